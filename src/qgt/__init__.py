@@ -1,0 +1,60 @@
+"""qgt: quantitative group testing. Design pools, decode counts, and know when to trust the answer.
+
+Names are imported when first used, so that `qgt --help` need not wait for torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from qgt.decoder import BoundDecoder as BoundDecoder
+    from qgt.decoder import Decode as Decode
+    from qgt.decoder import Decoded as Decoded
+    from qgt.decoder import Decoder as Decoder
+    from qgt.decoder import Status as Status
+    from qgt.decoders import DECODERS as DECODERS
+    from qgt.decoders.greedy import MaximumNeighborhood as MaximumNeighborhood
+    from qgt.decoders.greedy import Prevalence as Prevalence
+    from qgt.design import Design as Design
+    from qgt.noise import Noise as Noise
+    from qgt.noise import Noiseless as Noiseless
+    from qgt.noise import RoundedGaussian as RoundedGaussian
+    from qgt.noise import SparseInteger as SparseInteger
+    from qgt.prior import Bernoulli as Bernoulli
+    from qgt.prior import FixedWeight as FixedWeight
+    from qgt.prior import Households as Households
+    from qgt.prior import Prior as Prior
+    from qgt.problem import Instances as Instances
+    from qgt.problem import Problem as Problem
+    from qgt.score import Score as Score
+    from qgt.score import score as score
+    from qgt.threshold import best_threshold as best_threshold
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "decoder": ("BoundDecoder", "Decode", "Decoded", "Decoder", "Status"),
+    "decoders": ("DECODERS",),
+    "decoders.greedy": ("MaximumNeighborhood", "Prevalence"),
+    "design": ("Design",),
+    "noise": ("Noise", "Noiseless", "RoundedGaussian", "SparseInteger"),
+    "prior": ("Bernoulli", "FixedWeight", "Households", "Prior"),
+    "problem": ("Instances", "Problem"),
+    "score": ("Score", "score"),
+    "threshold": ("best_threshold",),
+}
+_HOME = {name: module for module, names in _PUBLIC.items() for name in names}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'qgt' has no attribute {name!r}")
+    value = getattr(import_module(f"qgt.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

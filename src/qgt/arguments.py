@@ -1,0 +1,34 @@
+"""Checks of arguments, one sentence each: the name, the value, and what to pass instead."""
+
+import math
+from numbers import Integral, Real
+
+
+def whole(name: str, value: object, *, least: int = 0, most: int | None = None) -> int:
+    """Return `value` as an int of at least `least` (and at most `most`), or raise a ValueError that names it."""
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        number = int(value)
+        if least <= number and (most is None or number <= most):
+            return number
+    bounds = f"at least {least}" if most is None else f"from {least} to {most}"
+    raise ValueError(f"{name}={value!r} is not valid: give a whole number {bounds}.")
+
+
+def fraction(name: str, value: object) -> float:
+    """Return `value` as a float in [0, 1], or raise a ValueError that names it."""
+    number = _real(value)
+    if number is None or not 0.0 <= number <= 1.0:
+        raise ValueError(f"{name}={value!r} is not valid: give a number from 0 to 1.")
+    return number
+
+
+def positive(name: str, value: object) -> float:
+    """Return `value` as a finite float above 0, or raise a ValueError that names it."""
+    number = _real(value)
+    if number is None or not 0.0 < number < math.inf:
+        raise ValueError(f"{name}={value!r} is not valid: give a finite number above 0.")
+    return number
+
+
+def _real(value: object) -> float | None:
+    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else None

@@ -1,0 +1,170 @@
+"""Priors: the distribution of the statuses x, before any count is seen.
+
+A prior of one's own needs the three methods of `Prior`, and only `sample` to train a network on it; as a frozen
+dataclass it also gets a readable spec. Each `log_prob` here is exact and sums to one over the 2^items statuses.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import lgamma, log
+from typing import Any, Protocol
+
+import torch
+from jaxtyping import Float64, UInt8
+from torch import Generator, Tensor
+
+from qgt.arguments import fraction, whole
+
+
+class Prior(Protocol):
+    """What a problem asks of the distribution of x.
+
+    Example:
+        >>> Bernoulli(0.06).marginals(items=3)
+        tensor([0.0600, 0.0600, 0.0600], dtype=torch.float64)
+    """
+
+    def sample(self, instances: int, items: int, *, generator: Generator) -> UInt8[Tensor, "instances items"]:
+        """Draw statuses."""
+        ...
+
+    def marginals(self, items: int) -> Float64[Tensor, " items"]:
+        """Each item's probability of being defective."""
+        ...
+
+    def log_prob(self, x: UInt8[Tensor, "instances items"]) -> Float64[Tensor, " instances"]:
+        """The log probability of each row of x."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Bernoulli:
+    """Items are defective independently, with one rate for all or one rate each.
+
+    Example:
+        >>> import torch
+        >>> Bernoulli([0.5, 0.25]).log_prob(torch.tensor([[1, 0]], dtype=torch.uint8)).exp()
+        tensor([0.3750], dtype=torch.float64)
+    """
+
+    rate: float | Sequence[float] | Tensor  # kept as a float or a tuple of floats
+
+    def __post_init__(self) -> None:
+        rate: Any = self.rate.tolist() if isinstance(self.rate, Tensor) else self.rate
+        if isinstance(rate, Sequence) and not isinstance(rate, str):
+            if not rate:
+                raise ValueError("rate=[] is not valid: give one number, or one per item.")
+            valid: float | tuple[float, ...] = tuple(fraction(f"rate[{i}]", value) for i, value in enumerate(rate))
+        else:
+            valid = fraction("rate", rate)
+        object.__setattr__(self, "rate", valid)
+
+    def sample(self, instances: int, items: int, *, generator: Generator) -> UInt8[Tensor, "instances items"]:
+        """Draw statuses."""
+        draws = torch.rand(instances, items, dtype=torch.float64, generator=generator, device=generator.device)
+        if isinstance(self.rate, float):
+            return (draws < self.rate).to(torch.uint8)
+        return (draws < self.marginals(items).to(draws.device)).to(torch.uint8)
+
+    def marginals(self, items: int) -> Float64[Tensor, " items"]:
+        """Each item's rate."""
+        if isinstance(self.rate, float):
+            return torch.full((items,), self.rate, dtype=torch.float64)
+        if len(self.rate) != items:
+            raise ValueError(f"rate holds {len(self.rate)} numbers for {items} items: give one, or one per item.")
+        return torch.tensor(self.rate, dtype=torch.float64)
+
+    def log_prob(self, x: UInt8[Tensor, "instances items"]) -> Float64[Tensor, " instances"]:
+        """The sum of the items' log probabilities."""
+        rate, ones = self.marginals(x.shape[1]).to(x.device), x.to(torch.float64)
+        each: Tensor = torch.xlogy(ones, rate) + torch.special.xlog1py(1 - ones, -rate)
+        return each.sum(1)
+
+
+@dataclass(frozen=True)
+class FixedWeight:
+    """Exactly `defectives` items are defective, every such set being equally likely.
+
+    Example:
+        >>> import torch
+        >>> FixedWeight(2).sample(1, 5, generator=torch.Generator().manual_seed(0)).sum()
+        tensor(2)
+    """
+
+    defectives: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "defectives", whole("defectives", self.defectives))
+
+    def sample(self, instances: int, items: int, *, generator: Generator) -> UInt8[Tensor, "instances items"]:
+        """Draw statuses: the items with the largest of independent random keys."""
+        self._check(items)
+        keys = torch.rand(instances, items, dtype=torch.float64, generator=generator, device=generator.device)
+        chosen = keys.topk(self.defectives, dim=1).indices  # (instances, defectives)
+        return torch.zeros(instances, items, dtype=torch.uint8, device=keys.device).scatter_(1, chosen, 1)
+
+    def marginals(self, items: int) -> Float64[Tensor, " items"]:
+        """The same share for every item."""
+        self._check(items)
+        return torch.full((items,), self.defectives / items, dtype=torch.float64)
+
+    def log_prob(self, x: UInt8[Tensor, "instances items"]) -> Float64[Tensor, " instances"]:
+        """Minus the log of the number of sets, or -inf where the weight is another."""
+        items, k = x.shape[1], self.defectives
+        self._check(items)
+        sets = lgamma(items + 1) - lgamma(k + 1) - lgamma(items - k + 1)
+        right = x.sum(1, dtype=torch.int64) == k
+        return torch.where(right, -sets, -torch.inf).to(torch.float64)
+
+    def _check(self, items: int) -> None:
+        if self.defectives > items:
+            raise ValueError(f"defectives={self.defectives} is more than the {items} items: give at most {items}.")
+
+
+@dataclass(frozen=True)
+class Households:
+    """Correlated items: households of `size` neighbours are seeded, then their members infected independently.
+
+    Items 1..size are the first household, and so on; the last may be smaller. A household is seeded with probability
+    `seed_rate`; each member of a seeded household is defective with probability `attack_rate`; no other item is.
+
+    Example:
+        >>> Households(size=4, seed_rate=0.1, attack_rate=0.5).marginals(items=2)
+        tensor([0.0500, 0.0500], dtype=torch.float64)
+    """
+
+    size: int
+    seed_rate: float
+    attack_rate: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", whole("size", self.size, least=1))
+        object.__setattr__(self, "seed_rate", fraction("seed_rate", self.seed_rate))
+        object.__setattr__(self, "attack_rate", fraction("attack_rate", self.attack_rate))
+
+    def sample(self, instances: int, items: int, *, generator: Generator) -> UInt8[Tensor, "instances items"]:
+        """Draw the seeded households, then their defective members."""
+        households = -(-items // self.size)
+        draws = torch.rand(
+            instances, households + items, dtype=torch.float64, generator=generator, device=generator.device
+        )
+        seeded = (draws[:, :households] < self.seed_rate).repeat_interleave(self.size, dim=1)[:, :items]
+        return (seeded & (draws[:, households:] < self.attack_rate)).to(torch.uint8)
+
+    def marginals(self, items: int) -> Float64[Tensor, " items"]:
+        """The product of the two rates."""
+        return torch.full((items,), self.seed_rate * self.attack_rate, dtype=torch.float64)
+
+    def log_prob(self, x: UInt8[Tensor, "instances items"]) -> Float64[Tensor, " instances"]:
+        """The sum over households of log(P(not seeded) [no defective] + P(seeded) P(its defectives))."""
+        items = x.shape[1]
+        households = -(-items // self.size)
+        padded = torch.nn.functional.pad(x.to(torch.float64), (0, households * self.size - items))
+        defective = padded.view(len(x), households, self.size).sum(2)  # (instances, households)
+        members = torch.full((households,), float(self.size), dtype=torch.float64, device=x.device)
+        members[-1] = items - (households - 1) * self.size
+        attack = torch.tensor(self.attack_rate, dtype=torch.float64, device=x.device)
+        infected = torch.xlogy(defective, attack) + torch.special.xlog1py(members - defective, -attack)
+        seeded = infected + (log(self.seed_rate) if self.seed_rate else -torch.inf)
+        unseeded = torch.where(defective == 0, 1.0 - self.seed_rate, 0.0).to(torch.float64).log()
+        return torch.logaddexp(seeded, unseeded).sum(1)

@@ -1,0 +1,253 @@
+"""The problem: everything a decoder may know. y = A x + noise, with x drawn from the prior.
+
+A problem has a readable spec (plain dicts, lists, numbers and strings) that goes through TOML and JSON unchanged, and
+a fingerprint, the SHA-256 of that spec, by which results and trained decoders name the problem they belong to.
+
+A problem file may describe its design in three ways: `matrix` (rows of 0s and 1s), `file` (a CSV beside the problem
+file), or `kind` with a maker's arguments and a `seed`.
+"""
+
+import dataclasses
+import hashlib
+import inspect
+import json
+import tomllib
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import torch
+from jaxtyping import Bool, Float64, UInt8
+from torch import Generator, Tensor
+
+from qgt import table
+from qgt.arguments import whole
+from qgt.design import Design
+from qgt.noise import Noise, Noiseless, RoundedGaussian, SparseInteger
+from qgt.prior import Bernoulli, FixedWeight, Households, Prior
+
+PRIORS: dict[str, type] = {"bernoulli": Bernoulli, "fixed_weight": FixedWeight, "households": Households}
+NOISES: dict[str, type] = {
+    "noiseless": Noiseless,
+    "rounded_gaussian": RoundedGaussian,
+    "sparse_integer": SparseInteger,
+}
+MAKERS: dict[str, Callable[..., Design]] = {
+    "bernoulli": Design.bernoulli,
+    "column_regular": Design.column_regular,
+    "doubly_regular": Design.doubly_regular,
+}
+CHUNK = 2**20  # numbers drawn at a time on a CPU, so that scratch memory does not grow with the instances
+
+
+class Instances(NamedTuple):
+    """Statuses and the counts observed for them, row by row."""
+
+    x: UInt8[Tensor, "instances items"]
+    y: Float64[Tensor, "instances pools"]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A design, a prior for x, and the noise of the counts.
+
+    Example:
+        >>> import torch
+        >>> g = torch.Generator().manual_seed(0)
+        >>> design = Design.bernoulli(pools=35, items=100, generator=g)
+        >>> problem = Problem(design, Bernoulli(0.06), SparseInteger(rate=0.1, bound=1))
+        >>> x, y = problem.simulate(1000, generator=g)
+        >>> tuple(x.shape), tuple(y.shape)
+        ((1000, 100), (1000, 35))
+    """
+
+    design: Design
+    prior: Prior
+    noise: Noise = Noiseless()  # noqa: RUF009 - frozen and without fields, so sharing it is harmless
+
+    def __post_init__(self) -> None:
+        if isinstance(self.prior, Bernoulli | FixedWeight | Households):
+            self.prior.marginals(self.design.items)  # raises where the prior is for another number of items
+
+    @property
+    def pools(self) -> int:
+        """The number of pools, M."""
+        return self.design.pools
+
+    @property
+    def items(self) -> int:
+        """The number of items, N."""
+        return self.design.items
+
+    def simulate(self, instances: int, *, generator: Generator) -> Instances:
+        """Draw statuses and counts on the generator's device, in chunks, so that scratch memory stays small."""
+        instances, device = whole("instances", instances), generator.device
+        x = torch.empty(instances, self.items, dtype=torch.uint8, device=device)
+        y = torch.empty(instances, self.pools, dtype=torch.float64, device=device)
+        # On a GPU large launches are the cheap ones.
+        rows = max(1, CHUNK // self.items) if device.type == "cpu" else 2**18
+        for start in range(0, instances, rows):
+            chunk = slice(start, start + rows)
+            x[chunk] = self.prior.sample(len(x[chunk]), self.items, generator=generator)
+            y[chunk] = self.noise.sample(self.design.count(x[chunk]), generator=generator)
+        return Instances(x, y)
+
+    def log_joint(
+        self, x: UInt8[Tensor, "instances items"], y: Float64[Tensor, "instances pools"]
+    ) -> Float64[Tensor, " instances"]:
+        """The log probability of x and y together: the oracle for every decoder."""
+        return self.prior.log_prob(x) + self.noise.log_prob(y, self.design.count(x)).sum(1)
+
+    def explainable(self, y: Float64[Tensor, "instances pools"]) -> Bool[Tensor, " instances"]:
+        """Whether each pool's count, taken alone, is possible for some number of defectives in that pool.
+
+        False proves that no x explains the instance; True proves nothing, since pools may contradict each other.
+        """
+        sizes = self.design.pool_sizes.to(y.device)
+        values, which = y.unique(return_inverse=True)
+        counts = torch.arange(int(sizes.max()) + 1, dtype=torch.float64, device=y.device)
+        shape = len(values), len(counts)
+        possible = self.noise.log_prob(values[:, None].expand(shape), counts.expand(shape)) > -torch.inf
+        within = possible.cumsum(1) > 0  # (values, counts): possible for some number up to this one
+        return within[which, sizes.expand_as(which)].all(1)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The problem as plain data; `from_spec` gives it back."""
+        names = {"pool_names": list(self.design.pool_names), "item_names": list(self.design.item_names)}
+        spec = self._essence
+        return {**spec, "design": {**spec["design"], **names}}
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the spec without names: the same on every machine, different for every other problem."""
+        text = json.dumps(self._essence, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def _essence(self) -> dict[str, Any]:
+        return {
+            "design": {"matrix": list(self.design.rows)},
+            "prior": _part_spec(self.prior, PRIORS),
+            "noise": _part_spec(self.noise, NOISES),
+        }
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any], *, folder: Path = Path()) -> Self:
+        """Make the problem that a spec describes; unknown keys and wrong types are refused by name.
+
+        Example:
+            >>> Problem.from_spec({"design": {"matrix": ["110", "011"]}, "prior": {"kind": "bernoulli", "rate": 0.1}})
+            Problem(design=Design(pools=2, items=3, transfers=4), prior=Bernoulli(rate=0.1), noise=Noiseless())
+        """
+        parts = {"noise": {"kind": "noiseless"}, **_table("problem", spec)}
+        _check_keys("problem", parts, required={"design", "prior", "noise"})
+        return cls(
+            _design("design", _table("design", parts["design"]), folder),
+            _part("prior", _table("prior", parts["prior"]), PRIORS),
+            _part("noise", _table("noise", parts["noise"]), NOISES),
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a problem file, TOML or JSON."""
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+            spec = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+            return cls.from_spec(spec, folder=path.parent)
+        except OSError as error:
+            raise ValueError(f"{path}: cannot be read ({error.strerror}); check the path.") from error
+        except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path}: is not a TOML or JSON problem file ({error}).") from error
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+
+    def save(self, path: str | Path) -> None:
+        """Write the spec, as JSON where the name ends in .json and as TOML otherwise."""
+        text = json.dumps(self.spec, indent=1) + "\n" if Path(path).suffix == ".json" else _toml(self.spec)
+        with table.replacing(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+
+def _part_spec(part: object, kinds: Mapping[str, type]) -> dict[str, Any]:
+    """A part's kind and fields; a part of the user's own is called by its class's full name."""
+    if not dataclasses.is_dataclass(part) or isinstance(part, type):
+        raise ValueError(f"{part!r} has no readable spec: make its class a frozen dataclass.")
+    names = {cls: name for name, cls in kinds.items()}
+    kind = names.get(type(part), f"{type(part).__module__}.{type(part).__qualname__}")
+    fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+    return {"kind": kind, **{k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}}
+
+
+def _part(where: str, spec: dict[str, Any], kinds: Mapping[str, type]) -> Any:
+    cls = _kind(where, spec, kinds)
+    fields = {field.name for field in dataclasses.fields(cls)}
+    _check_keys(where, spec, required={"kind", *fields})
+    try:
+        return cls(**{name: spec[name] for name in fields})
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _design(where: str, spec: dict[str, Any], folder: Path) -> Design:
+    try:
+        if "file" in spec:
+            _check_keys(where, spec, required={"file"})
+            return Design.from_csv(folder / _typed("file", spec["file"], str))
+        if "matrix" in spec:
+            _check_keys(where, spec, required={"matrix"}, optional={"pool_names", "item_names"})
+            lists = {key: _typed(key, value, list) for key, value in spec.items()}
+            for key in ("pool_names", "item_names"):
+                for name in lists.get(key, []):
+                    _typed(key, name, str)
+            return Design.from_rows(lists["matrix"], lists.get("pool_names", ()), lists.get("item_names", ()))
+        maker: Callable[..., Design] = _kind(where, spec, MAKERS)
+        parameters = inspect.signature(maker).parameters.values()
+        wanted = {p.name for p in parameters if p.name != "generator"}
+        optional = {p.name for p in parameters if p.default is not inspect.Parameter.empty}
+        _check_keys(where, spec, required={"kind", "seed", *wanted - optional}, optional=optional)
+        generator = torch.Generator().manual_seed(whole("seed", spec["seed"]))
+        return maker(generator=generator, **{k: v for k, v in spec.items() if k not in ("kind", "seed")})
+    except ValueError as error:
+        raise ValueError(str(error) if str(error).startswith(where) else f"{where}: {error}") from error
+
+
+def _kind(where: str, spec: Mapping[str, Any], kinds: Mapping[str, Any]) -> Any:
+    if spec.get("kind") not in kinds:
+        raise ValueError(f"{where}.kind={spec.get('kind')!r} is not known: give one of {', '.join(kinds)}.")
+    return kinds[spec["kind"]]
+
+
+def _table(where: str, value: object) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{where}={value!r} is not valid: give a table of keys and values.")
+    return dict(value)
+
+
+def _typed(key: str, value: object, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise ValueError(f"{key}={value!r} is not valid: give a {kind.__name__}.")
+    return value
+
+
+def _check_keys(where: str, spec: Mapping[str, Any], *, required: Set[str], optional: Set[str] = frozenset()) -> None:
+    for key in spec:
+        if key not in required | optional:
+            raise ValueError(f"{where}.{key} is not a known key: use {', '.join(sorted(required | optional))}.")
+    for key in sorted(required):
+        if key not in spec:
+            raise ValueError(f"{where}.{key} is missing: add it.")
+
+
+def _toml(spec: Mapping[str, Mapping[str, Any]]) -> str:
+    """Write a spec as TOML: one table per part. JSON's scalars and lists are TOML's, but for the DEL character."""
+    lines = []
+    for part, values in spec.items():
+        lines.append(f"[{part}]")
+        for key, value in values.items():
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False).replace("\x7f", "\\u007f")
+            lines.append(f"{key} = {text}")
+        lines.append("")
+    return "\n".join(lines)

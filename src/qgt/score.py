@@ -1,0 +1,159 @@
+"""Scoring: how well calls match the truth, kept as counts that add up.
+
+Each instance is summarised by its numbers of true positives, false positives and false negatives; a `Score` counts
+how often each such triple occurred. Every metric of the paper follows from those counts, and two scores add by adding
+them, so results from batches, workers and machines combine without loss.
+
+Conventions: precision, recall and F1 are computed per instance and then averaged. An instance where truth and calls
+are both empty has precision = recall = F1 = 1; where only one is empty, all three are 0.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import torch
+from jaxtyping import UInt8
+from torch import Tensor
+
+Z95 = 1.959963984540054  # the normal quantile of a two-sided 95 % interval
+
+
+class Interval(NamedTuple):
+    """A 95 % confidence interval."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Score:
+    """Counts of (true positives, false positives, false negatives) over instances of `items` items.
+
+    Example:
+        >>> one = Score(items=4, outcomes={(1, 0, 0): 3, (1, 1, 0): 1})
+        >>> (one + one).instances, one.success_rate, one.precision
+        (8, 0.75, 0.875)
+    """
+
+    items: int
+    outcomes: Mapping[tuple[int, int, int], int]
+
+    def __add__(self, other: Self) -> "Score":
+        if self.items != other.items:
+            raise ValueError(f"scores of {self.items} and {other.items} items do not add: keep them apart.")
+        return Score(self.items, Counter(self.outcomes) + Counter(other.outcomes))
+
+    @property
+    def instances(self) -> int:
+        """How many instances were scored."""
+        return sum(self.outcomes.values())
+
+    @property
+    def successes(self) -> int:
+        """How many were decoded without a single error."""
+        return sum(n for (_, fp, fn), n in self.outcomes.items() if fp == fn == 0)
+
+    @property
+    def success_rate(self) -> float:
+        """The share decoded without a single error."""
+        return self.mean("success_rate")
+
+    @property
+    def precision(self) -> float:
+        """The mean share of an instance's calls that are right."""
+        return self.mean("precision")
+
+    @property
+    def recall(self) -> float:
+        """The mean share of an instance's defectives that are called."""
+        return self.mean("recall")
+
+    @property
+    def f1(self) -> float:
+        """The mean harmonic mean of precision and recall."""
+        return self.mean("f1")
+
+    @property
+    def mse(self) -> float:
+        """The mean squared error of the calls: the share of wrong entries."""
+        return self.mean("mse")
+
+    def mean(self, metric: str) -> float:
+        """A metric's mean over the instances, NaN for none."""
+        total = sum(n * self._value(metric, outcome) for outcome, n in self.outcomes.items())
+        return total / self.instances if self.instances else math.nan
+
+    def interval(self, metric: str = "success_rate") -> Interval:
+        """A 95 % interval: Wilson's for the success rate, the normal one for means of other values in [0, 1]."""
+        n, mean = self.instances, self.mean(metric)
+        if not n:
+            return Interval(0.0, 1.0)
+        if metric == "success_rate":
+            return wilson(self.successes, n)
+        squares = sum(k * (self._value(metric, outcome) - mean) ** 2 for outcome, k in self.outcomes.items())
+        reach = Z95 * math.sqrt(squares / n / max(n - 1, 1))
+        return Interval(max(0.0, mean - reach), min(1.0, mean + reach))
+
+    def summary(self) -> dict[str, float]:
+        """Every metric's mean, and the success rate's interval, as plain data."""
+        low, high = self.interval()
+        rates = {metric: self.mean(metric) for metric in METRICS}
+        return {"instances": self.instances, **rates, "success_rate_low": low, "success_rate_high": high}
+
+    def __str__(self) -> str:
+        low, high = self.interval()
+        rest = ", ".join(f"{name} {self.mean(name):.4f}" for name in METRICS[1:])
+        return f"success rate {self.success_rate:.4f} [{low:.4f}, {high:.4f}], {rest} ({self.instances} instances)"
+
+    def _value(self, metric: str, outcome: tuple[int, int, int]) -> float:
+        """One instance's value of a metric."""
+        tp, fp, fn = outcome
+        if metric == "success_rate":
+            return float(fp == fn == 0)
+        if metric == "mse":
+            return (fp + fn) / self.items
+        if tp + fp + fn == 0:
+            return 1.0
+        parts = {"precision": tp + fp, "recall": tp + fn, "f1": tp + (fp + fn) / 2}
+        if metric not in parts:
+            raise ValueError(f"metric={metric!r} is not known: give one of {', '.join(METRICS)}.")
+        return tp / parts[metric] if parts[metric] else 0.0
+
+
+METRICS = ("success_rate", "f1", "precision", "recall", "mse")
+
+
+def score(x: UInt8[Tensor, "instances items"], x_hat: UInt8[Tensor, "instances items"]) -> Score:
+    """Compare calls with the truth.
+
+    Example:
+        >>> import torch
+        >>> x = torch.tensor([[1, 0, 0], [0, 0, 0]], dtype=torch.uint8)
+        >>> score(x, torch.zeros_like(x)).success_rate
+        0.5
+    """
+    if x.shape != x_hat.shape or x.dim() != 2:
+        raise ValueError(f"x of shape {tuple(x.shape)} and x_hat of {tuple(x_hat.shape)}: give the same (n, items).")
+    truth, calls = x.bool(), x_hat.to(x.device).bool()
+    triples = torch.stack([(truth & calls).sum(1), (~truth & calls).sum(1), (truth & ~calls).sum(1)], dim=1)
+    kinds, counts = triples.unique(dim=0, return_counts=True)
+    pairs = zip(kinds.tolist(), counts.tolist(), strict=True)
+    return Score(x.shape[1], {(tp, fp, fn): n for (tp, fp, fn), n in pairs})
+
+
+def wilson(successes: int, trials: int, z: float = Z95) -> Interval:
+    """Wilson's score interval for a proportion, good even at 0 and 1.
+
+    Example:
+        >>> tuple(round(end, 4) for end in wilson(10, 10))
+        (0.7225, 1.0)
+    """
+    p, w = successes / trials, z * z / trials
+    centre = (p + w / 2) / (1 + w)
+    reach = z * math.sqrt(p * (1 - p) / trials + w / trials / 4) / (1 + w)
+    # At 0 and 1 the formula's end is exactly the proportion, up to rounding.
+    low = 0.0 if successes == 0 else centre - reach
+    return Interval(low, 1.0 if successes == trials else centre + reach)
