@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from qgt.prior import FixedWeight as FixedWeight
     from qgt.prior import Households as Households
     from qgt.prior import Prior as Prior
+    from qgt.prior import Sampler as Sampler
     from qgt.problem import Instances as Instances
     from qgt.problem import Problem as Problem
     from qgt.score import Score as Score
@@ -38,7 +39,7 @@ _PUBLIC = {
     "decoders.greedy": ("MaximumNeighborhood", "Prevalence"),
     "design": ("Design",),
     "noise": ("Noise", "Noiseless", "RoundedGaussian", "SparseInteger"),
-    "prior": ("Bernoulli", "FixedWeight", "Households", "Prior"),
+    "prior": ("Bernoulli", "FixedWeight", "Households", "Prior", "Sampler"),
     "problem": ("Instances", "Problem"),
     "score": ("Score", "score"),
     "threshold": ("best_threshold",),

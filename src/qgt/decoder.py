@@ -10,7 +10,7 @@ checks of the counts. `qgt.testing.check_decoder` tells whether it keeps the res
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float64, Int64, UInt8
@@ -59,6 +59,7 @@ class Decoded:
     info: Mapping[str, Tensor] = field(default_factory=dict)
 
 
+@runtime_checkable
 class Decode(Protocol):
     """A bound decoder: counts in, calls out."""
 
@@ -67,6 +68,7 @@ class Decode(Protocol):
         ...
 
 
+@runtime_checkable
 class Decoder(Protocol):
     """A decoder's configuration."""
 

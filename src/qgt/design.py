@@ -7,7 +7,6 @@ defective items, plus noise.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 import torch
 from jaxtyping import Float64, Int64, UInt8
@@ -80,7 +79,7 @@ class Design:
         return (x.to(dtype) @ self.matrix.to(x.device, dtype).T).to(torch.float64)
 
     @classmethod
-    def bernoulli(cls, *, pools: int, items: int, probability: float = 0.5, generator: Generator) -> Self:
+    def bernoulli(cls, *, pools: int, items: int, probability: float = 0.5, generator: Generator) -> "Design":
         """Put each item into each pool independently with the given probability.
 
         Example:
@@ -93,7 +92,7 @@ class Design:
         return cls((draws < probability).to(torch.uint8))
 
     @classmethod
-    def column_regular(cls, *, pools: int, items: int, weight: int, generator: Generator) -> Self:
+    def column_regular(cls, *, pools: int, items: int, weight: int, generator: Generator) -> "Design":
         """Put each item into exactly `weight` pools, with pool sizes as even as possible (they differ by at most 1).
 
         Items choose their pools at random; then random members move from the largest pool to the smallest until the
@@ -117,7 +116,7 @@ class Design:
         return cls(matrix)
 
     @classmethod
-    def doubly_regular(cls, *, pools: int, items: int, weight: int, generator: Generator) -> Self:
+    def doubly_regular(cls, *, pools: int, items: int, weight: int, generator: Generator) -> "Design":
         """Put each item into exactly `weight` pools of exactly equal size; `items * weight` must divide by `pools`.
 
         A column-regular design has this property already when the division is exact: its pool sizes differ by at
@@ -132,7 +131,7 @@ class Design:
         return cls.column_regular(pools=pools, items=items, weight=weight, generator=generator)
 
     @classmethod
-    def from_rows(cls, rows: Sequence[str], pool_names: Sequence[str] = (), item_names: Sequence[str] = ()) -> Self:
+    def from_rows(cls, rows: Sequence[str], pool_names: Sequence[str] = (), item_names: Sequence[str] = ()) -> "Design":
         """Make a design from one string of 0s and 1s per pool, the form a problem's spec stores it in.
 
         Example:
@@ -153,7 +152,7 @@ class Design:
         return tuple("".join(map(str, row)) for row in self.matrix.tolist())
 
     @classmethod
-    def from_csv(cls, path: str | Path) -> Self:
+    def from_csv(cls, path: str | Path) -> "Design":
         """Read a design: a header of item names and a first column of pool names, both optional."""
         sheet = table.read(path)
         for i, row in enumerate(sheet.values):

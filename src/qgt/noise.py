@@ -6,7 +6,7 @@ the two methods of `Noise`. Each `log_prob` here is exact and sums to one over t
 
 from dataclasses import dataclass
 from math import inf, log
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float64
@@ -15,6 +15,7 @@ from torch import Generator, Tensor
 from qgt.arguments import fraction, positive, whole
 
 
+@runtime_checkable
 class Noise(Protocol):
     """What a problem asks of the distribution of y given the true counts.
 

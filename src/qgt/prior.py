@@ -1,13 +1,14 @@
 """Priors: the distribution of the statuses x, before any count is seen.
 
-A prior of one's own needs the three methods of `Prior`, and only `sample` to train a network on it; as a frozen
-dataclass it also gets a readable spec. Each `log_prob` here is exact and sums to one over the 2^items statuses.
+A prior of one's own needs the three methods of `Prior`, and only `sample` (a `Sampler`) to simulate and to train a
+network on it; as a frozen dataclass it also gets a readable spec. Each `log_prob` here
+is exact and sums to one over the 2^items statuses.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import lgamma, log
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float64, UInt8
@@ -16,8 +17,23 @@ from torch import Generator, Tensor
 from qgt.arguments import fraction, whole
 
 
+@runtime_checkable
+class Sampler(Protocol):
+    """A distribution of x that can be drawn from: enough to simulate and to train on.
+
+    Example:
+        >>> isinstance(Bernoulli(0.06), Sampler)
+        True
+    """
+
+    def sample(self, instances: int, items: int, *, generator: Generator) -> UInt8[Tensor, "instances items"]:
+        """Draw statuses."""
+        ...
+
+
+@runtime_checkable
 class Prior(Protocol):
-    """What a problem asks of the distribution of x.
+    """A distribution of x that can also be computed with.
 
     Example:
         >>> Bernoulli(0.06).marginals(items=3)

@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float64, UInt8
@@ -25,7 +25,7 @@ from qgt import table
 from qgt.arguments import whole
 from qgt.design import Design
 from qgt.noise import Noise, Noiseless, RoundedGaussian, SparseInteger
-from qgt.prior import Bernoulli, FixedWeight, Households, Prior
+from qgt.prior import Bernoulli, FixedWeight, Households, Prior, Sampler
 
 PRIORS: dict[str, type] = {"bernoulli": Bernoulli, "fixed_weight": FixedWeight, "households": Households}
 NOISES: dict[str, type] = {
@@ -63,11 +63,11 @@ class Problem:
     """
 
     design: Design
-    prior: Prior
+    prior: Sampler
     noise: Noise = Noiseless()  # noqa: RUF009 - frozen and without fields, so sharing it is harmless
 
     def __post_init__(self) -> None:
-        if isinstance(self.prior, Bernoulli | FixedWeight | Households):
+        if isinstance(self.prior, Prior):
             self.prior.marginals(self.design.items)  # raises where the prior is for another number of items
 
     @property
@@ -97,6 +97,8 @@ class Problem:
         self, x: UInt8[Tensor, "instances items"], y: Float64[Tensor, "instances pools"]
     ) -> Float64[Tensor, " instances"]:
         """The log probability of x and y together: the oracle for every decoder."""
+        if not isinstance(self.prior, Prior):
+            raise ValueError(f"{self.prior} can only be sampled: give it methods `log_prob` and `marginals`.")
         return self.prior.log_prob(x) + self.noise.log_prob(y, self.design.count(x)).sum(1)
 
     def explainable(self, y: Float64[Tensor, "instances pools"]) -> Bool[Tensor, " instances"]:
@@ -134,7 +136,7 @@ class Problem:
         }
 
     @classmethod
-    def from_spec(cls, spec: Mapping[str, Any], *, folder: Path = Path()) -> Self:
+    def from_spec(cls, spec: Mapping[str, Any], *, folder: Path = Path()) -> "Problem":
         """Make the problem that a spec describes; unknown keys and wrong types are refused by name.
 
         Example:
@@ -150,7 +152,7 @@ class Problem:
         )
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: str | Path) -> "Problem":
         """Read a problem file, TOML or JSON."""
         path = Path(path)
         try:

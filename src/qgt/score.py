@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 from jaxtyping import UInt8
@@ -41,7 +41,7 @@ class Score:
     items: int
     outcomes: Mapping[tuple[int, int, int], int]
 
-    def __add__(self, other: Self) -> "Score":
+    def __add__(self, other: "Score") -> "Score":
         if self.items != other.items:
             raise ValueError(f"scores of {self.items} and {other.items} items do not add: keep them apart.")
         return Score(self.items, Counter(self.outcomes) + Counter(other.outcomes))

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from qgt.decoder import BoundDecoder, Decoded, Status, refuse_unsupported
+from qgt.prior import Prior
 from qgt.problem import Problem
 
 
@@ -35,11 +36,12 @@ class Prevalence:
 
     def supports(self, problem: Problem) -> str | None:
         """Any prior that knows its marginals."""
-        return None if hasattr(problem.prior, "marginals") else "its prior has no method `marginals`."
+        return None if isinstance(problem.prior, Prior) else "its prior can only be sampled and has no marginals."
 
     def bind(self, problem: Problem) -> BoundDecoder:
         """Look the marginals up once."""
         refuse_unsupported(self, problem)
+        assert isinstance(problem.prior, Prior)  # what `supports` says, for the type checker
         marginals = problem.prior.marginals(problem.items)
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
