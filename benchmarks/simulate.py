@@ -1,6 +1,6 @@
 """How fast `Problem.simulate` is, beside the floor: the time to draw the same random numbers and nothing else.
 
-    python benchmarks/simulate.py [--instances 1000000]
+python benchmarks/simulate.py [--instances 1000000]
 """
 
 import argparse

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from qgt.decoders import DECODERS as DECODERS
     from qgt.decoders.greedy import MaximumNeighborhood as MaximumNeighborhood
     from qgt.decoders.greedy import Prevalence as Prevalence
+    from qgt.decoders.neural import ModelFileError as ModelFileError
+    from qgt.decoders.neural import NeuralDecoder as NeuralDecoder
+    from qgt.decoders.neural import load as load
     from qgt.design import Design as Design
+    from qgt.network import MLP as MLP
+    from qgt.network import Architecture as Architecture
+    from qgt.network import ResidualMLP as ResidualMLP
     from qgt.noise import Noise as Noise
     from qgt.noise import Noiseless as Noiseless
     from qgt.noise import RoundedGaussian as RoundedGaussian
@@ -27,9 +33,17 @@ if TYPE_CHECKING:
     from qgt.prior import Sampler as Sampler
     from qgt.problem import Instances as Instances
     from qgt.problem import Problem as Problem
-    from qgt.score import Score as Score
-    from qgt.score import score as score
+    from qgt.scoring import Score as Score
+    from qgt.scoring import score as score
     from qgt.threshold import best_threshold as best_threshold
+    from qgt.training import train as train
+    from qgt.training import train_many as train_many
+    from qgt.training_run import Epoch as Epoch
+    from qgt.training_run import TrainConfig as TrainConfig
+    from qgt.verification import Mismatch as Mismatch
+    from qgt.verification import Swap as Swap
+    from qgt.verification import VerificationReport as VerificationReport
+    from qgt.verification import verify as verify
 
 __version__ = "0.1.0"
 
@@ -37,12 +51,17 @@ _PUBLIC = {
     "decoder": ("BoundDecoder", "Decode", "Decoded", "Decoder", "Status"),
     "decoders": ("DECODERS",),
     "decoders.greedy": ("MaximumNeighborhood", "Prevalence"),
+    "decoders.neural": ("ModelFileError", "NeuralDecoder", "load"),
     "design": ("Design",),
+    "network": ("MLP", "Architecture", "ResidualMLP"),
     "noise": ("Noise", "Noiseless", "RoundedGaussian", "SparseInteger"),
     "prior": ("Bernoulli", "FixedWeight", "Households", "Prior", "Sampler"),
     "problem": ("Instances", "Problem"),
-    "score": ("Score", "score"),
+    "scoring": ("Score", "score"),
     "threshold": ("best_threshold",),
+    "training": ("train", "train_many"),
+    "training_run": ("Epoch", "TrainConfig"),
+    "verification": ("Mismatch", "Swap", "VerificationReport", "verify"),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 

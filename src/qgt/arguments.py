@@ -4,14 +4,13 @@ import math
 from numbers import Integral, Real
 
 
-def whole(name: str, value: object, *, least: int = 0, most: int | None = None) -> int:
-    """Return `value` as an int of at least `least` (and at most `most`), or raise a ValueError that names it."""
+def whole(name: str, value: object, *, least: int = 0, most: int = 2**31 - 1) -> int:
+    """Return `value` as an int of at least `least` and at most `most`, or raise a ValueError that names it."""
     if isinstance(value, Integral) and not isinstance(value, bool):
         number = int(value)
-        if least <= number and (most is None or number <= most):
+        if least <= number <= most:
             return number
-    bounds = f"at least {least}" if most is None else f"from {least} to {most}"
-    raise ValueError(f"{name}={value!r} is not valid: give a whole number {bounds}.")
+    raise ValueError(f"{name}={value!r} is not valid: give a whole number from {least} to {most}.")
 
 
 def fraction(name: str, value: object) -> float:
@@ -31,4 +30,9 @@ def positive(name: str, value: object) -> float:
 
 
 def _real(value: object) -> float | None:
-    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else None
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:  # a whole number too large for any float
+        return math.inf

@@ -51,6 +51,12 @@ class Decoded:
 
     `scores` (None where a decoder has none) rank the items of an instance, larger meaning more surely defective;
     `info` holds diagnostics, one row per instance.
+
+    Example:
+        >>> import torch
+        >>> result = Decoded(torch.zeros(2, 5, dtype=torch.uint8), torch.tensor([0, 4], dtype=torch.uint8))
+        >>> [Status(status).name for status in result.status.tolist()]
+        ['OK', 'INFEASIBLE']
     """
 
     x: UInt8[Tensor, "instances items"]
@@ -88,6 +94,15 @@ class BoundDecoder:
     The function gets finite float64 counts of the right width and, where it `takes_defectives`, the number of
     defectives of each instance (or None when not given). Instances with a count that no number of defectives
     explains come back INFEASIBLE, whatever the function made of them.
+
+    Example:
+        >>> import torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1))
+        >>> def nothing(y, defectives):
+        ...     n = len(y)
+        ...     return Decoded(torch.zeros(n, 3, dtype=torch.uint8), torch.zeros(n, dtype=torch.uint8))
+        >>> BoundDecoder(problem, nothing)(torch.tensor([[1.0, 1.0], [7.0, 0.0]])).status
+        tensor([0, 4], dtype=torch.uint8)
     """
 
     problem: Problem

@@ -47,6 +47,9 @@ class Design:
             names = getattr(self, field) or tuple(f"{prefix}{i}" for i in range(1, size + 1))
             if len(names) != size or len(set(names)) != size:
                 raise ValueError(f"{field} holds {len(set(names))} different names: give {size} different ones.")
+            for name in names:
+                if not name or name != name.strip() or any(ord(character) < 32 for character in name):
+                    raise ValueError(f"{field} holds {name!r}: give names without line breaks or blanks at their ends.")
             object.__setattr__(self, field, tuple(names))
 
     @property

@@ -90,9 +90,10 @@ class SparseInteger:
         each = self.rate / (2 * self.bound + 1)
         error = (y - counts).abs()
         within = (error <= self.bound) & (error == error.floor())
-        some = torch.where(within, log(each) if each else -inf, -inf)
         stay = 1 - self.rate + each
-        return torch.where(error == 0, log(stay) if stay else -inf, some).to(torch.float64)
+        # Not torch.where(condition, number, number): that is float32.
+        some = torch.full_like(error, -inf).masked_fill(within, log(each) if each else -inf)
+        return some.masked_fill(error == 0, log(stay) if stay else -inf)
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class RoundedGaussian:
     Example:
         >>> import torch
         >>> y = torch.arange(-9.0, 10.0, dtype=torch.float64)
-        >>> float(RoundedGaussian(0.7).log_prob(y, torch.zeros_like(y)).exp().sum())
+        >>> round(float(RoundedGaussian(0.7).log_prob(y, torch.zeros_like(y)).exp().sum()), 12)
         1.0
     """
 
@@ -124,4 +125,4 @@ class RoundedGaussian:
         upper = torch.special.log_ndtr((error + 0.5) / self.sigma)
         lower = torch.special.log_ndtr((error - 0.5) / self.sigma)
         mass = upper + torch.log(-torch.expm1(lower - upper))
-        return torch.where(error == error.floor(), mass, -inf)
+        return torch.where((error == error.floor()) & (upper > -inf), mass, -inf)

@@ -130,7 +130,7 @@ class FixedWeight:
         self._check(items)
         sets = lgamma(items + 1) - lgamma(k + 1) - lgamma(items - k + 1)
         right = x.sum(1, dtype=torch.int64) == k
-        return torch.where(right, -sets, -torch.inf).to(torch.float64)
+        return right.to(torch.float64).log() - sets  # torch.where of two numbers would be float32
 
     def _check(self, items: int) -> None:
         if self.defectives > items:
@@ -182,5 +182,5 @@ class Households:
         attack = torch.tensor(self.attack_rate, dtype=torch.float64, device=x.device)
         infected = torch.xlogy(defective, attack) + torch.special.xlog1py(members - defective, -attack)
         seeded = infected + (log(self.seed_rate) if self.seed_rate else -torch.inf)
-        unseeded = torch.where(defective == 0, 1.0 - self.seed_rate, 0.0).to(torch.float64).log()
+        unseeded = ((defective == 0).to(torch.float64) * (1.0 - self.seed_rate)).log()
         return torch.logaddexp(seeded, unseeded).sum(1)

@@ -86,7 +86,7 @@ class Problem:
         x = torch.empty(instances, self.items, dtype=torch.uint8, device=device)
         y = torch.empty(instances, self.pools, dtype=torch.float64, device=device)
         # On a GPU large launches are the cheap ones.
-        rows = max(1, CHUNK // self.items) if device.type == "cpu" else 2**18
+        rows = max(1, CHUNK // max(self.items, self.pools)) if device.type == "cpu" else 2**18
         for start in range(0, instances, rows):
             chunk = slice(start, start + rows)
             x[chunk] = self.prior.sample(len(x[chunk]), self.items, generator=generator)
@@ -107,7 +107,7 @@ class Problem:
         False proves that no x explains the instance; True proves nothing, since pools may contradict each other.
         """
         sizes = self.design.pool_sizes.to(y.device)
-        values, which = y.unique(return_inverse=True)
+        values, which = _distinct(y)
         counts = torch.arange(int(sizes.max()) + 1, dtype=torch.float64, device=y.device)
         shape = len(values), len(counts)
         possible = self.noise.log_prob(values[:, None].expand(shape), counts.expand(shape)) > -torch.inf
@@ -117,23 +117,20 @@ class Problem:
     @property
     def spec(self) -> dict[str, Any]:
         """The problem as plain data; `from_spec` gives it back."""
-        names = {"pool_names": list(self.design.pool_names), "item_names": list(self.design.item_names)}
-        spec = self._essence
-        return {**spec, "design": {**spec["design"], **names}}
-
-    @property
-    def fingerprint(self) -> str:
-        """The SHA-256 of the spec without names: the same on every machine, different for every other problem."""
-        text = json.dumps(self._essence, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(text.encode()).hexdigest()
-
-    @property
-    def _essence(self) -> dict[str, Any]:
         return {
-            "design": {"matrix": list(self.design.rows)},
+            "design": {
+                "matrix": list(self.design.rows),
+                "pool_names": list(self.design.pool_names),
+                "item_names": list(self.design.item_names),
+            },
             "prior": _part_spec(self.prior, PRIORS),
             "noise": _part_spec(self.noise, NOISES),
         }
+
+    @property
+    def fingerprint(self) -> str:
+        """The same on every machine, different for every other problem; see `fingerprint_of`."""
+        return fingerprint_of(self.spec)
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any], *, folder: Path = Path()) -> "Problem":
@@ -173,6 +170,22 @@ class Problem:
             temporary.write_text(text, encoding="utf-8")
 
 
+def _distinct(y: Tensor) -> tuple[Tensor, Tensor]:
+    """Values that cover all of y, and where each entry stands among them."""
+    if y.numel() and float(y.max() - y.min()) < 2**16 and bool((y == y.floor()).all()):  # far cheaper than sorting
+        lowest, highest = int(y.min()), int(y.max())
+        return torch.arange(lowest, highest + 1, dtype=y.dtype, device=y.device), (y - lowest).to(torch.int64)
+    values, which = y.unique(return_inverse=True)
+    return values, which
+
+
+def fingerprint_of(spec: Mapping[str, Any]) -> str:
+    """The SHA-256 of a problem's spec without its names, as JSON with sorted keys and no spaces."""
+    essence = {**spec, "design": {"matrix": spec["design"]["matrix"]}}
+    text = json.dumps(essence, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def _part_spec(part: object, kinds: Mapping[str, type]) -> dict[str, Any]:
     """A part's kind and fields; a part of the user's own is called by its class's full name."""
     if not dataclasses.is_dataclass(part) or isinstance(part, type):
@@ -180,7 +193,13 @@ def _part_spec(part: object, kinds: Mapping[str, type]) -> dict[str, Any]:
     names = {cls: name for name, cls in kinds.items()}
     kind = names.get(type(part), f"{type(part).__module__}.{type(part).__qualname__}")
     fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
-    return {"kind": kind, **{k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}}
+    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
+    for name, value in plain.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{kind}.{name}={value!r} is not plain data: use numbers, strings and lists.") from error
+    return {"kind": kind, **plain}
 
 
 def _part(where: str, spec: dict[str, Any], kinds: Mapping[str, type]) -> Any:
@@ -210,16 +229,17 @@ def _design(where: str, spec: dict[str, Any], folder: Path) -> Design:
         wanted = {p.name for p in parameters if p.name != "generator"}
         optional = {p.name for p in parameters if p.default is not inspect.Parameter.empty}
         _check_keys(where, spec, required={"kind", "seed", *wanted - optional}, optional=optional)
-        generator = torch.Generator().manual_seed(whole("seed", spec["seed"]))
+        generator = torch.Generator().manual_seed(whole("seed", spec["seed"], most=2**63 - 1))
         return maker(generator=generator, **{k: v for k, v in spec.items() if k not in ("kind", "seed")})
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise ValueError(str(error) if str(error).startswith(where) else f"{where}: {error}") from error
 
 
 def _kind(where: str, spec: Mapping[str, Any], kinds: Mapping[str, Any]) -> Any:
-    if spec.get("kind") not in kinds:
-        raise ValueError(f"{where}.kind={spec.get('kind')!r} is not known: give one of {', '.join(kinds)}.")
-    return kinds[spec["kind"]]
+    kind = spec.get("kind")
+    if not isinstance(kind, str) or kind not in kinds:
+        raise ValueError(f"{where}.kind={kind!r} is not known: give one of {', '.join(kinds)}.")
+    return kinds[kind]
 
 
 def _table(where: str, value: object) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def read(path: str | Path) -> Table:
     """Read a table; raise a ValueError that says where the file is wrong and what to do."""
     cells = _cells(Path(path))
     corner = cells[0][0].lower() in CORNERS
-    header = corner or any(_number(cell) is None for cell in cells[0])
+    header = corner or _is_header(path, cells[0])
     named = corner or any(_number(row[0]) is None for row in cells[header:])
     body = cells[header:]
     if not body or len(cells[0]) <= named:
@@ -60,7 +60,7 @@ def read(path: str | Path) -> Table:
 
 def write(
     path: str | Path,
-    values: Sequence[Sequence[float]],
+    values: Sequence[Sequence[int | float]],
     *,
     row_names: Sequence[str],
     column_names: Sequence[str],
@@ -77,7 +77,7 @@ def write(
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """Give a temporary path beside `path` that takes its place on success and vanishes on failure."""
-    target = Path(path)
+    target = Path(path).resolve()  # through a link, not over it
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     os.close(handle)
@@ -115,7 +115,8 @@ def _cells(path: Path) -> list[list[str]]:
         raise ValueError(f"{path}: is not readable as CSV ({error}); check its quotes.") from error
     if not rows:
         raise ValueError(f"{path}: is empty; give one row per line, cells separated by commas.")
-    if any(";" in cell for cell in rows[0]) or (len(rows[0]) == 1 and "\t" in rows[0][0]):
+    ours = bool(rows[0]) and rows[0][0].lower() in CORNERS  # then commas separate, and names may hold anything
+    if not ours and (any(";" in cell for cell in rows[0]) or (len(rows[0]) == 1 and "\t" in rows[0][0])):
         found = "semicolons" if ";" in "".join(rows[0]) else "tabs"
         raise ValueError(
             f"{path}: row 1 separates its cells by {found}; save the file with commas between cells "
@@ -128,6 +129,18 @@ def _cells(path: Path) -> list[list[str]]:
                 "number (a decimal comma also splits a cell in two: write a point)."
             )
     return rows
+
+
+def _is_header(path: str | Path, first: list[str]) -> bool:
+    """Whether a file's first row holds names: all of them, leaving aside the first, which may name the row."""
+    texts = [_number(cell) is None for cell in first[1:] or first]
+    if any(texts) and not all(texts):
+        odd = texts.index(True) + min(2, len(first))
+        raise ValueError(
+            f"{path}: row 1, column {odd} holds {first[odd - 1]!r} among numbers; write a number there, or, if row 1 "
+            "holds names, put 'pool' or 'instance' in the top left cell."
+        )
+    return all(texts)
 
 
 def _number(cell: str) -> float | None:

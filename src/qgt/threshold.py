@@ -45,5 +45,5 @@ def _inside(low: Tensor, high: Tensor) -> float:
         return 0.0 if torch.isinf(low) else float(torch.nextafter(low, high))
     if torch.isinf(low):
         return float(high)
-    middle = low + (high - low) / 2
+    middle = low / 2 + high / 2  # high - low may overflow
     return float(middle if middle > low else high)

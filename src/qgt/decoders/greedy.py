@@ -73,13 +73,14 @@ class MaximumNeighborhood:
     def bind(self, problem: Problem) -> BoundDecoder:
         """Turn the matrix into floats once."""
         matrix = problem.design.matrix.to(torch.float64)
-        density, degree = matrix.mean(1), matrix.sum(0).mean()  # (pools,), ()
+        sizes, degree = matrix.sum(1), matrix.sum(0).mean()  # (pools,), ()
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
             A = matrix.to(y.device)
             estimate = (y.sum(1) / degree.to(y.device).clamp(min=1e-300)).round().clamp(0, problem.items)
             k = estimate.to(torch.int64) if defectives is None else defectives
-            scores = (y - k[:, None] * density.to(y.device)) @ A  # (instances, items)
+            # Whole numbers until the last step, so that equal scores are equal to the last bit.
+            scores = (y * problem.items - k[:, None] * sizes.to(y.device)) @ A / problem.items  # (instances, items)
             # A stable sort breaks ties by item number, so that an instance's calls never depend on its batch.
             order = scores.argsort(dim=1, descending=True, stable=True)
             called = torch.arange(problem.items, device=y.device) < k[:, None]  # (instances, rank)

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import UInt8
@@ -45,6 +45,15 @@ class Score:
         if self.items != other.items:
             raise ValueError(f"scores of {self.items} and {other.items} items do not add: keep them apart.")
         return Score(self.items, Counter(self.outcomes) + Counter(other.outcomes))
+
+    def to_plain(self) -> dict[str, Any]:
+        """The counts as plain data: rows of true positives, false positives, false negatives, and how often."""
+        return {"items": self.items, "outcomes": [[*outcome, n] for outcome, n in sorted(self.outcomes.items())]}
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> "Score":
+        """The score that `to_plain` described."""
+        return cls(data["items"], {(tp, fp, fn): n for tp, fp, fn, n in data["outcomes"]})
 
     @property
     def instances(self) -> int:
@@ -83,21 +92,19 @@ class Score:
 
     def mean(self, metric: str) -> float:
         """A metric's mean over the instances, NaN for none."""
+        if metric not in METRICS:
+            raise ValueError(f"metric={metric!r} is not known: give one of {', '.join(METRICS)}.")
         total = sum(n * self._value(metric, outcome) for outcome, n in self.outcomes.items())
         return total / self.instances if self.instances else math.nan
 
     def interval(self, metric: str = "success_rate") -> Interval:
-        """A 95 % interval: Wilson's for the success rate, the normal one for means of other values in [0, 1]."""
-        n, mean = self.instances, self.mean(metric)
-        if not n:
-            return Interval(0.0, 1.0)
-        if metric == "success_rate":
-            return wilson(self.successes, n)
-        squares = sum(k * (self._value(metric, outcome) - mean) ** 2 for outcome, k in self.outcomes.items())
-        reach = Z95 * math.sqrt(squares / n / max(n - 1, 1))
-        return Interval(max(0.0, mean - reach), min(1.0, mean + reach))
+        """A 95 % interval, Wilson's: exact in form for the success rate, and wide enough for any mean of values in
+        [0, 1], whose variance is at most that of successes with the same mean.
+        """
+        mean = self.mean(metric)
+        return wilson(mean * self.instances, self.instances) if self.instances else Interval(0.0, 1.0)
 
-    def summary(self) -> dict[str, float]:
+    def summary(self) -> dict[str, float | int]:
         """Every metric's mean, and the success rate's interval, as plain data."""
         low, high = self.interval()
         rates = {metric: self.mean(metric) for metric in METRICS}
@@ -118,8 +125,6 @@ class Score:
         if tp + fp + fn == 0:
             return 1.0
         parts = {"precision": tp + fp, "recall": tp + fn, "f1": tp + (fp + fn) / 2}
-        if metric not in parts:
-            raise ValueError(f"metric={metric!r} is not known: give one of {', '.join(METRICS)}.")
         return tp / parts[metric] if parts[metric] else 0.0
 
 
@@ -144,7 +149,7 @@ def score(x: UInt8[Tensor, "instances items"], x_hat: UInt8[Tensor, "instances i
     return Score(x.shape[1], {(tp, fp, fn): n for (tp, fp, fn), n in pairs})
 
 
-def wilson(successes: int, trials: int, z: float = Z95) -> Interval:
+def wilson(successes: float | int, trials: int, z: float = Z95) -> Interval:
     """Wilson's score interval for a proportion, good even at 0 and 1.
 
     Example:
@@ -155,5 +160,4 @@ def wilson(successes: int, trials: int, z: float = Z95) -> Interval:
     centre = (p + w / 2) / (1 + w)
     reach = z * math.sqrt(p * (1 - p) / trials + w / trials / 4) / (1 + w)
     # At 0 and 1 the formula's end is exactly the proportion, up to rounding.
-    low = 0.0 if successes == 0 else centre - reach
-    return Interval(low, 1.0 if successes == trials else centre + reach)
+    return Interval(0.0 if p == 0 else centre - reach, 1.0 if p == 1 else centre + reach)

@@ -1,0 +1,136 @@
+"""How fast training is, beside what the machine could do at best.
+
+    python benchmarks/training.py                  # CPU: share of the GEMM rate, and against a plain loop
+    python benchmarks/training.py --device cuda    # GPU: one Level 5 training to early stopping
+
+On the CPU: (1) the floating-point operations of Level 5's matrix products, over the time of whole training steps, as
+a share of the rate of a large float32 product measured in the same run; (2) the time to reach a validation loss,
+against a plain PyTorch loop (nn.Sequential, DataLoader, batch 64) on the same data.
+"""
+
+import argparse
+import itertools
+import time
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import qgt
+from qgt.loss import balanced_mse
+from qgt.training_run import Run
+from setting import paper_problem, provenance, synchronize
+
+TARGET = 0.040  # validation loss; about seven epochs of ours
+
+
+def gemm_rate(size: int = 2048, repeats: int = 5) -> float:
+    """The best rate of a float32 matrix product, in operations per second."""
+    a, b = torch.randn(size, size), torch.randn(size, size)
+    best = float("inf")
+    for _ in range(repeats):
+        start = time.perf_counter()
+        a @ b
+        best = min(best, time.perf_counter() - start)
+    return 2 * size**3 / best
+
+
+def step_operations(pools: int, hidden: tuple[int, ...], items: int, batch: int) -> int:
+    """Operations of a step's matrix products: forward, by weights, by inputs (but not by the counts)."""
+    widths = [pools, *hidden, items]
+    products = [a * b for a, b in itertools.pairwise(widths)]
+    return 2 * batch * (3 * sum(products) - products[0])
+
+
+def gemm_share(problem: qgt.Problem) -> None:
+    run = Run([problem], qgt.MLP.level(5), qgt.TrainConfig(), torch.Generator().manual_seed(0))
+    run.epoch()  # warm-up
+    rates = []
+    for _ in range(3):
+        rates.append(gemm_rate())
+        run._fill()
+        run.network.train()
+        start = time.perf_counter()
+        run.step.run(0, run.config.epoch_steps)
+        seconds = time.perf_counter() - start
+        operations = step_operations(problem.pools, (500, 500), problem.items, run.config.batch)
+        rates.append(operations * run.config.epoch_steps / seconds)
+    gemm, ours = max(rates[0::2]), max(rates[1::2])
+    print(f"GEMM rate      {gemm / 1e9:7.1f} GFLOP/s  (float32, 2048 x 2048 x 2048)")
+    print(f"training steps {ours / 1e9:7.1f} GFLOP/s  = {100 * ours / gemm:.0f} % of it  (Level 5, batch 1024)")
+
+
+def ours_to_target(problem: qgt.Problem) -> tuple[float, int]:
+    start = time.perf_counter()
+    run = Run([problem], qgt.MLP.level(5), qgt.TrainConfig(), torch.Generator().manual_seed(0))
+    while True:
+        epoch = run.epoch()
+        if epoch.validation_loss <= TARGET:
+            return time.perf_counter() - start, epoch.number
+
+
+def plain_to_target(problem: qgt.Problem, limit: float) -> tuple[float, int, float]:
+    """The same network and data in an ordinary loop."""
+    start = time.perf_counter()
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
+    config = qgt.TrainConfig()
+    x, y = problem.simulate(config.instances or 0, generator=generator)
+    xv, yv = problem.simulate(config.validation, generator=generator)
+    loader = DataLoader(TensorDataset(y.float(), x.float()), batch_size=64, shuffle=True)
+    layers: list[nn.Module] = []
+    for a, b in ((problem.pools, 500), (500, 500)):
+        layers += [nn.Linear(a, b), nn.LeakyReLU(0.01), nn.BatchNorm1d(b), nn.Dropout(0.1)]
+    network = nn.Sequential(*layers, nn.Linear(500, problem.items))
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
+    epochs, loss = 0, float("inf")
+    while loss > TARGET and time.perf_counter() - start < limit:
+        network.train()
+        for counts, truth in loader:
+            optimizer.zero_grad()
+            balanced_mse(network(counts)[None], truth[None]).sum().backward()
+            optimizer.step()
+        network.eval()
+        with torch.no_grad():
+            loss = float(balanced_mse(network(yv.float())[None], xv.float()[None]))
+        epochs += 1
+    return time.perf_counter() - start, epochs, loss
+
+
+def to_early_stopping(problem: qgt.Problem, device: str) -> None:
+    """The second run is reported: the first pays for starting the device's libraries."""
+    for name in ("first run", "second run"):
+        generator = torch.Generator(device).manual_seed(0)
+        synchronize(device)
+        start = time.perf_counter()
+        net = qgt.train(problem, qgt.MLP.level(5), generator=generator)
+        synchronize(device)
+        seconds, epochs = time.perf_counter() - start, len(net.training["history"])
+        score = qgt.Score.from_plain(net.training["test"])
+        print(
+            f"{name}: Level 5 to early stopping {seconds:.2f} s, {epochs} epochs, {1000 * seconds / epochs:.1f} ms each"
+        )
+        print(f"  {score}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--device", default="cpu")
+    device = parser.parse_args().device
+    problem = paper_problem(pools=35, noise=0.06, seed=0)
+    print(provenance(device))
+    if device != "cpu":
+        return to_early_stopping(problem, device)
+    gemm_share(problem)
+    seconds, epochs = ours_to_target(problem)
+    print(f"ours           {seconds:6.1f} s to validation loss {TARGET} ({epochs} epochs, data included)")
+    plain, plain_epochs, loss = plain_to_target(problem, limit=20 * seconds)
+    reached = "" if loss <= TARGET else f", gave up at {loss:.4f}"
+    print(
+        f"plain loop     {plain:6.1f} s ({plain_epochs} epochs at batch 64{reached}): {plain / seconds:.1f} times ours"
+    )
+    return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""Verbs on files of designs, counts and calls: design, simulate, decode, score."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import qgt
+from qgt.cli.shell import Json, Output, Seed, app, check_outputs, csv_writer, own_generator, tell, write_files
+
+if TYPE_CHECKING:
+    import torch
+
+
+@app.command()
+def design(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="bernoulli, column_regular or doubly_regular.")],
+    pools: Annotated[int, typer.Option(metavar="M", help="The number of pools.")],
+    items: Annotated[int, typer.Option(metavar="N", help="The number of items.")],
+    output: Output,
+    probability: Annotated[float | None, typer.Option(metavar="P", help="For bernoulli, if not 0.5.")] = None,
+    weight: Annotated[int | None, typer.Option(metavar="W", help="For column_regular and doubly_regular.")] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Make a design: which items go into which pools.
+
+    \b
+    bernoulli       puts each item into each pool with probability P
+    column_regular  puts each item into W pools; pool sizes differ by at most one
+    doubly_regular  puts each item into W pools; all pools have the same size
+
+    \b
+    Example:
+      qgt design column_regular --pools 35 --items 100 --weight 8 -o design.csv
+    """
+    check_outputs([output])
+    given = {k: v for k, v in {"probability": probability, "weight": weight}.items() if v is not None}
+    # Made as a problem file's recipe would, so that the same numbers and seed give the same design.
+    recipe = {"kind": kind, "pools": pools, "items": items, "seed": seed, **given}
+    made = qgt.Problem.from_spec({"design": recipe, "prior": {"kind": "bernoulli", "rate": 0.0}}).design
+    write_files({output: made.to_csv})
+    facts = {"pools": made.pools, "items": made.items, "transfers": int(made.pool_sizes.sum())}
+    parts = {"pool_sizes": made.pool_sizes, "item_degrees": made.item_degrees}
+    ends = {name: [int(sizes.min()), int(sizes.max())] for name, sizes in parts.items()}
+    tell(
+        {"design": str(output), "kind": kind, "seed": seed, **facts, **ends} if as_json else None,
+        f"Wrote {output}, a {kind} design.",
+        [name.replace("_", " ") for name in [*facts, *ends]],
+        [*facts.values(), *(f"{low}-{high}" for low, high in ends.values())],
+    )
+
+
+@app.command()
+def simulate(
+    problem: Annotated[Path, typer.Argument(metavar="PROBLEM", help="Design, prior and noise: TOML or JSON.")],
+    instances: Annotated[int, typer.Option(metavar="N", min=1, help="How many instances to draw.")],
+    output: Output,
+    truth: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the defective items.")] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Draw instances of a problem and write their counts, one row per instance.
+
+    \b
+    A problem file, in TOML:
+      design = { file = "design.csv" }
+      prior = { kind = "bernoulli", rate = 0.06 }
+      noise = { kind = "sparse_integer", rate = 0.1, bound = 1 }
+
+    \b
+    Example:
+      qgt simulate problem.toml --instances 1000 -o counts.csv --truth truth.csv
+    """
+    check_outputs([output] if truth is None else [output, truth], inputs=[problem])
+    loaded = qgt.Problem.load(problem)
+    x, y = loaded.simulate(instances, generator=own_generator("simulate", seed, "cpu"))
+    truths = {} if truth is None else {truth: csv_writer(x, None, loaded.design.item_names)}
+    write_files({output: csv_writer(y, None, loaded.design.pool_names), **truths})
+    facts = {"instances": instances, "pools": loaded.pools, "items": loaded.items}
+    mean = int(x.sum()) / instances
+    paths = {"counts": str(output), "truth": truth and str(truth), "seed": seed}
+    tell(
+        {**paths, **facts, "mean_defectives": mean, "fingerprint": loaded.fingerprint} if as_json else None,
+        f"Wrote {output}" + (f" and {truth}." if truth else "."),
+        [*facts, "mean defectives"],
+        [*facts.values(), f"{mean:.2f}"],
+    )
+
+
+@app.command()
+def decode(
+    counts: Annotated[Path, typer.Argument(metavar="COUNTS", help="CSV: one row per instance, one column per pool.")],
+    output: Output,
+    problem: Annotated[
+        Path | None, typer.Option(metavar="PROBLEM", help="Design, prior and noise: TOML or JSON.")
+    ] = None,
+    decoder: Annotated[str | None, typer.Option(metavar="NAME", help="maximum_neighborhood or prevalence.")] = None,
+    model: Annotated[Path | None, typer.Option(metavar="RUN", help="Instead: a network from 'qgt train'.")] = None,
+    defectives: Annotated[int | None, typer.Option(metavar="K", help="Defectives per instance, if known.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Decode counts: call each item of each instance defective (1) or not (0).
+
+    Counts seen to be impossible get the status INFEASIBLE; their calls are a best effort.
+
+    \b
+    Examples:
+      qgt decode counts.csv --problem problem.toml --decoder maximum_neighborhood -o calls.csv
+      qgt decode counts.csv --model runs/mlp -o calls.csv
+    """
+    from qgt.sheets import read_counts
+
+    check_outputs([output], inputs=[counts, *([problem] if problem else [])])
+    name, chosen, loaded = _decoder(problem, decoder, model)
+    y, names = read_counts(counts, loaded.design, f"the design of {problem or model}")
+    result = _decode(chosen, loaded, y, defectives)
+    write_files({output: csv_writer(result.x, names, loaded.design.item_names)})
+    numbers = {status: int((result.status == status).sum()) for status in qgt.Status}
+    mean = int(result.x.sum()) / len(result.x)
+    facts = {"calls": str(output), "decoder": name, "instances": len(result.x), "mean_defectives_called": mean}
+    by_name = {status.name: number for status, number in numbers.items()}
+    tell(
+        {**facts, "status": by_name, "fingerprint": loaded.fingerprint} if as_json else None,
+        f"Wrote {output}: {mean:.2f} defectives called per instance, on average.",
+        ["status", "instances", "meaning"],
+        *([status.name, number, status.meaning] for status, number in numbers.items() if number),
+    )
+
+
+@app.command()
+def score(
+    truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="CSV of 0s and 1s, one row per instance.")],
+    calls: Annotated[Path, typer.Argument(metavar="CALLS", help="CSV of 0s and 1s, the same instances and items.")],
+    as_json: Json = False,
+) -> None:
+    """Compare calls with the truth: five metrics, each with a 95 % interval.
+
+    \b
+    Example:
+      qgt score truth.csv calls.csv
+    """
+    from qgt.scoring import METRICS
+    from qgt.sheets import read_pair
+
+    result = qgt.score(*read_pair(truth, calls))
+    each = {name: {"mean": result.mean(name), **result.interval(name)._asdict()} for name in METRICS}
+    tell(
+        {"instances": result.instances, "items": result.items, **each} if as_json else None,
+        f"{calls} against {truth}: {result.instances} instances of {result.items} items.",
+        ["metric", "mean", "95 % from", "to"],
+        *([name.replace("_", " "), *(f"{value:.4f}" for value in one.values())] for name, one in each.items()),
+    )
+
+
+def _decoder(problem: Path | None, name: str | None, model: Path | None) -> tuple[str, "qgt.Decoder", "qgt.Problem"]:
+    """The decoder asked for and the problem to bind it to: by name for a problem file, or a saved network."""
+    if model is not None:
+        if name is not None:
+            raise ValueError("decoder and model were both given: give one of them.")
+        net = qgt.load(model)
+        return "neural", net, net.problem if problem is None else qgt.Problem.load(problem)
+    if problem is None or name is None:
+        raise ValueError("give --problem and --decoder, or --model; see 'qgt decode --help'.")
+    if name not in qgt.DECODERS:
+        raise ValueError(f"decoder={name!r} is not known: give one of {', '.join(qgt.DECODERS)}.")
+    return name, qgt.DECODERS[name](), qgt.Problem.load(problem)
+
+
+def _decode(decoder: "qgt.Decoder", problem: "qgt.Problem", y: "torch.Tensor", defectives: int | None) -> "qgt.Decoded":
+    bound = decoder.bind(problem)
+    if defectives is None:
+        return bound(y)
+    if not isinstance(bound, qgt.BoundDecoder):  # the contract promises no more than bound(y)
+        raise ValueError(f"defectives={defectives} was given, but this decoder cannot use it: leave it out.")
+    return bound(y, defectives=defectives)

@@ -1,0 +1,98 @@
+"""What every verb of the command needs: the application, common options, and how it writes and speaks."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import qgt
+from qgt import table
+
+if TYPE_CHECKING:
+    import torch
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help answers in half the time, and its examples can be copied
+    context_settings={"max_content_width": 100},
+    help="Quantitative group testing: design pools, decode counts, and know when to trust the answer.",
+    epilog="\b\nExit codes:\n  0    done\n  1    done, and the answer is negative\n"
+    "  2    bad input or usage: one line on stderr says what and where\n  130  interrupted",
+)
+
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The CSV file to write.")]
+Seed = Annotated[int, typer.Option(metavar="S", min=0, max=2**32 - 1, help="Equal seeds give equal files.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+
+
+@app.callback(invoke_without_command=True)
+def _before_verb(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        typer.echo(f"qgt {qgt.__version__}")
+        raise typer.Exit
+
+
+def own_generator(verb: str, seed: int, device: str) -> "torch.Generator":
+    """A stream of each verb's own: from its design's seed, x would repeat the random numbers that made the design."""
+    import torch
+
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
+        raise ValueError(f"device={device!r} is not to be had here: give auto, cpu or, where there is one, cuda.")
+    digest = hashlib.sha256(f"qgt {verb} {seed}".encode()).digest()
+    return torch.Generator(device).manual_seed(int.from_bytes(digest[:7], "big"))
+
+
+def check_outputs(outputs: Sequence[Path], inputs: Sequence[Path] = ()) -> None:
+    """Refuse, before any work, to write over what is no file, or over a file that this command also needs."""
+    files = [os.path.realpath(path) for path in [*inputs, *outputs]]
+    for path in outputs:
+        if os.path.exists(path) and not os.path.isfile(path):  # spares /dev/null too: the rename would replace it
+            raise ValueError(f"{path}: cannot be written (it is not a file); give the name of a file.")
+        if os.path.exists(path.parent) and not os.path.isdir(path.parent):
+            raise ValueError(f"{path}: cannot be written ({path.parent} is not a folder); give another path.")
+        if files.count(os.path.realpath(path)) > 1:
+            raise ValueError(f"{path}: is named twice in this command; give each file its own name.")
+
+
+def csv_writer(values: "torch.Tensor", rows: Sequence[str] | None, columns: Sequence[str]) -> Callable[[Path], None]:
+    """A writer of one row per instance, numbered from 1 where they have no names."""
+    names = rows or [str(number) for number in range(1, len(values) + 1)]
+    return partial(table.write, values=values.tolist(), row_names=names, column_names=columns, corner="instance")
+
+
+def write_files(files: Mapping[Path, Callable[[Path], None]]) -> None:
+    """Write all files, or none where one cannot be written."""
+    try:
+        with ExitStack() as stack:
+            for path, write in files.items():
+                write(stack.enter_context(table.replacing(path)))
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be written ({error.strerror}); check the folder.") from error
+
+
+def tell(facts: Mapping[str, object] | None, title: str, header: Sequence[str], *rows: Sequence[object]) -> None:
+    """Print the facts as JSON or, where there are none, the title and the table."""
+    if facts is not None:
+        return typer.echo(json.dumps(facts, allow_nan=False))
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(markup=False, emoji=False, highlight=False)  # file names are not markup
+    console.print(title, soft_wrap=True)
+    if not rows:
+        return
+    sheet = Table(box=None, padding=(0, 2, 0, 0))
+    for name, cell in zip(header, rows[0], strict=True):
+        sheet.add_column(name, justify="left" if isinstance(cell, str) else "right")
+    for row in rows:
+        sheet.add_row(*map(str, row))
+    console.print(sheet)
