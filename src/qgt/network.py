@@ -277,4 +277,4 @@ def keep_mask(shape: Sequence[int], probability: float, generator: Generator) ->
     words = torch.empty(-(-size // 4), dtype=torch.int64).random_(-(2**63), None, generator=generator)
     bits = words.view(torch.int16)[:size].view(*shape)  # uniform on -2^15 .. 2^15 - 1
     last = max(1, round(2**16 * probability)) - 1 - 2**15  # kept up to here; inclusive, to stay within 16 bits
-    return torch.where(bits <= last, 1.0, 0.0)
+    return (bits <= last).to(torch.float32)

@@ -309,7 +309,8 @@ def jacobian_evidence(
     assert isinstance(mean, Tensor)
     if not isinstance(square, Tensor):
         return mean.T.contiguous()
-    inverse: Tensor = torch.linalg.pinv(square, hermitian=True)
+    # Jacobians are float32, so eigenvalues this small are rounding, not rank.
+    inverse: Tensor = torch.linalg.pinv(square, rtol=1e-11, hermitian=True)
     return mean.T @ inverse
 
 

@@ -1,0 +1,134 @@
+"""The tables of README and docs, made from the committed counts.
+
+python benchmarks/tables.py             # print them
+python benchmarks/tables.py --write     # put them into the pages, between their markers
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import qgt
+from paper_levels import PAPER
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def levels_table() -> str:
+    """The paper's table of complexity, ours beside it."""
+    data = json.loads((ROOT / "results/levels.json").read_text())
+    lines = [
+        "| level | hidden layers | success rate (paper) | F1 (paper) | error of A, % (paper) | by regression, % |",
+        "|---|---|---|---|---|---|",
+    ]
+    for level, (paper_error, paper_f1, paper_rate) in PAPER.items():
+        rows = [row for row in data["rows"] if row["level"] == level]
+        scores = [_score(row["test"]) for row in rows]
+        hidden = "-".join(map(str, qgt.MLP.level(level).hidden)) or "none"
+        rate, f1 = _mean([s.success_rate for s in scores]), _mean([s.f1 for s in scores])
+        error, by_regression = (
+            _mean([row["error_percent"][name] for row in rows]) for name in ("least_squares", "regression")
+        )
+        lines.append(
+            f"| {level} | {hidden} | {rate:.3f} ({paper_rate:.2f}) | {f1:.3f} ({paper_f1:.2f}) "
+            f"| {error:.2f} ({paper_error:.2f}) | {by_regression:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def unseen_table() -> str:
+    """Level 5 on supports it met in training and on those it did not."""
+    data = json.loads((ROOT / "results/levels.json").read_text())
+    rows = [row for row in data["rows"] if row["level"] == 5]
+    lines = ["| supports | share of test instances | success rate, 95 % interval |", "|---|---|---|"]
+    total = _sum([_score(row["test"]) for row in rows])
+    for name, key in (("met in training", "test_seen"), ("never met", "test_unseen")):
+        score = _sum([_score(row[key]) for row in rows])
+        low, high = score.interval()
+        share = score.instances / total.instances
+        lines.append(f"| {name} | {100 * share:.1f} % | {score.success_rate:.3f} ({low:.3f} to {high:.3f}) |")
+    return "\n".join(lines)
+
+
+def tamper_table() -> str:
+    """Flipped entries of a claimed matrix found by Level 5, five networks, ten repeats each."""
+    data = json.loads((ROOT / "results/levels.json").read_text())
+    repeats = [repeat for row in data["rows"] if row["level"] == 5 for repeat in row["tamper"]]
+    found, missed, false = (sum(repeat[key] for repeat in repeats) for key in ("found", "missed", "false"))
+    return (
+        "| flipped entries | found | missed | listed falsely | recall | precision |\n|---|---|---|---|---|---|\n"
+        f"| {found + missed:,} in {len(repeats)} repeats | {found} | {missed} | {false} "
+        f"| {found / (found + missed):.3f} | {found / (found + false):.3f} |"
+    )
+
+
+def residual_table() -> str:
+    """The residual network on fresh data."""
+    data = json.loads((ROOT / "results/residual.json").read_text())
+    lines = [
+        "| M | network | steps x batch | success rate, 95 % interval | F1 "
+        "| error of A, %: least squares / mean Jacobian / regression |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in data["rows"]:
+        score = _score(row["test"])
+        low, high = score.interval()
+        errors = " / ".join(f"{value:.2f}" for value in row["error_percent"].values())
+        lines.append(
+            f"| {row['M']} | {row['architecture']} | {row['steps']:,} x {row['batch']:,} "
+            f"| {score.success_rate:.3f} ({low:.3f} to {high:.3f}) | {score.f1:.3f} | {errors} |"
+        )
+    return "\n".join(lines)
+
+
+TABLES = {
+    "levels": levels_table,
+    "residual": residual_table,
+    "tamper": tamper_table,
+    "unseen": unseen_table,
+}
+
+
+def filled(page: str) -> str:
+    """A page with each marked table replaced by what the counts give."""
+    for name, make in TABLES.items():
+        start, end = f"<!-- table: {name} -->\n", "<!-- end -->"
+        before, *parts = page.split(start)
+        page = start.join([before, *(make() + "\n" + end + part.split(end, 1)[1] for part in parts)])
+    return page
+
+
+def pages() -> list[Path]:
+    """The pages that may hold tables."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def _score(outcomes: list[Any]) -> qgt.Score:
+    return qgt.Score.from_plain({"items": 100, "outcomes": outcomes})
+
+
+def _sum(scores: list[qgt.Score]) -> qgt.Score:
+    total = scores[0]
+    for score in scores[1:]:
+        total = total + score
+    return total
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--write", action="store_true", help="update README.md and docs/")
+    if parser.parse_args().write:
+        for page in pages():
+            page.write_text(filled(page.read_text()))
+        return
+    for name, make in TABLES.items():
+        print(f"{name}\n{make()}\n")
+
+
+if __name__ == "__main__":
+    main()
