@@ -18,10 +18,10 @@ LAYERS = (
     ("arguments", "table"),  # below everything: import nothing of ours
     ("design", "prior", "noise"),  # L0 parts
     ("problem", "sheets"),  # L1 the problem, and files of its counts and calls
-    ("decoder", "network", "loss", "checkpoints"),  # L2 contracts and what networks are made of
+    ("decoder", "network", "loss", "checkpoints", "evolution"),  # L2 contracts and what networks are made of
     ("decoders.*",),  # L3 one file each
     ("decoders",),  # the registry of them
-    ("threshold", "scoring"),  # L4 verbs
+    ("threshold", "scoring", "limits"),  # L4 verbs
     ("testing.suite", "training_run"),
     ("testing.answers", "testing.edges"),
     ("training", "verification", "testing"),

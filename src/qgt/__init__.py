@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from qgt.decoder import Decoder as Decoder
     from qgt.decoder import Status as Status
     from qgt.decoders import DECODERS as DECODERS
+    from qgt.decoders.amp import AMP as AMP
+    from qgt.decoders.gamp import GAMP as GAMP
     from qgt.decoders.greedy import MaximumNeighborhood as MaximumNeighborhood
     from qgt.decoders.greedy import Prevalence as Prevalence
     from qgt.decoders.neural import ModelFileError as ModelFileError
@@ -50,6 +52,8 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "decoder": ("BoundDecoder", "Decode", "Decoded", "Decoder", "Status"),
     "decoders": ("DECODERS",),
+    "decoders.amp": ("AMP",),
+    "decoders.gamp": ("GAMP",),
     "decoders.greedy": ("MaximumNeighborhood", "Prevalence"),
     "decoders.neural": ("ModelFileError", "NeuralDecoder", "load"),
     "design": ("Design",),

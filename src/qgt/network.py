@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -222,9 +223,9 @@ class _MLPStack(Network):
         h, scale = y.mT, 1.0  # (models, pools, instances)
         for layer, norm in zip(self.layers, self.norms, strict=True):
             assert isinstance(layer, _Linear)
-            h = norm(F.leaky_relu(layer.columns(h, scale), self.config.negative_slope))
+            h = norm(F.leaky_relu(layer.columns(h, scale), self.config.negative_slope, inplace=self.training))
             if drop and generator is not None:
-                h, scale = h * keep_mask(h.shape, 1 - drop, generator), 1 / (1 - drop)
+                h, scale = h.mul_(keep_mask(h.shape, 1 - drop, generator)), 1 / (1 - drop)
         return self.output.columns(h, scale).mT
 
 
@@ -268,13 +269,14 @@ class _ResidualStack(Network):
 def keep_mask(shape: Sequence[int], probability: float, generator: Generator) -> Tensor:
     """A float mask that is 1 with the given probability and else 0.
 
-    On a CPU drawing numbers is the dear part of dropout, so one 64-bit draw decides four entries, to 16 bits each:
-    the probability is met to within 2^-17.
+    On a CPU drawing numbers is the dear part of dropout. So torch's generator only seeds NumPy's fastest one, and each
+    64-bit draw decides four entries, to 16 bits each: the probability is met to within 2^-17.
     """
     if generator.device.type != "cpu":
         return torch.empty(tuple(shape), device=generator.device).bernoulli_(probability, generator=generator)
     size = math.prod(shape)
-    words = torch.empty(-(-size // 4), dtype=torch.int64).random_(-(2**63), None, generator=generator)
-    bits = words.view(torch.int16)[:size].view(*shape)  # uniform on -2^15 .. 2^15 - 1
+    seed = int(torch.randint(2**62, (), generator=generator))
+    words = np.random.SFC64(seed).random_raw(-(-size // 4))
+    bits = torch.from_numpy(words.view(np.int16))[:size].view(*shape)  # uniform on -2^15 .. 2^15 - 1
     last = max(1, round(2**16 * probability)) - 1 - 2**15  # kept up to here; inclusive, to stay within 16 bits
     return (bits <= last).to(torch.float32)

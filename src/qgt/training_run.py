@@ -48,6 +48,7 @@ class TrainConfig:
     epochs: int = 300
     patience: int | None = 15  # epochs without a better validation loss; None: never stop early
     steps: int | None = None  # of an epoch; None: as many whole batches as the fixed data set has
+    cosine: bool = False  # let the learning rate fall to zero over all epochs, after a short warm-up
 
     def __post_init__(self) -> None:
         for name in ("validation", "batch", "epochs"):
@@ -67,7 +68,9 @@ class TrainConfig:
     ) -> "TrainConfig":
         """New instances at every step, for a budget of steps, with a cosine learning rate; validated 100 times."""
         epoch = max(1, whole("steps", steps, least=1) // 100)
-        return cls(None, validation, batch, learning_rate, epochs=-(-steps // epoch), patience=None, steps=epoch)
+        return cls(
+            None, validation, batch, learning_rate, epochs=-(-steps // epoch), patience=None, steps=epoch, cosine=True
+        )
 
     @property
     def epoch_steps(self) -> int:
@@ -75,8 +78,8 @@ class TrainConfig:
         return self.steps if self.instances is None else self.instances // self.batch  # type: ignore[return-value]
 
     def rate_at(self, step: int) -> float:
-        """The learning rate at a step: constant on a fixed data set, else a cosine after a short warm-up."""
-        if self.instances is not None:
+        """The learning rate at a step."""
+        if not self.cosine:
             return self.learning_rate
         total = self.epochs * self.epoch_steps
         warm = min(1.0, (step + 1) / (WARM_UP * total))
@@ -141,7 +144,10 @@ class Run:
         self.y = torch.empty(models, block, self.pools, device=device)
         self.optimizer = torch.optim.Adam(
             self.network.parameters(),
-            lr=torch.tensor(self.config.learning_rate, device=device),
+            # A captured step reads its learning rate from the device; elsewhere a plain number is faster.
+            lr=torch.tensor(self.config.learning_rate, device=device)
+            if device.type == "cuda"
+            else self.config.learning_rate,
             fused=True,
             capturable=device.type == "cuda",
         )
@@ -313,8 +319,11 @@ class Step:
         return self.total / steps
 
     def _set_rate(self, step: int) -> None:
-        if self.owner.config.instances is None:
-            self.owner.optimizer.param_groups[0]["lr"].fill_(self.owner.config.rate_at(step))
+        group, rate = self.owner.optimizer.param_groups[0], self.owner.config.rate_at(step)
+        if not isinstance(group["lr"], Tensor):
+            group["lr"] = rate
+        elif self.owner.config.cosine:
+            group["lr"].fill_(rate)
 
     def _step(self) -> None:
         run = self.owner

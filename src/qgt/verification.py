@@ -146,9 +146,10 @@ class VerificationReport:
     @property
     def swaps(self) -> list[Swap]:
         """Whole pools and items that stand in each other's place."""
-        pools = _swapped(self.recovered, self.claimed.matrix)
-        items = _swapped(self.recovered.T, self.claimed.matrix.T)
-        names = self.claimed.pool_names, self.claimed.item_names
+        claimed, names = self.claimed.matrix, (self.claimed.pool_names, self.claimed.item_names)
+        pools = _swapped(self.recovered, claimed)
+        items = _swapped(self.recovered.T, _exchange(claimed, pools).T)
+        pools = _swapped(self.recovered, _exchange(claimed.T, items).T)  # again, with the items in their places
         return [Swap("pool", names[0][a], names[0][b]) for a, b in pools] + [
             Swap("item", names[1][a], names[1][b]) for a, b in items
         ]
@@ -347,3 +348,11 @@ def _swapped(recovered: Tensor, claimed: Tensor) -> list[tuple[int, int]]:
     moved = (distance.amin(1) < own / 3) & (own >= 3)
     pairs = ((i, int(nearest[i])) for i in moved.nonzero().flatten().tolist())
     return [(i, j) for i, j in pairs if i < j and bool(moved[j]) and int(nearest[j]) == i]
+
+
+def _exchange(matrix: Tensor, pairs: list[tuple[int, int]]) -> Tensor:
+    """The matrix with pairs of rows exchanged."""
+    order = list(range(len(matrix)))
+    for a, b in pairs:
+        order[a], order[b] = b, a
+    return matrix[order]

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     import torch
 
 
+DECODER_NAMES = "amp, gamp, maximum_neighborhood or prevalence."  # typed out, so that help need not import them
+DecoderName = Annotated[str | None, typer.Option(metavar="NAME", help=DECODER_NAMES)]
+
+
 @app.command()
 def design(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="bernoulli, column_regular or doubly_regular.")],
@@ -95,7 +99,7 @@ def decode(
     problem: Annotated[
         Path | None, typer.Option(metavar="PROBLEM", help="Design, prior and noise: TOML or JSON.")
     ] = None,
-    decoder: Annotated[str | None, typer.Option(metavar="NAME", help="maximum_neighborhood or prevalence.")] = None,
+    decoder: DecoderName = None,
     model: Annotated[Path | None, typer.Option(metavar="RUN", help="Instead: a network from 'qgt train'.")] = None,
     defectives: Annotated[int | None, typer.Option(metavar="K", help="Defectives per instance, if known.")] = None,
     as_json: Json = False,
@@ -150,6 +154,31 @@ def score(
         f"{calls} against {truth}: {result.instances} instances of {result.items} items.",
         ["metric", "mean", "95 % from", "to"],
         *([name.replace("_", " "), *(f"{value:.4f}" for value in one.values())] for name, one in each.items()),
+    )
+
+
+@app.command()
+def limits(
+    items: Annotated[int, typer.Option(metavar="N", help="The number of items.")],
+    rate: Annotated[float, typer.Option(metavar="R", help="Each item's probability of being defective.")],
+    noise_rate: Annotated[float, typer.Option(metavar="S", help="Each count's probability of being noisy.")] = 0.0,
+    noise_bound: Annotated[int, typer.Option(metavar="D", help="The largest error of a noisy count.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Say how many pools a problem needs at least, by four bounds, each with what it assumes.
+
+    \b
+    Example:
+      qgt limits --items 100 --rate 0.06 --noise-rate 0.1
+    """
+    from qgt.limits import limits as compute
+
+    found = compute(items=items, rate=rate, noise=qgt.SparseInteger(noise_rate, noise_bound))
+    tell(
+        {limit.name: {"pools": limit.pools, "assumes": limit.assumes} for limit in found} if as_json else None,
+        f"{items} items, {100 * rate:g} % defective, {100 * noise_rate:g} % of counts noisy by up to {noise_bound}.",
+        ["limit", "pools", "assumes"],
+        *([limit.name, f"{limit.pools:.1f}", limit.assumes] for limit in found),
     )
 
 

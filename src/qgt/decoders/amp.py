@@ -1,0 +1,191 @@
+"""Approximate message passing for counts: Bayes AMP of Tan, Pascual Cobo, Scarlett and Venkataramanan (2024).
+
+With alpha the density of the design and c = sqrt(M alpha (1 - alpha)), centre and scale A~ = (A - alpha) / c and
+y~ = (y - alpha K) / c; K, the number of defectives, enters here. Then, from x = pi and z = y~ - A~ x,
+
+    tau^2 = ||z||^2 / M,     s = x + A~^T z,     x <- f(s),     z <- y~ - A~ x + z sum_j f'(s_j) / M,
+
+f(s) = sigmoid(logit(pi) + (s - 1/2) / tau^2) being the posterior mean of a Bernoulli(pi) item seen in Gaussian noise of
+variance tau^2 (floored at 1e-3 inside f), until tau changes by less than 3e-5 of itself. Noise enters through the
+measured tau alone. All instances share two matrix products an iteration; those that have settled leave the batch.
+
+Without K, the decoder tries each K that the sum of the counts makes plausible, calls the K - 1, K and K + 1 highest
+items of each run, and keeps the calls with the highest exact posterior.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float64, Int64
+from torch import Tensor
+
+from qgt.arguments import fraction, whole
+from qgt.decoder import BoundDecoder, Decoded, Status, refuse_unsupported
+from qgt.prior import Prior
+from qgt.problem import Problem
+
+FLOOR = 1e-3  # of tau^2, inside the denoiser only
+TOLERANCE = 1e-9  # of the squared relative change of tau
+CHUNK = 2**14  # runs at a time, so that memory does not grow with the batch
+
+
+@dataclass(frozen=True)
+class AMP:
+    """Bayes AMP: `decode(y, defectives=K)` where K is known, else scanning K and keeping the best posterior.
+
+    `density` centres the design (None: its own mean); `threshold` turns estimates into calls where K is given.
+
+    Example:
+        >>> import torch, qgt
+        >>> g = torch.Generator().manual_seed(0)
+        >>> problem = qgt.Problem(qgt.Design.bernoulli(pools=40, items=100, generator=g), qgt.Bernoulli(0.06))
+        >>> x, y = problem.simulate(100, generator=g)
+        >>> qgt.score(x, AMP().bind(problem)(y).x).success_rate > 0.9
+        True
+    """
+
+    density: float | None = None
+    threshold: float = 0.5
+    iterations: int = 200
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "threshold", fraction("threshold", self.threshold))
+        object.__setattr__(self, "iterations", whole("iterations", self.iterations, least=1))
+        if self.density is not None:
+            object.__setattr__(self, "density", fraction("density", self.density))
+
+    def supports(self, problem: Problem) -> str | None:
+        """Any prior with a log probability, by which the answers of a scan are compared."""
+        return None if isinstance(problem.prior, Prior) else "its prior can only be sampled and has no log probability."
+
+    def bind(self, problem: Problem) -> BoundDecoder:
+        """Centre and scale the design once."""
+        refuse_unsupported(self, problem)
+        matrix = problem.design.matrix.to(torch.float64)
+        alpha = float(matrix.mean()) if self.density is None else self.density
+        scale = math.sqrt(problem.pools * alpha * (1 - alpha)) or 1.0  # all pools full or empty: nothing to tell apart
+        centred = (matrix - alpha) / scale
+
+        def estimate(y: Tensor, k: Tensor) -> "Estimate":
+            signal = (y - alpha * k[:, None]) / scale
+            return settle(centred.to(y.device), signal, k / problem.items, self.iterations)
+
+        def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
+            if defectives is None:
+                return _scan(problem, estimate, y)
+            run = estimate(y, defectives.to(torch.float64))
+            info = {"defectives": defectives, "iterations": run.iterations}
+            return Decoded((run.x >= self.threshold).to(torch.uint8), _status(run), run.x, info)
+
+        return BoundDecoder(problem, decode, takes_defectives=True)
+
+
+Estimator = Callable[[Tensor, Tensor], "Estimate"]
+
+
+class Estimate(NamedTuple):
+    """Where runs of AMP ended."""
+
+    x: Float64[Tensor, "runs items"]
+    tau: Float64[Tensor, " runs"]
+    iterations: Int64[Tensor, " runs"]
+    settled: Tensor  # (runs,) bool
+
+
+def settle(
+    centred: Float64[Tensor, "pools items"],
+    signal: Float64[Tensor, "runs pools"],
+    rate: Float64[Tensor, " runs"],
+    iterations: int,
+) -> Estimate:
+    """Iterate every run until it settles or the iterations are spent."""
+    runs, device = len(signal), signal.device
+    x = rate[:, None].repeat(1, centred.shape[1])
+    tau = torch.zeros(runs, dtype=torch.float64, device=device)
+    count = torch.zeros(runs, dtype=torch.int64, device=device)
+    settled = torch.zeros(runs, dtype=torch.bool, device=device)
+    for step in iterate(centred, signal, rate, iterations):
+        x[step.runs], tau[step.runs], count[step.runs] = step.x, step.tau, step.number
+        settled[step.runs] = step.settled
+    return Estimate(x, tau, count, settled)
+
+
+class Step(NamedTuple):
+    """One iteration of the runs still in the batch."""
+
+    runs: Tensor  # their numbers
+    x: Tensor
+    tau: Tensor
+    number: int  # from 1
+    settled: Tensor  # those that leave now
+
+
+def iterate(centred: Tensor, signal: Tensor, rate: Tensor, iterations: int) -> Iterator[Step]:
+    """Yield the iterations of a batch; settled runs leave it."""
+    pools = centred.shape[0]
+    active = torch.arange(len(signal), device=signal.device)
+    rate = rate[:, None]
+    x = rate.expand(-1, centred.shape[1])
+    z = signal - x @ centred.T
+    previous = torch.full((len(signal),), torch.nan, dtype=torch.float64, device=signal.device)
+    for number in range(1, iterations + 1):
+        if not len(active):
+            return
+        tau = (z.square().sum(1) / pools).sqrt()
+        variance = tau.square().clamp(min=FLOOR)[:, None]
+        x = torch.sigmoid(torch.logit(rate) + (x + z @ centred - 0.5) / variance)
+        onsager = (x * (1 - x) / variance).sum(1, keepdim=True) / pools
+        z = signal - x @ centred.T + onsager * z
+        settled = (tau - previous).square() <= TOLERANCE * tau.square()  # equal too: without a residual nothing moves
+        yield Step(active, x, tau, number, settled)
+        keep = ~settled
+        active, x, z, signal, rate, previous = (part[keep] for part in (active, x, z, signal, rate, tau))
+
+
+def _status(run: Estimate) -> Tensor:
+    return torch.where(run.settled, int(Status.OK), int(Status.NOT_CONVERGED)).to(torch.uint8)
+
+
+def plausible(problem: Problem, y: Tensor) -> Int64[Tensor, "instances candidates"]:
+    """Numbers of defectives around the counts' own estimate, as far as the items' uneven degrees may mislead it."""
+    degrees = problem.design.item_degrees.to(torch.float64)
+    mean = max(float(degrees.mean()), 1e-300)
+    estimate = (y.sum(1) / mean).round().clamp(0, problem.items).to(torch.int64)  # (instances,)
+    uneven = float(degrees.std(correction=0)) / mean * math.sqrt(float(estimate.max()) + 1) if len(y) else 0.0
+    reach = min(max(2, math.ceil(3 * uneven)), problem.items)
+    offsets = torch.arange(-reach, reach + 1, device=y.device)
+    return (estimate[:, None] + offsets).clamp(0, problem.items)
+
+
+def _scan(problem: Problem, estimate: "Estimator", y: Tensor) -> Decoded:
+    """Run AMP for every plausible K and keep, for each instance, the calls with the best posterior."""
+    candidates = plausible(problem, y)  # (instances, candidates)
+    rows = max(1, CHUNK // candidates.shape[1])
+    pieces = list(zip(y.split(rows), candidates.split(rows), strict=True)) or [(y, candidates)]
+    parts = [_scan_chunk(problem, estimate, *piece) for piece in pieces]
+    x, status, scores, k, iterations = (torch.cat(column) for column in zip(*parts, strict=True))
+    return Decoded(x, status, scores, {"defectives": k, "iterations": iterations})
+
+
+def _scan_chunk(
+    problem: Problem, estimate: "Estimator", y: Tensor, candidates: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Calls, statuses, estimates, numbers of defectives and iterations of one chunk of instances."""
+    instances, tried = candidates.shape
+    k = candidates.flatten()  # (runs,): instance by instance
+    run = estimate(y.repeat_interleave(tried, 0), k.to(torch.float64))
+    # A stable sort breaks ties by item number, so that an instance's calls never depend on its batch.
+    order = run.x.argsort(dim=1, descending=True, stable=True)
+    rank = torch.empty_like(order).scatter_(1, order, torch.arange(problem.items, device=y.device).expand_as(order))
+    called = torch.stack([k - 1, k, k + 1], 1)  # (runs, 3): how many items to call
+    calls = (rank[:, None, :] < called[:, :, None]).to(torch.uint8)  # (runs, 3, items)
+    value = problem.log_joint(calls.flatten(0, 1), y.repeat_interleave(3 * tried, 0)).view(instances, 3 * tried)
+    best = value.argmax(1)  # (instances,)
+    row = torch.arange(instances, device=y.device)
+    winner = row * tried + best // 3  # the run it came from
+    x = calls[winner, best % 3]
+    status = torch.where(value[row, best] > -torch.inf, _status(run)[winner], int(Status.INFEASIBLE)).to(torch.uint8)
+    return x, status, run.x[winner], x.sum(1, dtype=torch.int64), run.iterations[winner]

@@ -1,0 +1,110 @@
+"""GAMP: against exact posteriors on small problems, and its success and calibration on the paper's."""
+
+import itertools
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+import qgt
+from qgt.decoders.gamp import _model
+
+
+def seeded(seed: int = 0) -> Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def paper_problem(pools: int = 35, noise: qgt.Noise | None = None, seed: int = 0) -> qgt.Problem:
+    design = qgt.Design.bernoulli(pools=pools, items=100, generator=seeded(seed))
+    return qgt.Problem(design, qgt.Bernoulli(0.06), noise or qgt.SparseInteger(rate=0.1, bound=1))
+
+
+def test_success_without_k() -> None:
+    problem = paper_problem()
+    x, y = problem.simulate(2000, generator=seeded(1))
+    assert qgt.score(x, qgt.GAMP().bind(problem)(y).x).success_rate > 0.92  # 0.96 measured elsewhere
+
+
+@pytest.mark.parametrize(
+    "noise", [qgt.Noiseless(), qgt.SparseInteger(0.1, 3), qgt.RoundedGaussian(0.5), qgt.RoundedGaussian(0.05)]
+)
+def test_any_integer_noise(noise: qgt.Noise) -> None:
+    problem = paper_problem(pools=45, noise=noise)
+    x, y = problem.simulate(500, generator=seeded(1))
+    assert qgt.score(x, qgt.GAMP().bind(problem)(y).x).success_rate > 0.85
+
+
+def test_knows_the_noise() -> None:
+    """Told of the wrong noise it does worse: the channel is used."""
+    truth = paper_problem(pools=30, noise=qgt.SparseInteger(0.2, 3))
+    x, y = truth.simulate(1000, generator=seeded(1))
+    right = qgt.score(x, qgt.GAMP().bind(truth)(y).x).success_rate
+    wrong = qgt.Problem(truth.design, truth.prior, qgt.RoundedGaussian(0.9))
+    assert right > qgt.score(x, qgt.GAMP().bind(wrong)(y).x).success_rate + 0.05
+
+
+def test_uses_each_items_prior() -> None:
+    design = paper_problem(pools=25).design
+    rates = torch.cat([torch.full((50,), 0.11), torch.full((50,), 0.01)]).tolist()
+    told = qgt.Problem(design, qgt.Bernoulli(rates), qgt.SparseInteger(0.1, 1))
+    x, y = told.simulate(1000, generator=seeded(1))
+    untold = qgt.Problem(design, qgt.Bernoulli(0.06), told.noise)
+    better = qgt.score(x, qgt.GAMP().bind(told)(y).x).success_rate
+    assert better > qgt.score(x, qgt.GAMP().bind(untold)(y).x).success_rate + 0.05
+
+
+def test_marginals_are_probabilities() -> None:
+    """Of the entries given a probability in some range, about that share are defective (100,000 entries)."""
+    problem = paper_problem(pools=25)
+    x, y = problem.simulate(1000, generator=seeded(2))
+    result = qgt.GAMP().bind(problem)(y)
+    p, truth = result.scores.flatten(), x.flatten().double()
+    edges = torch.tensor([0.0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 1.0001])
+    error = 0.0
+    for low, high in itertools.pairwise(edges):
+        inside = (p >= low) & (p < high)
+        error += float(inside.double().mean() * (p[inside].mean() - truth[inside].mean()).abs())
+    assert error < 0.02
+
+
+def test_marginals_are_near_the_exact_ones() -> None:
+    """On eight items and twelve pools, against enumeration."""
+    design = qgt.Design.bernoulli(pools=12, items=8, generator=seeded(3))
+    problem = qgt.Problem(design, qgt.Bernoulli(0.2), qgt.SparseInteger(0.1, 1))
+    _, y = problem.simulate(200, generator=seeded(4))
+    every = torch.cartesian_prod(*[torch.tensor([0, 1], dtype=torch.uint8)] * 8)  # (256, items)
+    exact = []
+    for row in y:
+        weight = torch.softmax(problem.log_joint(every, row.expand(256, -1).contiguous()), 0)
+        exact.append(weight @ every.double())
+    difference = (qgt.GAMP().bind(problem)(y).scores - torch.stack(exact)).abs().mean()
+    assert difference < 0.05
+
+
+@dataclass(frozen=True)
+class Late:
+    """A count is reported one too low with some probability."""
+
+    miss: float
+
+    def sample(self, counts: Tensor, *, generator: Generator) -> Tensor:
+        return counts - (torch.rand(counts.shape, generator=generator, dtype=torch.float64) < self.miss).double()
+
+    def log_prob(self, y: Tensor, counts: Tensor) -> Tensor:
+        late = torch.where(y == counts - 1, torch.tensor(self.miss).log(), -torch.inf)
+        return torch.where(y == counts, torch.tensor(1 - self.miss).log(), late).double()
+
+
+def test_a_noise_of_ones_own() -> None:
+    problem = paper_problem(pools=40, noise=Late(0.2))
+    assert _model(problem).errors.tolist() == [-1.0, 0.0]
+    x, y = problem.simulate(300, generator=seeded(1))
+    assert qgt.score(x, qgt.GAMP().bind(problem)(y).x).success_rate > 0.85
+
+
+def test_other_priors_are_refused() -> None:
+    households = qgt.Problem(paper_problem().design, qgt.Households(4, 0.1, 0.5))
+    assert "independent" in (qgt.GAMP().supports(households) or "")
+    with pytest.raises(ValueError, match="independent"):
+        qgt.GAMP().bind(households)

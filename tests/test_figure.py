@@ -1,0 +1,31 @@
+"""Figures are drawn from reports of every kind, degenerate ones included."""
+
+import io
+
+import pytest
+import torch
+
+import qgt
+from qgt.figure import verification_figure
+from qgt.verification import report_on
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        torch.tensor([[0.9, 0.1], [0.2, 1.1]]),
+        torch.zeros(2, 2),
+        torch.full((2, 2), -3.0),
+        torch.tensor([[5.0, 5.0], [0.0, 0.0]]),
+    ],
+)
+def test_verification_figure(evidence: torch.Tensor) -> None:
+    report = report_on(evidence.double(), qgt.Design.from_rows(["10", "01"]), "least_squares", 1000)
+    figure = verification_figure(report)
+    titles = [ax.get_title(loc="left") for ax in figure.axes]
+    assert titles[0] == "Claimed design"
+    assert f"{int(report.wrong.sum())} of 4 entries" in titles[2]
+    assert all(ax.get_xlabel() and ax.get_ylabel() for ax in figure.axes)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    assert buffer.getvalue()[:4] == b"\x89PNG"
