@@ -13,9 +13,9 @@ import time
 
 import numpy as np
 import torch
-from setting import RATE, paper_problem, provenance, synchronize
 
 import qgt
+from setting import RATE, paper_problem, provenance, synchronize
 
 
 def numpy_amp(A: np.ndarray, y: np.ndarray, k: int, iterations: int = 200) -> np.ndarray:

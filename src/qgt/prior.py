@@ -91,10 +91,14 @@ class Bernoulli:
         return torch.tensor(self.rate, dtype=torch.float64)
 
     def log_prob(self, x: UInt8[Tensor, "instances items"]) -> Float64[Tensor, " instances"]:
-        """The sum of the items' log probabilities."""
+        """The sum of the items' log probabilities, as one product of x with their log odds."""
         rate, ones = self.marginals(x.shape[1]).to(x.device), x.to(torch.float64)
-        each: Tensor = torch.xlogy(ones, rate) + torch.special.xlog1py(1 - ones, -rate)
-        return each.sum(1)
+        sure = (rate == 0) | (rate == 1)  # these items add nothing, or make x impossible
+        odds = torch.where(sure, 0.0, torch.logit(rate))
+        value = ones @ odds + torch.where(sure, 0.0, torch.log1p(-rate)).sum()
+        if not bool(sure.any()):
+            return value
+        return torch.where((ones[:, sure] == rate[sure]).all(1), value, -torch.inf)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 import qgt
-from qgt.decoders.amp import iterate, plausible
+from qgt.decoders.amp import _empty, advance, plausible, start
 
 CASES = json.loads((Path(__file__).parents[1] / "golden" / "amp_reference.json").read_text())["cases"]
 
@@ -46,7 +46,10 @@ def test_reference_is_reproduced(case: dict) -> None:
     centred = (problem.design.matrix.double() - 0.5) / scale
     signal = (y - 0.5 * case["defectives"]) / scale
     rate = torch.tensor([case["defectives"] / problem.items], dtype=torch.float64)
-    taus = [float(step.tau) for step in iterate(centred, signal, rate, 200)]
+    taus, runs, result = [], start(centred, signal, rate), _empty(1, centred)
+    while len(taus) < 200 and len(runs.number):
+        runs = advance(centred, runs, len(taus) + 1, len(taus) + 1, result)
+        taus.append(float(runs.tau) if len(runs.number) else float(result.tau))
     if vanished:
         assert taus[-1] < 1e-12
         assert len(taus) <= case["tau"].index(0.0) + 3

@@ -14,12 +14,12 @@ items of each run, and keeps the calls with the highest exact posterior.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from qgt.arguments import fraction, whole
@@ -29,7 +29,8 @@ from qgt.problem import Problem
 
 FLOOR = 1e-3  # of tau^2, inside the denoiser only
 TOLERANCE = 1e-9  # of the squared relative change of tau
-CHUNK = 2**14  # runs at a time, so that memory does not grow with the batch
+EARLY = 12  # iterations by which nearly all runs settle
+CHUNK = 2**12  # runs at a time: their estimates stay in a CPU's cache, and memory does not grow with the batch
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,18 @@ class Estimate(NamedTuple):
     x: Float64[Tensor, "runs items"]
     tau: Float64[Tensor, " runs"]
     iterations: Int64[Tensor, " runs"]
-    settled: Tensor  # (runs,) bool
+    settled: Bool[Tensor, " runs"]
+
+
+class Runs(NamedTuple):
+    """Runs still going: which they are, and all that an iteration needs of them."""
+
+    number: Tensor  # (runs,)
+    x: Tensor  # (runs, items)
+    z: Tensor  # (runs, pools)
+    signal: Tensor
+    odds: Tensor  # (runs, 1)
+    tau: Tensor  # (runs,): of the last iteration
 
 
 def settle(
@@ -101,48 +113,59 @@ def settle(
     rate: Float64[Tensor, " runs"],
     iterations: int,
 ) -> Estimate:
-    """Iterate every run until it settles or the iterations are spent."""
-    runs, device = len(signal), signal.device
+    """Iterate every run until it settles or the iterations are spent.
+
+    Most runs settle early, a cacheful at a time; the few that do not are gathered from all chunks and go on together.
+    """
+    result = _empty(len(signal), centred)
+    runs = start(centred, signal, rate)
+    pieces = zip(*(part.split(CHUNK) for part in runs), strict=True)
+    late = [advance(centred, Runs(*piece), 1, min(EARLY, iterations), result) for piece in pieces]
+    if late:
+        runs = Runs(*(torch.cat(column) for column in zip(*late, strict=True)))
+        runs = advance(centred, runs, EARLY + 1, iterations, result)
+        result.x[runs.number], result.tau[runs.number], result.iterations[runs.number] = runs.x, runs.tau, iterations
+    return result
+
+
+def start(centred: Tensor, signal: Tensor, rate: Tensor) -> Runs:
+    """Runs before their first iteration."""
     x = rate[:, None].repeat(1, centred.shape[1])
-    tau = torch.zeros(runs, dtype=torch.float64, device=device)
-    count = torch.zeros(runs, dtype=torch.int64, device=device)
-    settled = torch.zeros(runs, dtype=torch.bool, device=device)
-    for step in iterate(centred, signal, rate, iterations):
-        x[step.runs], tau[step.runs], count[step.runs] = step.x, step.tau, step.number
-        settled[step.runs] = step.settled
-    return Estimate(x, tau, count, settled)
+    tau = torch.full((len(signal),), torch.nan, dtype=torch.float64, device=signal.device)
+    number = torch.arange(len(signal), device=signal.device)
+    return Runs(number, x, signal - x @ centred.T, signal, torch.logit(rate)[:, None], tau)
 
 
-class Step(NamedTuple):
-    """One iteration of the runs still in the batch."""
-
-    runs: Tensor  # their numbers
-    x: Tensor
-    tau: Tensor
-    number: int  # from 1
-    settled: Tensor  # those that leave now
-
-
-def iterate(centred: Tensor, signal: Tensor, rate: Tensor, iterations: int) -> Iterator[Step]:
-    """Yield the iterations of a batch; settled runs leave it."""
+def advance(centred: Tensor, runs: Runs, first: int, last: int, result: Estimate) -> Runs:
+    """Take iterations `first` to `last`; settled runs are written to the result, the others returned."""
     pools = centred.shape[0]
-    active = torch.arange(len(signal), device=signal.device)
-    rate = rate[:, None]
-    x = rate.expand(-1, centred.shape[1])
-    z = signal - x @ centred.T
-    previous = torch.full((len(signal),), torch.nan, dtype=torch.float64, device=signal.device)
-    for number in range(1, iterations + 1):
-        if not len(active):
-            return
+    for iteration in range(first, last + 1):
+        number, x, z, signal, odds, before = runs
+        if not len(number):
+            break
         tau = (z.square().sum(1) / pools).sqrt()
         variance = tau.square().clamp(min=FLOOR)[:, None]
-        x = torch.sigmoid(torch.logit(rate) + (x + z @ centred - 0.5) / variance)
-        onsager = (x * (1 - x) / variance).sum(1, keepdim=True) / pools
-        z = signal - x @ centred.T + onsager * z
-        settled = (tau - previous).square() <= TOLERANCE * tau.square()  # equal too: without a residual nothing moves
-        yield Step(active, x, tau, number, settled)
-        keep = ~settled
-        active, x, z, signal, rate, previous = (part[keep] for part in (active, x, z, signal, rate, tau))
+        x = x.addmm_(z, centred).sub_(0.5).div_(variance).add_(odds).sigmoid_()
+        uncertain = torch.linalg.vecdot(x, 1 - x)  # (runs,)
+        z = (signal - x @ centred.T).addcmul_(uncertain[:, None] / variance / pools, z)
+        runs = Runs(number, x, z, signal, odds, tau)
+        settled = (tau - before).square() <= TOLERANCE * tau.square()  # equal too: without a residual nothing moves
+        if bool(settled.any()):
+            done = number[settled]
+            result.x[done], result.tau[done], result.iterations[done] = x[settled], tau[settled], iteration
+            result.settled[done] = True
+            runs = Runs(*(part[~settled] for part in runs))
+    return runs
+
+
+def _empty(runs: int, centred: Tensor) -> Estimate:
+    device = centred.device
+    return Estimate(
+        torch.zeros(runs, centred.shape[1], dtype=torch.float64, device=device),
+        torch.zeros(runs, dtype=torch.float64, device=device),
+        torch.zeros(runs, dtype=torch.int64, device=device),
+        torch.zeros(runs, dtype=torch.bool, device=device),
+    )
 
 
 def _status(run: Estimate) -> Tensor:
