@@ -82,7 +82,47 @@ def residual_table() -> str:
     return "\n".join(lines)
 
 
+def decoders_table() -> str:
+    """Success rates over numbers of pools, the limit last."""
+    data = json.loads((ROOT / "results/decoders.json").read_text())
+    names = {
+        "maximum_neighborhood": "maximum neighborhood",
+        "amp_fixed": "AMP, Fixed-K",
+        "amp_noisy": "AMP, Noisy-K",
+        "amp_oracle": "AMP, Oracle-K",
+        "amp": "AMP, scanning K",
+        "gamp": "GAMP",
+        "exact": "exact MAP: the limit",
+    }
+    lines = [
+        "| M | S/N | " + " | ".join(names.values()) + " | of it proved | proved by the relaxation alone |",
+        "|---" * (len(names) + 4) + "|",
+    ]
+    cells = sorted({(row["M"], row["S/N"]) for row in data["rows"]})
+    for cell in cells:
+        rows = [row for row in data["rows"] if (row["M"], row["S/N"]) == cell]
+        rates = [_with_interval([row[name] for row in rows if name in row]) for name in names]
+        shares = [_share(rows, "proved"), _share(rows, "linear_program_proved")]
+        lines.append(f"| {cell[0]} | {cell[1]} | " + " | ".join([*rates, *shares]) + " |")
+    return "\n".join(lines)
+
+
+def _share(rows: list[dict[str, Any]], key: str) -> str:
+    """What part of the instances that were decoded exactly."""
+    decoded = [_score(row["exact"]).instances for row in rows if key in row]
+    return f"{100 * sum(row[key] for row in rows if key in row) / sum(decoded):.1f} %" if decoded else "not run"
+
+
+def _with_interval(outcomes: list[list[Any]]) -> str:
+    if not outcomes:
+        return "not run"
+    score = _sum([_score(each) for each in outcomes])
+    low, high = score.interval()
+    return f"{score.success_rate:.3f} ({low:.3f} to {high:.3f})"
+
+
 TABLES = {
+    "decoders": decoders_table,
     "levels": levels_table,
     "residual": residual_table,
     "tamper": tamper_table,

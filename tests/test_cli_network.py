@@ -137,9 +137,9 @@ def test_interrupted_training_keeps_its_best_and_resumes(
 
 
 def test_limits(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main("limits --items 100 --rate 0.06 --noise-rate 0.1 --json".split()) == 0
+    assert main(["limits", "--items", "100", "--rate", "0.06", "--noise-rate", "0.1", "--json"]) == 0
     assert last_json(capsys)["information"]["pools"] == pytest.approx(15.6, abs=0.05)
-    assert main("limits --items 100 --rate 0.06".split()) == 0
+    assert main(["limits", "--items", "100", "--rate", "0.06"]) == 0
     assert "counting" in capsys.readouterr().out
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import qgt
-from qgt.figure import verification_figure
+from qgt.figure import reliability_figure, verification_figure
 from qgt.verification import report_on
 
 
@@ -29,3 +29,11 @@ def test_verification_figure(evidence: torch.Tensor) -> None:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
     assert buffer.getvalue()[:4] == b"\x89PNG"
+
+
+def test_reliability_figure_leaves_out_empty_bins() -> None:
+    figure = reliability_figure({"one": [(10, 0.5, 1), (0, 0.0, 0), (4, 3.8, 4)]})
+    (ax,) = figure.axes
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["perfectly calibrated", "one"]
+    assert len(ax.containers[0].lines[0].get_xdata()) == 2
+    figure.savefig(io.BytesIO(), format="png")

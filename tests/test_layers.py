@@ -15,10 +15,11 @@ import pytest
 import qgt
 
 LAYERS = (
-    ("arguments", "table"),  # below everything: import nothing of ours
-    ("design", "prior", "noise"),  # L0 parts
+    ("arguments", "table", "encoding", "printing"),  # below everything: import nothing of ours
+    ("design", "prior", "noise", "integer_program"),  # L0 parts
     ("problem", "sheets"),  # L1 the problem, and files of its counts and calls
     ("decoder", "network", "loss", "checkpoints", "evolution"),  # L2 contracts and what networks are made of
+    ("decoders.costs",),
     ("decoders.*",),  # L3 one file each
     ("decoders",),  # the registry of them
     ("threshold", "scoring", "limits"),  # L4 verbs

@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from qgt.decoder import Status as Status
     from qgt.decoders import DECODERS as DECODERS
     from qgt.decoders.amp import AMP as AMP
+    from qgt.decoders.exact import ExactMAP as ExactMAP
+    from qgt.decoders.exhaustive import Exhaustive as Exhaustive
     from qgt.decoders.gamp import GAMP as GAMP
     from qgt.decoders.greedy import MaximumNeighborhood as MaximumNeighborhood
     from qgt.decoders.greedy import Prevalence as Prevalence
+    from qgt.decoders.linear_program import LinearProgram as LinearProgram
     from qgt.decoders.neural import ModelFileError as ModelFileError
     from qgt.decoders.neural import NeuralDecoder as NeuralDecoder
     from qgt.decoders.neural import load as load
@@ -53,8 +56,11 @@ _PUBLIC = {
     "decoder": ("BoundDecoder", "Decode", "Decoded", "Decoder", "Status"),
     "decoders": ("DECODERS",),
     "decoders.amp": ("AMP",),
+    "decoders.exact": ("ExactMAP",),
+    "decoders.exhaustive": ("Exhaustive",),
     "decoders.gamp": ("GAMP",),
     "decoders.greedy": ("MaximumNeighborhood", "Prevalence"),
+    "decoders.linear_program": ("LinearProgram",),
     "decoders.neural": ("ModelFileError", "NeuralDecoder", "load"),
     "design": ("Design",),
     "network": ("MLP", "Architecture", "ResidualMLP"),

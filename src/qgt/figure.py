@@ -1,9 +1,11 @@
 """Figures: pure functions of results. matplotlib is imported only when one is drawn."""
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 
+from qgt.scoring import wilson
 from qgt.verification import VerificationReport
 
 if TYPE_CHECKING:
@@ -59,3 +61,30 @@ def _draw_evidence(ax: "Axes", report: VerificationReport) -> None:
     ax.set_xlabel("evidence")
     ax.set_ylabel("entries")
     ax.legend(frameon=False, fontsize=8)
+
+
+def reliability_figure(curves: Mapping[str, Sequence[tuple[int, float, int]]]) -> "Figure":
+    """Draw how often items turn out defective against the probability they were given, with 95 % intervals.
+
+    Each curve is a list of bins: how many entries, the sum of their probabilities, how many were defective.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.2, 4.8), layout="constrained")
+    ax = figure.subplots()
+    ax.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle="--", label="perfectly calibrated")
+    for colour, (name, bins) in zip((CLAIMED, DIFFERS, "#2e8b57", "#b8860b"), curves.items(), strict=False):
+        filled = [(total / n, hits / n, wilson(hits, n)) for n, total, hits in bins if n]
+        given, seen, ends = zip(*filled, strict=True)
+        reach = [
+            [s - e.low for s, e in zip(seen, ends, strict=True)],
+            [e.high - s for s, e in zip(seen, ends, strict=True)],
+        ]
+        ax.errorbar(given, seen, yerr=reach, color=colour, marker="o", markersize=4, linewidth=1, capsize=2, label=name)
+    ax.set_xlabel("probability given")
+    ax.set_ylabel("share defective")
+    ax.set_xlim(-0.02, 1.02)
+    ax.set_ylim(-0.02, 1.02)
+    ax.set_aspect("equal")
+    ax.legend(frameon=False, fontsize=8, loc="upper left")
+    return figure

@@ -78,7 +78,7 @@ def train_many(
     run = Run(list(problems), architecture, config, generator)
     if checkpoint is not None and checkpoint.exists():
         _restore(run, checkpoint)
-    saved = time.perf_counter()
+    saved = float("-inf")  # so that there is one after the first epoch
     try:
         with _tensor_float_32(generator.device):
             while not run.finished:

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     import torch
 
 
-DECODER_NAMES = "amp, gamp, maximum_neighborhood or prevalence."  # typed out, so that help need not import them
+# Typed out, so that help need not import them.
+DECODER_NAMES = "amp, exact, exhaustive (up to 20 items), gamp, linear_program, maximum_neighborhood or prevalence."
 DecoderName = Annotated[str | None, typer.Option(metavar="NAME", help=DECODER_NAMES)]
 
 

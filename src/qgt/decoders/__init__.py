@@ -2,12 +2,18 @@
 
 from qgt.decoder import Decoder
 from qgt.decoders.amp import AMP
+from qgt.decoders.exact import ExactMAP
+from qgt.decoders.exhaustive import Exhaustive
 from qgt.decoders.gamp import GAMP
 from qgt.decoders.greedy import MaximumNeighborhood, Prevalence
+from qgt.decoders.linear_program import LinearProgram
 
 DECODERS: dict[str, type[Decoder]] = {
     "amp": AMP,
+    "exact": ExactMAP,
+    "exhaustive": Exhaustive,
     "gamp": GAMP,
+    "linear_program": LinearProgram,
     "maximum_neighborhood": MaximumNeighborhood,
     "prevalence": Prevalence,
 }

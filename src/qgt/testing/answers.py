@@ -151,11 +151,13 @@ def _compare_decisive(a: Decoded, b: Decoded, when: str) -> None:
 def _relabel(decoder: Decoder, problem: Problem, pools: Tensor, items: Tensor, when: str) -> None:
     if not isinstance(problem.prior, Prior):
         raise NotApplicable("the problem's prior can only be sampled")
-    rate = problem.prior.marginals(problem.items)[items]
+    # Items of different rates, because of equally probable answers the numbering may choose one.
+    rate = problem.prior.marginals(problem.items) * torch.linspace(1.0, 0.8, problem.items, dtype=torch.float64)
+    own = Problem(problem.design, Bernoulli(rate), problem.noise)
     matrix = problem.design.matrix[pools][:, items]
-    other = Problem(Design(matrix.contiguous()), Bernoulli(rate), problem.noise)
+    other = Problem(Design(matrix.contiguous()), Bernoulli(rate[items]), problem.noise)
     y = instances_of(problem).y
-    a = bound(decoder, problem)(y)
+    a = bound(decoder, own)(y)
     b = bound(decoder, other)(y[:, pools])
     if a.scores is None or b.scores is None:
         raise NotApplicable("it gives no scores by which ties could be told")
