@@ -162,7 +162,7 @@ class VerificationReport:
     @property
     def verdict(self) -> str:
         """The report in a sentence or two."""
-        close = f" ({self.undecided} differing entries are too close to call)" if self.undecided else ""
+        close = f" (differing entries too close to call: {self.undecided})" if self.undecided else ""
         facts = f"{self.error_percent:.2f} % of entries differ from the claim; the best constant matrix has "
         facts += f"{self.constant_percent:.1f} %."
         if self.separation <= NO_EVIDENCE:

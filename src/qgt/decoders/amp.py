@@ -29,7 +29,7 @@ from qgt.problem import Problem
 
 FLOOR = 1e-3  # of tau^2, inside the denoiser only
 TOLERANCE = 1e-9  # of the squared relative change of tau
-EARLY = 12  # iterations by which nearly all runs settle
+EARLY = 9  # iterations by which nearly all runs settle
 CHUNK = 2**12  # runs at a time: their estimates stay in a CPU's cache, and memory does not grow with the batch
 
 
@@ -144,10 +144,10 @@ def advance(centred: Tensor, runs: Runs, first: int, last: int, result: Estimate
         if not len(number):
             break
         tau = (z.square().sum(1) / pools).sqrt()
-        variance = tau.square().clamp(min=FLOOR)[:, None]
-        x = x.addmm_(z, centred).sub_(0.5).div_(variance).add_(odds).sigmoid_()
-        uncertain = torch.linalg.vecdot(x, 1 - x)  # (runs,)
-        z = (signal - x @ centred.T).addcmul_(uncertain[:, None] / variance / pools, z)
+        precision = 1 / tau.square().clamp(min=FLOOR)[:, None]
+        x = x.addmm_(z, centred).mul_(precision).add_(odds - 0.5 * precision).sigmoid_()
+        uncertain = torch.linalg.vecdot(x, 1 - x)[:, None]  # (runs, 1)
+        z = (signal - x @ centred.T).addcmul_(uncertain * precision / pools, z)
         runs = Runs(number, x, z, signal, odds, tau)
         settled = (tau - before).square() <= TOLERANCE * tau.square()  # equal too: without a residual nothing moves
         if bool(settled.any()):
