@@ -260,6 +260,14 @@ def test_any_decoder_can_be_audited() -> None:
         verify(qgt.MaximumNeighborhood(), dense, generator=seeded())
 
 
+def test_amp_is_audited_in_the_papers_setting() -> None:
+    design = qgt.Design.bernoulli(pools=35, items=100, generator=seeded())
+    paper = qgt.Problem(design, qgt.Bernoulli(0.06), qgt.SparseInteger(rate=0.06, bound=1))
+    found = verify(qgt.AMP(), paper, estimator="regression", instances=500, generator=seeded(1))
+    assert found.error_percent <= 0.1
+    assert found.agrees
+
+
 def test_no_evidence_is_no_agreement() -> None:
     found = verify(qgt.Prevalence(), problem(), estimator="regression", instances=50, generator=seeded())
     assert not found.agrees

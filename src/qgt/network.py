@@ -38,7 +38,7 @@ LEVELS: tuple[tuple[int, ...], ...] = (
 
 
 class Network(nn.Module):
-    """A stack of models of one shape; `kind` and fields of its configuration say which."""
+    """A stack of models of one shape: what an architecture builds."""
 
     def forward(
         self, y: Float[Tensor, "models instances pools"], generator: Generator | None = None
