@@ -180,6 +180,11 @@ def test_interrupt_keeps_the_best_so_far() -> None:
     assert success(net) > 0.02
 
 
+def test_divergence_is_named() -> None:
+    with pytest.raises(ValueError, match="learning_rate"):
+        qgt.train(problem(), qgt.MLP((8,)), replace(SHORT, epochs=2, learning_rate=1e38), generator=seeded())
+
+
 def test_stacked_runs_equal_separate_ones_in_distribution() -> None:
     problems = [problem(seed) for seed in range(5)]
     config, network = replace(SHORT, epochs=6), qgt.MLP((32,))

@@ -248,6 +248,8 @@ class Run:
 
     def _decoder(self, i: int) -> NeuralDecoder:
         problem = self.problems[i]
+        if self.best_loss[i] == torch.inf:
+            raise ValueError(f"training diverged at learning_rate={self.config.learning_rate}: give a smaller one.")
         network = self.architecture.build(
             pools=problem.pools, items=problem.items, generator=Generator(self.generator.device).manual_seed(0)
         )
@@ -347,7 +349,9 @@ class Step:
 
 
 def _success(scores: Tensor, x: Tensor) -> float:
-    """The success rate at the best threshold."""
+    """The success rate at the best threshold; none where training has diverged."""
+    if bool(scores.isnan().any()):
+        return 0.0
     return float(((scores >= best_threshold(scores, x)) == x.bool()).all(1).double().mean())
 
 
