@@ -136,6 +136,19 @@ def test_interrupted_training_keeps_its_best_and_resumes(
     assert not (tmp_path / "run" / "checkpoint.safetensors").exists()
 
 
+def test_a_time_limit_is_for_the_exact_decoder(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem, counts, calls = str(folder / "problem.toml"), str(tmp_path / "counts.csv"), str(tmp_path / "calls.csv")
+    assert main(["simulate", problem, "--instances", "4", "-o", counts]) == 0
+    arguments = ["decode", counts, "--problem", problem, "-o", calls, "--time-limit", "20", "--json", "--decoder"]
+    capsys.readouterr()
+    assert main([*arguments, "exact"]) == 0
+    assert last_json(capsys)["status"]["PROVED"] == 4
+    assert main([*arguments, "amp"]) == 2
+    assert "time_limit=20.0 has no meaning for amp" in capsys.readouterr().err
+
+
 def test_limits(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["limits", "--items", "100", "--rate", "0.06", "--noise-rate", "0.1", "--json"]) == 0
     assert last_json(capsys)["information"]["pools"] == pytest.approx(15.6, abs=0.05)

@@ -103,6 +103,7 @@ def decode(
     decoder: DecoderName = None,
     model: Annotated[Path | None, typer.Option(metavar="RUN", help="Instead: a network from 'qgt train'.")] = None,
     defectives: Annotated[int | None, typer.Option(metavar="K", help="Defectives per instance, if known.")] = None,
+    time_limit: Annotated[float | None, typer.Option(metavar="S", help="Seconds per instance, for exact.")] = None,
     as_json: Json = False,
 ) -> None:
     """Decode counts: call each item of each instance defective (1) or not (0).
@@ -118,6 +119,10 @@ def decode(
 
     check_outputs([output], inputs=[counts, *([problem] if problem else [])])
     name, chosen, loaded = _decoder(problem, decoder, model)
+    if time_limit is not None:
+        if name != "exact":
+            raise ValueError(f"time_limit={time_limit} has no meaning for {name}: it is for --decoder exact.")
+        chosen = qgt.ExactMAP(time_limit=time_limit)
     y, names = read_counts(counts, loaded.design, f"the design of {problem or model}")
     result = _decode(chosen, loaded, y, defectives)
     write_files({output: csv_writer(result.x, names, loaded.design.item_names)})
