@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jaxtyping
 import pytest
 import torch
 
@@ -53,11 +52,9 @@ def facts(capsys):
 
 
 @pytest.fixture
-def refused(folder, capsys):
+def refused(folder, capsys, unchecked):
     """Run a command that must fail with one line that holds the words, and without leaving any file."""
-    jaxtyping.config.update("jaxtyping_disable", True)  # as users run it: the library's own checks answer
-    yield lambda command, *words: _refused(folder, capsys, command, words)
-    jaxtyping.config.update("jaxtyping_disable", False)
+    return lambda command, *words: _refused(folder, capsys, command, words)
 
 
 def _refused(folder, capsys, command, words):

@@ -4,7 +4,6 @@ import tempfile
 from math import comb
 from pathlib import Path
 
-import jaxtyping
 import pytest
 import torch
 from hypothesis import given, settings
@@ -17,14 +16,6 @@ SETTINGS = settings(max_examples=60, deadline=None)
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
-
-
-@pytest.fixture
-def unchecked():
-    """The library as users run it, without the test run's type checks, which would answer before ours do."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def bits(items: int) -> st.SearchStrategy[str]:

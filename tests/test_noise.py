@@ -6,7 +6,6 @@ correct noise fails with probability below 1e-6; the seed is fixed.
 
 import math
 
-import jaxtyping
 import mpmath
 import pytest
 import torch
@@ -23,14 +22,6 @@ def generator(seed: int = 0) -> torch.Generator:
 
 def float64(*values: float) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64)
-
-
-@pytest.fixture
-def unchecked():
-    """The library as users run it, without the test run's type checks, which would answer before ours do."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 CASES = [

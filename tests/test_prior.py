@@ -7,7 +7,6 @@ correct prior fails with probability below 1e-6; the seed is fixed.
 import itertools
 import math
 
-import jaxtyping
 import pytest
 import torch
 from hypothesis import given, settings
@@ -24,14 +23,6 @@ def generator(seed: int = 0) -> torch.Generator:
 def statuses(items: int) -> torch.Tensor:
     """All 2^items statuses; row r is the binary number r."""
     return torch.tensor(list(itertools.product((0, 1), repeat=items)), dtype=torch.uint8)
-
-
-@pytest.fixture
-def unchecked():
-    """The library as users run it, without the test run's type checks, which would answer before ours do."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 CASES = [

@@ -9,7 +9,6 @@ import sys
 import tomllib
 from dataclasses import dataclass, field
 
-import jaxtyping
 import pytest
 import torch
 from hypothesis import given, settings
@@ -34,14 +33,6 @@ def generator(seed: int = 0) -> torch.Generator:
 
 def statuses(items: int) -> torch.Tensor:
     return torch.tensor(list(itertools.product((0, 1), repeat=items)), dtype=torch.uint8)
-
-
-@pytest.fixture
-def unchecked():
-    """The library as users run it, without the test run's type checks, which would answer before ours do."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @dataclass(frozen=True)

@@ -104,12 +104,6 @@ class Score:
         mean = self.mean(metric)
         return wilson(mean * self.instances, self.instances) if self.instances else Interval(0.0, 1.0)
 
-    def summary(self) -> dict[str, float | int]:
-        """Every metric's mean, and the success rate's interval, as plain data."""
-        low, high = self.interval()
-        rates = {metric: self.mean(metric) for metric in METRICS}
-        return {"instances": self.instances, **rates, "success_rate_low": low, "success_rate_high": high}
-
     def __str__(self) -> str:
         low, high = self.interval()
         rest = ", ".join(f"{name} {self.mean(name):.4f}" for name in METRICS[1:])

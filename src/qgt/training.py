@@ -75,9 +75,10 @@ def train_many(
     """
     if not problems or len({problem.items for problem in problems}) != 1:
         raise ValueError("problems must be at least one, all with the same number of items.")
-    run = Run(list(problems), architecture, config, generator)
     if checkpoint is not None and checkpoint.exists():
-        _restore(run, checkpoint)
+        run = _resume(checkpoint, list(problems), architecture, config, generator)
+    else:
+        run = Run(list(problems), architecture, config, generator)
     saved = float("-inf")  # so that there is one after the first epoch
     try:
         with _tensor_float_32(generator.device):
@@ -109,13 +110,15 @@ def _tensor_float_32(device: torch.device) -> Iterator[None]:
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
-def _identity(run: Run) -> dict[str, Any]:
+def _identity(
+    problems: list[Problem], architecture: Architecture, config: TrainConfig, generator: Generator
+) -> dict[str, Any]:
     """What must agree for a checkpoint to be continued."""
     return {
-        "problems": [problem.fingerprint for problem in run.problems],
-        "architecture": describe(run.architecture),
-        "config": dataclasses.asdict(run.config),
-        "device": run.generator.device.type,
+        "problems": [problem.fingerprint for problem in problems],
+        "architecture": describe(architecture),
+        "config": dataclasses.asdict(config),
+        "device": generator.device.type,
     }
 
 
@@ -128,15 +131,18 @@ def _write(run: Run, path: Path) -> None:
     tensors |= {"best_loss": run.best_loss, "waited": run.waited, "covered": run.covered}
     tensors |= {"start": run.start, "now": run.generator.get_state()}
     progress = {"number": run.number, "history": run.history, "seed": run.generator.initial_seed()}
-    checkpoints.write(path, tensors, _identity(run), progress)
+    identity = _identity(run.problems, run.architecture, run.config, run.generator)
+    checkpoints.write(path, tensors, identity, progress)
 
 
-def _restore(run: Run, path: Path) -> None:
-    """Put a run into the state a checkpoint describes."""
-    tensors, progress = checkpoints.read(path, _identity(run))
+def _resume(
+    path: Path, problems: list[Problem], architecture: Architecture, config: TrainConfig, generator: Generator
+) -> Run:
+    """The run that a checkpoint describes, in the state it describes."""
+    tensors, progress = checkpoints.read(path, _identity(problems, architecture, config, generator))
     # The same start gives the same first weights and the same data set as when the run began.
-    run.generator.manual_seed(progress["seed"]).set_state(tensors["start"])
-    run.__post_init__()
+    generator.manual_seed(progress["seed"]).set_state(tensors["start"])
+    run = Run(problems, architecture, config, generator)
     device = run.generator.device
     run.network.load_state_dict(checkpoints.under("network.", tensors))
     run.best = {name: tensor.to(device) for name, tensor in checkpoints.under("best.", tensors).items()}
@@ -146,3 +152,4 @@ def _restore(run: Run, path: Path) -> None:
     run.best_loss, run.waited, run.covered = (tensors[k].to(device) for k in ("best_loss", "waited", "covered"))
     run.number, run.history = progress["number"], progress["history"]
     run.generator.set_state(tensors["now"])
+    return run
