@@ -19,7 +19,10 @@ LAYERS = (
     ("design", "prior", "noise", "integer_program"),  # L0 parts
     ("problem", "sheets"),  # L1 the problem, and files of its counts and calls
     ("decoder", "network", "loss", "checkpoints", "evolution"),  # L2 contracts and what networks are made of
-    ("decoders.costs",),
+    ("decoders.costs", "certificate"),
+    ("decoders.relaxation",),
+    ("decoders.polish",),
+    ("decoders.branching",),
     ("decoders.*",),  # L3 one file each
     ("decoders",),  # the registry of them
     ("threshold", "scoring", "limits"),  # L4 verbs

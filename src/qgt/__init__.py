@@ -7,13 +7,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from qgt.certificate import check_certificate as check_certificate
     from qgt.decoder import BoundDecoder as BoundDecoder
     from qgt.decoder import Decode as Decode
     from qgt.decoder import Decoded as Decoded
     from qgt.decoder import Decoder as Decoder
+    from qgt.decoder import Ragged as Ragged
     from qgt.decoder import Status as Status
     from qgt.decoders import DECODERS as DECODERS
     from qgt.decoders.amp import AMP as AMP
+    from qgt.decoders.certified import Certified as Certified
     from qgt.decoders.exact import ExactMAP as ExactMAP
     from qgt.decoders.exhaustive import Exhaustive as Exhaustive
     from qgt.decoders.gamp import GAMP as GAMP
@@ -53,9 +56,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "decoder": ("BoundDecoder", "Decode", "Decoded", "Decoder", "Status"),
+    "certificate": ("check_certificate",),
+    "decoder": ("BoundDecoder", "Decode", "Decoded", "Decoder", "Ragged", "Status"),
     "decoders": ("DECODERS",),
     "decoders.amp": ("AMP",),
+    "decoders.certified": ("Certified",),
     "decoders.exact": ("ExactMAP",),
     "decoders.exhaustive": ("Exhaustive",),
     "decoders.gamp": ("GAMP",),

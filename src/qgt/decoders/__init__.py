@@ -2,6 +2,7 @@
 
 from qgt.decoder import Decoder
 from qgt.decoders.amp import AMP
+from qgt.decoders.certified import Certified
 from qgt.decoders.exact import ExactMAP
 from qgt.decoders.exhaustive import Exhaustive
 from qgt.decoders.gamp import GAMP
@@ -10,6 +11,7 @@ from qgt.decoders.linear_program import LinearProgram
 
 DECODERS: dict[str, type[Decoder]] = {
     "amp": AMP,
+    "certified": Certified,
     "exact": ExactMAP,
     "exhaustive": Exhaustive,
     "gamp": GAMP,

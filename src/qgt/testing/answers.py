@@ -5,7 +5,7 @@ import threading
 import torch
 from torch import Tensor
 
-from qgt.decoder import Decoded, Decoder
+from qgt.decoder import Decoded, Decoder, Ragged
 from qgt.design import Design
 from qgt.prior import Bernoulli, Prior
 from qgt.problem import Problem
@@ -52,7 +52,8 @@ def _scores_are_finite_float64(decoder: Decoder, problem: Problem) -> None:
 @check
 def _info_has_one_row_per_instance(decoder: Decoder, problem: Problem) -> None:
     for key, value in bound(decoder, problem)(instances_of(problem).y).info.items():
-        assert isinstance(value, Tensor) and len(value) == 40, f"info[{key!r}] is not a tensor of 40 rows"
+        rows = isinstance(value, Tensor | Ragged) and len(value) == 40
+        assert rows, f"info[{key!r}] is not a tensor of 40 rows, nor Ragged for 40 instances"
 
 
 @check
