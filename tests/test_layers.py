@@ -15,7 +15,7 @@ import pytest
 import qgt
 
 LAYERS = (
-    ("arguments", "table", "encoding", "printing"),  # below everything: import nothing of ours
+    ("arguments", "plain", "table", "encoding", "printing"),  # below everything: import nothing of ours
     ("design", "prior", "noise", "integer_program"),  # L0 parts
     ("problem", "sheets"),  # L1 the problem, and files of its counts and calls
     ("decoder", "network", "loss", "checkpoints", "evolution"),  # L2 contracts and what networks are made of
