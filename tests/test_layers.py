@@ -26,8 +26,13 @@ LAYERS = (
     ("testing.suite", "training_run"),
     ("testing.answers", "testing.edges"),
     ("training", "verification", "testing"),
-    ("study.*", "figure"),  # L5
+    ("study.seeds", "study.store", "study.entry"),  # L5
+    ("study.plan",),
+    ("study.tally", "study.networks"),
+    ("study.batch", "study.reading"),
+    ("study.running",),
     ("study",),
+    ("figure",),
     ("qgt",),  # the package itself names everything public
     ("cli.shell",),  # L6 shell
     ("cli.*",),
