@@ -120,9 +120,9 @@ def _save(drawn: "Figure", path: Path, form: str) -> None:
 @contextmanager
 def _progress_bar() -> Iterator[Callable[["Progress"], None]]:
     """One bar for the whole study on stderr, when that is a terminal, with what is being done."""
+    from rich import progress as rich
     from rich.console import Console
     from rich.markup import escape
-    from rich import progress as rich
 
     console = Console(stderr=True)
     counts = (rich.BarColumn(20), rich.MofNCompleteColumn(), "batches", rich.TimeRemainingColumn())
@@ -159,9 +159,9 @@ def _table(found: list["Result"], metric: str) -> tuple[list[str], *tuple[list[o
     rows: list[list[object]] = []
     for one in found:
         low, high = one.score.interval(metric)
-        numbers = [f"{one.score.mean(metric):.4f}", f"{low:.4f}-{high:.4f}", f"{100 * one.proved:.1f} %"]
+        numbers = [f"{one.score.mean(metric):.4f}", f"{low:.3f}-{high:.3f}", f"{100 * one.proved:.1f} %"]
         rows.append([*one.point.values(), one.decoder, one.score.instances, *numbers, _time(one.microseconds)])
-    return [*words, "decoder", "instances", metric.replace("_", " "), "95 % interval", "proved", "each"], *rows
+    return [*words, "decoder", "instances", metric.replace("_", " "), "95 %", "proved", "each"], *rows
 
 
 def _time(microseconds: float) -> str:
