@@ -115,6 +115,7 @@ class Study:
         if metric not in METRICS:
             raise ValueError(f"metric={metric!r} is not known: give one of {', '.join(METRICS)}.")
         problem = plain.as_table("problem", data["problem"])
+        plain.check_keys("problem", problem, required={"design", "prior"}, optional={"noise"})
         return cls(
             problem,
             tuple(parse_entry(name, value) for name, value in decoders.items()),
@@ -153,7 +154,7 @@ class Study:
 
     def _tasks(self) -> Iterator[Task]:
         """Point by point, so that all decoders of a comparison advance together."""
-        drawn = "kind" in plain.as_table("problem.design", self.problem.get("design", {}))
+        drawn = "kind" in plain.as_table("problem.design", self.problem["design"])
         if drawn and "seed" in self.problem["design"]:
             raise ValueError("problem.design.seed is not for a study: leave it out, and give designs = [seed].")
         if not drawn and tuple(self.designs) != (0,):
