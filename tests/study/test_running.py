@@ -2,6 +2,7 @@
 
 import os
 import re
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from studies import DECODERS, NETWORK, small
 import qgt
 from qgt.study import Study, network_path, networks_folder, results, run
 from qgt.study import batch as batches
+from qgt.study.running import _named
 from qgt.study.store import Store
 
 
@@ -85,12 +87,13 @@ def test_a_finished_study_decodes_nothing(tmp_path, monkeypatch):
     study = Study.from_plain(small())
     seen = []
     run(study, tmp_path / "study.db", on_progress=seen.append)
-    assert [p.done for p in seen] == list(range(1, 25))
+    assert [p.done for p in seen] == list(range(25))
     assert {p.total for p in seen} == {24}
-    assert all(p.row is not None and p.doing for p in seen)
+    assert [p.row is None for p in seen] == [True] + [False] * 24
+    assert all(p.doing for p in seen)
     monkeypatch.setattr("qgt.study.running.decode_batch", None)
     run(study, tmp_path / "study.db", on_progress=seen.append)
-    assert len(seen) == 24
+    assert [(p.done, p.row) for p in seen[25:]] == [(24, None)]
 
 
 def test_a_gap_is_filled(tmp_path):
@@ -108,7 +111,7 @@ def test_entries_that_are_the_same_task_are_decoded_once(tmp_path):
     study = Study.from_plain(small(decoders={"one": {"kind": "amp"}, "two": {"kind": "amp"}}))
     seen = []
     run(study, tmp_path / "study.db", on_progress=seen.append)
-    assert len(seen) == 12
+    assert len(seen) == 1 + 12
     one, two = results(study, tmp_path / "study.db")[:2]
     assert one.score == two.score
 
@@ -120,8 +123,8 @@ def test_a_network_is_trained_once_and_found_again(tmp_path, monkeypatch):
     study = Study.from_plain(small(decoders={"network": NETWORK}, designs=1))
     db, seen = tmp_path / "study.db", []
     run(study.with_instances(20), db, on_progress=seen.append)
-    assert seen[0].doing == "training network, design.pools = 6, design 0: epoch 1 of 2"
-    assert seen[0].row is None
+    assert seen[1].doing == "training network, design.pools = 6, design 0: epoch 1 of 2"
+    assert seen[1].row is None
     folders = sorted(path.name for path in networks_folder(db).iterdir())
     assert folders == sorted(network_path(networks_folder(db), task).name for task in study.tasks)
     monkeypatch.setattr("qgt.study.networks.train", None)
@@ -150,7 +153,8 @@ def test_an_interrupted_training_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr("qgt.training.CHECKPOINT_SECONDS", 0.0)
 
     def interrupt(progress):
-        raise KeyboardInterrupt
+        if progress.doing.startswith("training"):
+            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run(study, tmp_path / "study.db", on_progress=interrupt)
@@ -193,6 +197,12 @@ def test_a_fault_in_a_worker_is_reported_too(tmp_path):
     with pytest.raises(ValueError, match=r"network, design\.pools = 6, design 0, batch \d: .*model\.safetensors"):
         run(study, db, workers=2)
     assert len(stored(study, db)) >= 1  # AMP's, which were done by then
+
+
+def test_a_worker_that_dies_is_reported_with_the_remedy(tmp_path):
+    job = batches.Job(Study.from_plain(small()).tasks[0], 2, "cpu", tmp_path)
+    with pytest.raises(ValueError, match=r"AMP, .* batch 2: a worker died .* fewer workers"), _named(job):
+        raise BrokenProcessPool
 
 
 @pytest.mark.parametrize(

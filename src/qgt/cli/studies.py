@@ -131,7 +131,9 @@ def _progress_bar() -> Iterator[Callable[["Progress"], None]]:
         whole = bar.add_task("starting", total=None)
 
         def show(progress: "Progress") -> None:
-            bar.update(whole, completed=progress.done, total=progress.total, description=escape(progress.doing))
+            if bar.tasks[0].total is None:  # what earlier runs did says nothing of this one's speed
+                bar.reset(whole, completed=progress.done, total=progress.total)
+            bar.update(whole, completed=progress.done, description=escape(progress.doing))
 
         yield show
 

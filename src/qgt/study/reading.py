@@ -71,7 +71,7 @@ def _result(tallies: Sequence[Tally]) -> Result:
         len(tallies),
         total,
         sum((Counter(row.statuses) for row in rows), Counter[str]()),
-        sum(row.seconds for row in rows),
+        math.fsum(row.seconds for row in rows),
         all(tally.finished for tally in tallies),
     )
 

@@ -38,7 +38,7 @@ class Progress:
     done: int  # batches that need no more work
     total: int
     doing: str  # in words
-    row: Row | None = None  # just written and safe; None while networks train
+    row: Row | None = None  # just written and safe; None at the start and while networks train
 
 
 OnProgress = Callable[[Progress], None]
@@ -51,7 +51,7 @@ def run(
     workers: int = 1,
     device: str = "cpu",
     networks: Path | None = None,
-    on_progress: OnProgress = lambda progress: None,
+    on_progress: OnProgress | None = None,
 ) -> None:
     """Decode whatever of a study is not yet in the database.
 
@@ -77,6 +77,7 @@ def run(
             for row in store.rows(task.key):
                 tally.add(row)
         ledger = Ledger(tallies, on_progress)
+        ledger.tell("starting")
         _train(ledger, folder, device)
         jobs = (Job(task, batch, device, folder) for task, batch in ledger.missing())
         decoded = _pooled(jobs, workers) if workers > 1 and device == "cpu" else _inline(jobs)
@@ -96,7 +97,7 @@ class Ledger:
     """What is done and what is missing."""
 
     tallies: dict[Task, Tally]
-    on_progress: OnProgress
+    on_progress: OnProgress | None
 
     def missing(self) -> Iterator[tuple[Task, int]]:
         """The batches to decode, in order. Asked for one at a time, it stops a task as soon as its rows say so."""
@@ -114,8 +115,9 @@ class Ledger:
 
     def tell(self, doing: str, row: Row | None = None) -> None:
         """Report how far it is."""
-        done = sum(tally.done for tally in self.tallies.values())
-        self.on_progress(Progress(done, sum(task.batches for task in self.tallies), doing, row))
+        if self.on_progress is not None:
+            done = sum(tally.done for tally in self.tallies.values())
+            self.on_progress(Progress(done, sum(task.batches for task in self.tallies), doing, row))
 
 
 def _train(ledger: Ledger, folder: Path, device: str) -> None:
