@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from qgt.scoring import wilson
@@ -174,10 +175,15 @@ def _draw_panel(ax: "Axes", found: Sequence[Result], styles: Mapping[str, dict[s
 def _shade_above(ax: "Axes", where: Any, limit: Sequence[float]) -> None:
     """Shade what lies above the limit, and say what that means where there is room for it."""
     ax.fill_between(where, limit, 1.02, color=LIMIT, alpha=0.07, linewidth=0)
-    left = limit[0] <= limit[-1]
-    if min(limit[0], limit[-1]) < 0.8:
+    place = [float(i) if isinstance(x, str) else float(x) for i, x in enumerate(where)]
+    order = sorted(range(len(place)), key=lambda i: place[i])
+    across = np.linspace(min(place), max(place), 7)
+    height = np.interp(across, [place[i] for i in order], [limit[i] for i in order])
+    left = height[0] <= height[-1]
+    words = height[:3] if left else height[-3:]  # the third of the panel that the words would stand in
+    if words.max() < 0.82:
         look: dict[str, Any] = {"transform": ax.transAxes, "va": "top", "fontsize": 8, "color": "#5b6570"}
-        ax.text(0.06 if left else 0.94, 0.93, "no decoder\ndoes better", ha="left" if left else "right", **look)
+        ax.text(0.06 if left else 0.94, 0.96, "no decoder\ndoes better", ha="left" if left else "right", **look)
 
 
 def _draw_legend(figure: "Figure", axes: Sequence["Axes"], used: int, found: Sequence[Result], metric: str) -> None:

@@ -109,8 +109,9 @@ class Store:
             row.seconds,
             json.dumps(dict(row.provenance)),
         )
+        insert = "INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (task, batch) DO NOTHING"
         with _explained(self.path):
-            self._connection.execute("INSERT OR IGNORE INTO rows VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+            self._connection.execute(insert, values)
 
     def rows(self, task: str) -> Iterator[Row]:
         """The rows of a task in the order of their batches."""
