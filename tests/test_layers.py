@@ -15,7 +15,7 @@ import pytest
 import qgt
 
 LAYERS = (
-    ("arguments", "table", "encoding", "printing"),  # below everything: import nothing of ours
+    ("arguments", "plain", "table", "encoding", "printing"),  # below everything: import nothing of ours
     ("design", "prior", "noise", "integer_program"),  # L0 parts
     ("problem", "sheets"),  # L1 the problem, and files of its counts and calls
     ("decoder", "network", "loss", "checkpoints", "evolution"),  # L2 contracts and what networks are made of
@@ -29,8 +29,13 @@ LAYERS = (
     ("testing.suite", "training_run"),
     ("testing.answers", "testing.edges"),
     ("training", "verification", "testing"),
-    ("study.*", "figure"),  # L5
+    ("study.seeds", "study.store", "study.entry"),  # L5
+    ("study.plan",),
+    ("study.tally", "study.networks"),
+    ("study.batch", "study.reading"),
+    ("study.running",),
     ("study",),
+    ("figure",),
     ("qgt",),  # the package itself names everything public
     ("cli.shell",),  # L6 shell
     ("cli.*",),

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from qgt.problem import Problem as Problem
     from qgt.scoring import Score as Score
     from qgt.scoring import score as score
+    from qgt.study.plan import Study as Study
     from qgt.threshold import best_threshold as best_threshold
     from qgt.training import train as train
     from qgt.training import train_many as train_many
@@ -73,6 +74,7 @@ _PUBLIC = {
     "prior": ("Bernoulli", "FixedWeight", "Households", "Prior", "Sampler"),
     "problem": ("Instances", "Problem"),
     "scoring": ("Score", "score"),
+    "study.plan": ("Study",),
     "threshold": ("best_threshold",),
     "training": ("train", "train_many"),
     "training_run": ("Epoch", "TrainConfig"),

@@ -12,7 +12,7 @@ import hashlib
 import inspect
 import json
 import tomllib
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Bool, Float64, UInt8
 from torch import Generator, Tensor
 
-from qgt import table
+from qgt import plain, table
 from qgt.arguments import whole
 from qgt.design import Design
 from qgt.noise import Noise, Noiseless, RoundedGaussian, SparseInteger
@@ -140,12 +140,12 @@ class Problem:
             >>> Problem.from_spec({"design": {"matrix": ["110", "011"]}, "prior": {"kind": "bernoulli", "rate": 0.1}})
             Problem(design=Design(pools=2, items=3, transfers=4), prior=Bernoulli(rate=0.1), noise=Noiseless())
         """
-        parts = {"noise": {"kind": "noiseless"}, **_table("problem", spec)}
-        _check_keys("problem", parts, required={"design", "prior", "noise"})
+        parts = {"noise": {"kind": "noiseless"}, **plain.as_table("problem", spec)}
+        plain.check_keys("problem", parts, required={"design", "prior", "noise"})
         return cls(
-            _design("design", _table("design", parts["design"]), folder),
-            _part("prior", _table("prior", parts["prior"]), PRIORS),
-            _part("noise", _table("noise", parts["noise"]), NOISES),
+            _design("design", plain.as_table("design", parts["design"]), folder),
+            _part("prior", plain.as_table("prior", parts["prior"]), PRIORS),
+            _part("noise", plain.as_table("noise", parts["noise"]), NOISES),
         )
 
     @classmethod
@@ -203,9 +203,9 @@ def _part_spec(part: object, kinds: Mapping[str, type]) -> dict[str, Any]:
 
 
 def _part(where: str, spec: dict[str, Any], kinds: Mapping[str, type]) -> Any:
-    cls = _kind(where, spec, kinds)
+    cls = plain.kind_of(where, spec, kinds)
     fields = {field.name for field in dataclasses.fields(cls)}
-    _check_keys(where, spec, required={"kind", *fields})
+    plain.check_keys(where, spec, required={"kind", *fields})
     try:
         return cls(**{name: spec[name] for name in fields})
     except (ValueError, TypeError) as error:
@@ -215,52 +215,24 @@ def _part(where: str, spec: dict[str, Any], kinds: Mapping[str, type]) -> Any:
 def _design(where: str, spec: dict[str, Any], folder: Path) -> Design:
     try:
         if "file" in spec:
-            _check_keys(where, spec, required={"file"})
-            return Design.from_csv(folder / _typed("file", spec["file"], str))
+            plain.check_keys(where, spec, required={"file"})
+            return Design.from_csv(folder / plain.typed("file", spec["file"], str))
         if "matrix" in spec:
-            _check_keys(where, spec, required={"matrix"}, optional={"pool_names", "item_names"})
-            lists = {key: _typed(key, value, list) for key, value in spec.items()}
+            plain.check_keys(where, spec, required={"matrix"}, optional={"pool_names", "item_names"})
+            lists = {key: plain.typed(key, value, list) for key, value in spec.items()}
             for key in ("pool_names", "item_names"):
                 for name in lists.get(key, []):
-                    _typed(key, name, str)
+                    plain.typed(key, name, str)
             return Design.from_rows(lists["matrix"], lists.get("pool_names", ()), lists.get("item_names", ()))
-        maker: Callable[..., Design] = _kind(where, spec, MAKERS)
+        maker: Callable[..., Design] = plain.kind_of(where, spec, MAKERS)
         parameters = inspect.signature(maker).parameters.values()
         wanted = {p.name for p in parameters if p.name != "generator"}
         optional = {p.name for p in parameters if p.default is not inspect.Parameter.empty}
-        _check_keys(where, spec, required={"kind", "seed", *wanted - optional}, optional=optional)
+        plain.check_keys(where, spec, required={"kind", "seed", *wanted - optional}, optional=optional)
         generator = torch.Generator().manual_seed(whole("seed", spec["seed"], most=2**63 - 1))
         return maker(generator=generator, **{k: v for k, v in spec.items() if k not in ("kind", "seed")})
     except (ValueError, TypeError) as error:
         raise ValueError(str(error) if str(error).startswith(where) else f"{where}: {error}") from error
-
-
-def _kind(where: str, spec: Mapping[str, Any], kinds: Mapping[str, Any]) -> Any:
-    kind = spec.get("kind")
-    if not isinstance(kind, str) or kind not in kinds:
-        raise ValueError(f"{where}.kind={kind!r} is not known: give one of {', '.join(kinds)}.")
-    return kinds[kind]
-
-
-def _table(where: str, value: object) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{where}={value!r} is not valid: give a table of keys and values.")
-    return dict(value)
-
-
-def _typed(key: str, value: object, kind: type) -> Any:
-    if not isinstance(value, kind):
-        raise ValueError(f"{key}={value!r} is not valid: give a {kind.__name__}.")
-    return value
-
-
-def _check_keys(where: str, spec: Mapping[str, Any], *, required: Set[str], optional: Set[str] = frozenset()) -> None:
-    for key in spec:
-        if key not in required | optional:
-            raise ValueError(f"{where}.{key} is not a known key: use {', '.join(sorted(required | optional))}.")
-    for key in sorted(required):
-        if key not in spec:
-            raise ValueError(f"{where}.{key} is missing: add it.")
 
 
 def _toml(spec: Mapping[str, Mapping[str, Any]]) -> str:

@@ -88,9 +88,8 @@ class TrainConfig:
 
 def make_config(*, fresh: bool, given: Mapping[str, Any]) -> TrainConfig:
     """The settings of a regime with some of them replaced; None leaves a default. Strangers to the regime are named."""
-    known = (
-        ("steps", "batch", "learning_rate") if fresh else ("instances", "batch", "learning_rate", "epochs", "patience")
-    )
+    common = ("batch", "learning_rate", "validation")
+    known = ("steps", *common) if fresh else ("instances", *common, "epochs", "patience")
     chosen = {name: value for name, value in given.items() if value is not None}
     for name in chosen:
         if name not in known:

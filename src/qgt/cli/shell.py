@@ -95,4 +95,6 @@ def tell(facts: Mapping[str, object] | None, title: str, header: Sequence[str], 
         sheet.add_column(name, justify="left" if isinstance(cell, str) else "right")
     for row in rows:
         sheet.add_row(*map(str, row))
+    if not console.is_terminal:  # a file has no edge at which cells would have to be cut
+        console.width = max(console.width, 160)
     console.print(sheet)

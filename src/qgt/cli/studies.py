@@ -1,0 +1,170 @@
+"""Verbs on studies: bench, figure."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import qgt
+from qgt.cli.shell import Json, app, check_outputs, tell, write_files
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from qgt.study import Progress, Result
+
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Problem, grid and decoders: TOML or JSON.")]
+FORMATS = (".svg", ".png", ".pdf")
+
+
+@app.command()
+def bench(
+    study: StudyFile,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DB", help="The database; default: STUDY with .db.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Processes to decode in; default: one per core.")
+    ] = None,
+    device: Annotated[str, typer.Option(metavar="D", help="cpu, or cuda (in one process).")] = "cpu",
+    instances: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Instead of the study's; smaller numbers of a decoder stay.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a study: every decoder on every problem of a grid, into a database.
+
+    Stop it at any moment: what it has counted stays, and running it again goes on from there. All decoders decode the
+    same instances, and the results are the same for any number of workers.
+
+    \b
+    Example:
+      qgt bench examples/pools.toml -o pools.db --workers 4
+    """
+    from qgt.study import results, run
+
+    db = study.with_suffix(".db") if output is None else output
+    check_outputs([db], inputs=[study])
+    planned = qgt.Study.load(study)
+    planned = planned if instances is None else planned.with_instances(instances)
+    with _progress_bar() as show:
+        run(planned, db, workers=workers or _cores(), device=device, on_progress=show)
+    found = results(planned, db)
+    tell(
+        {"study": str(study), "database": str(db), "results": [_plain(one) for one in found]} if as_json else None,
+        f"{db} has all of {study}.",
+        *_table(found, planned.metric),
+    )
+
+
+@app.command()
+def figure(
+    study: StudyFile,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The figure: .svg, .png or .pdf.")],
+    db: Annotated[Path | None, typer.Option(metavar="DB", help="The database; default: STUDY with .db.")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write all results as a table.")] = None,
+    metric: Annotated[
+        str | None, typer.Option(metavar="NAME", help="success_rate, f1, precision, recall, mse or all.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw what a study has found so far: a metric against the grid's first key, with 95 % bands.
+
+    \b
+    Example:
+      qgt figure examples/pools.toml --db pools.db -o pools.svg --csv pools.csv
+    """
+    from qgt.figure import curves_figure
+    from qgt.scoring import METRICS
+    from qgt.study import results, write_csv
+
+    source = study.with_suffix(".db") if db is None else db
+    check_outputs([output, *([] if csv is None else [csv])], inputs=[study, source])
+    if output.suffix not in FORMATS:
+        raise ValueError(f"{output}: is no figure that can be drawn; give a name that ends in {', '.join(FORMATS)}.")
+    if metric not in (None, "all", *METRICS):
+        raise ValueError(f"metric={metric!r} is not known: give one of {', '.join(METRICS)}, or all.")
+    planned = qgt.Study.load(study)
+    found = results(planned, source)
+    shown = METRICS if metric == "all" else (metric or planned.metric,)
+    drawn = curves_figure(found, shown)
+    tables: dict[Path, Callable[[Path], None]] = {} if csv is None else {csv: lambda path: write_csv(found, path)}
+    write_files({output: lambda path: _save(drawn, path, output.suffix[1:]), **tables})
+    missing = sum(not one.finished for one in found)
+    facts = {"figure": str(output), "csv": csv and str(csv), "results": len(found), "unfinished": missing}
+    hint = f" {missing} of {len(found)} results are unfinished: 'qgt bench {study}' goes on." if missing else ""
+    tell(
+        {**facts, "instances": sum(one.score.instances for one in found)} if as_json else None,
+        f"Wrote {output}" + (f" and {csv}." if csv else ".") + hint,
+        [],
+    )
+
+
+def _cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _save(drawn: "Figure", path: Path, form: str) -> None:
+    """Write a figure so that equal results give equal files."""
+    import matplotlib
+
+    with matplotlib.rc_context({"svg.hashsalt": "qgt"}):
+        dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[form]
+        drawn.savefig(path, dpi=150, format=form, metadata=dated)
+
+
+@contextmanager
+def _progress_bar() -> Iterator[Callable[["Progress"], None]]:
+    """One bar for the whole study on stderr, when that is a terminal, with what is being done."""
+    from rich import progress as rich
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(stderr=True)
+    counts = (rich.BarColumn(20), rich.MofNCompleteColumn(), "batches", rich.TimeRemainingColumn())
+    columns = (*counts, rich.TextColumn("{task.description}"))
+    with rich.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        whole = bar.add_task("starting", total=None)
+
+        def show(progress: "Progress") -> None:
+            if bar.tasks[0].total is None:  # what earlier runs did says nothing of this one's speed
+                bar.reset(whole, completed=progress.done, total=progress.total)
+            bar.update(whole, completed=progress.done, description=escape(progress.doing))
+
+        yield show
+
+
+def _plain(one: "Result") -> dict[str, object]:
+    """A result for JSON, which has no NaN."""
+    from qgt.scoring import METRICS
+
+    each = {name: {"mean": one.score.mean(name), **one.score.interval(name)._asdict()} for name in METRICS}
+    return {
+        "point": dict(one.point),
+        "decoder": one.decoder,
+        "designs": one.designs,
+        "instances": one.score.instances,
+        **each,
+        "status": dict(one.statuses),
+        "proved": one.proved,
+        "microseconds_per_instance": one.microseconds,
+    }
+
+
+def _table(found: list["Result"], metric: str) -> tuple[list[str], *tuple[list[object], ...]]:
+    """The header and the rows of what is printed at the end."""
+    words = [key.removeprefix("design.").replace(".", " ") for key in found[0].point]
+    rows: list[list[object]] = []
+    for one in found:
+        low, high = one.score.interval(metric)
+        numbers = [f"{one.score.mean(metric):.4f}", f"{low:.3f}-{high:.3f}", f"{100 * one.proved:.1f} %"]
+        rows.append([*one.point.values(), one.decoder, one.score.instances, *numbers, _time(one.microseconds)])
+    return [*words, "decoder", "instances", metric.replace("_", " "), "95 %", "proved", "each"], *rows
+
+
+def _time(microseconds: float) -> str:
+    return f"{microseconds:.1f} us" if microseconds < 1000 else f"{microseconds / 1000:.1f} ms"

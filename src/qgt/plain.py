@@ -1,0 +1,36 @@
+"""Plain data from files people write: tables of keys and values, and what is wrong with them by name."""
+
+from collections.abc import Mapping, Set
+from typing import Any
+
+
+def as_table(where: str, value: object) -> dict[str, Any]:
+    """Return `value` as a dict, or raise a ValueError that names it."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{where}={value!r} is not valid: give a table of keys and values.")
+    return dict(value)
+
+
+def typed(key: str, value: object, kind: type) -> Any:
+    """Return `value` where it is of the kind, or raise a ValueError that names it."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{key}={value!r} is not valid: give a {kind.__name__}.")
+    return value
+
+
+def kind_of(where: str, spec: Mapping[str, Any], kinds: Mapping[str, Any]) -> Any:
+    """What `kinds` has under the table's `kind`, or a ValueError that lists them."""
+    kind = spec.get("kind")
+    if not isinstance(kind, str) or kind not in kinds:
+        raise ValueError(f"{where}.kind={kind!r} is not known: give one of {', '.join(kinds)}.")
+    return kinds[kind]
+
+
+def check_keys(where: str, spec: Mapping[str, Any], *, required: Set[str], optional: Set[str] = frozenset()) -> None:
+    """Raise a ValueError for a key that nobody knows, and for one that is missing."""
+    for key in spec:
+        if key not in required | optional:
+            raise ValueError(f"{where}.{key} is not a known key: use {', '.join(sorted(required | optional))}.")
+    for key in sorted(required):
+        if key not in spec:
+            raise ValueError(f"{where}.{key} is missing: add it.")

@@ -1,0 +1,127 @@
+"""One batch of one task, decoded and scored: the unit of work, the same wherever it is done."""
+
+import dataclasses
+import platform
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from qgt import __version__
+from qgt.decoder import BoundDecoder, Decode, Decoded, Decoder, Status
+from qgt.decoders.neural import load
+from qgt.problem import Problem
+from qgt.scoring import score
+from qgt.study.entry import VALIDATION, Entry, Recipe
+from qgt.study.networks import network_path, weights_digest
+from qgt.study.plan import Task
+from qgt.study.seeds import generator
+from qgt.study.store import Row
+from qgt.threshold import best_threshold
+
+READY = 4  # bound decoders kept: tasks take turns only where one ends and the next begins
+
+
+class Job(NamedTuple):
+    """A batch to decode, and where."""
+
+    task: Task
+    batch: int
+    device: str
+    networks: Path
+
+
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """A task with its set-up paid."""
+
+    problem: Problem
+    decode: Decode
+    threshold: float | None  # of its scores, where the entry has it tuned
+    network: str | None  # the digest of its weights
+
+
+def decode_batch(job: Job) -> Row:
+    """Draw a batch, decode it and score it. Only the decoding is timed."""
+    task, device = job.task, job.device
+    ready = _ready(task, device, job.networks)
+    x, y = task.draw(ready.problem, job.batch)
+    told = _told(task.entry, x, generator("told", task.key, job.batch))
+    y, told = y.to(device), told if told is None else told.to(device)
+    start = time.perf_counter()
+    calls, status = _calls(ready, _decode(ready.decode, y, told))
+    calls, status = calls.cpu(), status.cpu()  # on a GPU this waits for the work to be done
+    seconds = time.perf_counter() - start
+    statuses = {kind.name: n for kind in Status if (n := int((status == kind).sum()))}
+    provenance = {**_provenance(device), **({} if ready.network is None else {"network": ready.network})}
+    return Row(task.key, job.batch, score(x, calls), statuses, seconds, provenance)
+
+
+@lru_cache(maxsize=READY)
+def _ready(task: Task, device: str, networks: Path) -> Ready:
+    """Bind the task's decoder and tune its threshold: once in each process."""
+    problem, method, network = task.problem(), task.entry.method, None
+    if isinstance(method, Recipe):
+        net = load(network_path(networks, task))
+        method, network = net, weights_digest(net)
+    decode = _single_threaded(method).bind(problem)
+    threshold = _tuned(task, problem, decode, device) if task.entry.tune else None
+    return Ready(problem, decode, threshold, network)
+
+
+def _single_threaded(decoder: Decoder) -> Decoder:
+    """A decoder that would start a thread for every core takes one: the study's workers already share the cores."""
+    fields: Any = dataclasses.fields(decoder) if dataclasses.is_dataclass(decoder) else ()
+    many = any(field.name == "workers" for field in fields) and getattr(decoder, "workers", 1) is None
+    return dataclasses.replace(decoder, workers=1) if many else decoder  # type: ignore[type-var]
+
+
+def _tuned(task: Task, problem: Problem, decode: Decode, device: str) -> float:
+    """The threshold that decodes most validation instances right."""
+    seeded = generator("validation", task.key)
+    x, y = problem.simulate(VALIDATION, generator=seeded)
+    told = _told(task.entry, x, seeded)
+    scores = _decode(decode, y.to(device), told if told is None else told.to(device)).scores
+    assert scores is not None  # as `Entry.check` saw
+    return best_threshold(scores.cpu(), x)
+
+
+def _told(entry: Entry, x: Tensor, seeded: Generator) -> Tensor | None:
+    """The numbers of defectives that the decoder is told, if any."""
+    if entry.defectives is None:
+        return None
+    k = x.sum(1, dtype=torch.int64)  # (instances,)
+    if entry.defectives == "noisy":
+        return (k + torch.randint(-1, 2, k.shape, generator=seeded)).clamp(0, x.shape[1])
+    return k if entry.defectives == "true" else torch.full_like(k, int(entry.defectives))
+
+
+def _decode(decode: Decode, y: Tensor, told: Tensor | None) -> Decoded:
+    if told is None:
+        return decode(y)
+    assert isinstance(decode, BoundDecoder)  # as `Entry.check` saw
+    return decode(y, defectives=told)
+
+
+def _calls(ready: Ready, result: Decoded) -> tuple[Tensor, Tensor]:
+    """Calls and statuses; a proof is of the decoder's own calls, and ends where the threshold changes them."""
+    if ready.threshold is None:
+        return result.x, result.status
+    assert result.scores is not None
+    calls = (result.scores >= ready.threshold).to(torch.uint8)
+    lost = (result.status == Status.PROVED) & (calls != result.x).any(1)
+    return calls, torch.where(lost, int(Status.OK), result.status)
+
+
+def _provenance(device: str) -> dict[str, Any]:
+    """Where a row was measured."""
+    return {
+        "device": torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU",
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__.split("+")[0],
+        "qgt": __version__,
+    }

@@ -1,0 +1,56 @@
+"""The networks of a study: trained once for each problem, and found again by what determines them.
+
+A network's folder is named by the hash of its problem and its recipe, so studies that share the folder of networks
+share the networks. Training happens in a folder of its own that is renamed when the network is whole; a training that
+was cut off leaves its checkpoint there and goes on from it.
+"""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+from qgt.decoders.neural import NeuralDecoder
+from qgt.study.entry import Recipe
+from qgt.study.plan import Task
+from qgt.study.seeds import digest, generator
+from qgt.training import train
+from qgt.training_run import Epoch
+
+
+def network_path(folder: Path, task: Task) -> Path:
+    """Where a task's network is, or will be: a folder to save one in, too, that was trained elsewhere."""
+    assert isinstance(task.entry.method, Recipe)
+    return folder / digest("network", task.fingerprint, task.entry.method.content)[:32]
+
+
+def ensure_network(
+    folder: Path, task: Task, *, device: str = "cpu", on_epoch: Callable[[Epoch], None] | None = None
+) -> None:
+    """Train a task's network unless it is there; Ctrl-C leaves a checkpoint from which the next call goes on."""
+    recipe, path = task.entry.method, network_path(folder, task)
+    assert isinstance(recipe, Recipe)
+    if path.exists():
+        return
+    part = path.with_name(f"{path.name}.{device}.part")
+    part.mkdir(parents=True, exist_ok=True)
+    net = train(
+        task.problem(),
+        recipe.architecture,
+        recipe.config,
+        generator=generator("train", path.name, device=device),
+        on_epoch=on_epoch,
+        checkpoint=part / "checkpoint.safetensors",
+    )
+    if net.training["interrupted"]:
+        raise KeyboardInterrupt
+    net.save(part)
+    (part / "checkpoint.safetensors").unlink(missing_ok=True)
+    part.rename(path)
+
+
+def weights_digest(net: NeuralDecoder) -> str:
+    """A hash of the weights and the threshold: equal where two networks decode alike."""
+    state = hashlib.sha256(repr(net.threshold).encode())
+    for name, tensor in sorted(net.network.state_dict().items()):
+        state.update(name.encode() + tensor.cpu().numpy().tobytes())
+    return state.hexdigest()[:32]

@@ -1,0 +1,226 @@
+"""Running: the same results however it is done, and what stays when it fails."""
+
+import os
+import re
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+
+import pytest
+import torch
+from studies import DECODERS, NETWORK, small
+
+import qgt
+from qgt.study import Study, network_path, networks_folder, results, run
+from qgt.study import batch as batches
+from qgt.study.running import _named
+from qgt.study.store import Store
+
+
+def counts(study, db):
+    """Everything of the results but the time."""
+    return [replace(one, seconds=0.0) for one in results(study, db)]
+
+
+def stored(study, db):
+    with Store(db) as store:
+        return {(task.key, row.batch): row.score for task in study.tasks for row in store.rows(task.key)}
+
+
+def test_results_are_those_of_the_library(tmp_path):
+    decoders = {"AMP": {"kind": "amp", "defectives": "true"}, "exact": {"kind": "exact", "limit": True}}
+    study = Study.from_plain(small(decoders=decoders, designs=1, instances=40))
+    run(study, tmp_path / "study.db")
+    found = results(study, tmp_path / "study.db")
+    assert [(one.point["design.pools"], one.decoder) for one in found] == [
+        (6, "AMP"),
+        (6, "exact"),
+        (9, "AMP"),
+        (9, "exact"),
+    ]
+    task = study.tasks[0]
+    problem = task.problem()
+    x, y = (torch.cat(parts) for parts in zip(*(task.draw(problem, b) for b in (0, 1)), strict=True))
+    assert found[0].score == qgt.score(x, qgt.AMP().bind(problem)(y, defectives=x.sum(1)).x)
+    assert found[1].score == qgt.score(x, qgt.ExactMAP().bind(problem)(y).x)
+    assert found[1].statuses == {"PROVED": 40}
+    assert (found[1].proved, found[1].limit, found[0].limit) == (1.0, True, False)
+    assert all(one.finished and one.seconds > 0 and one.microseconds > 0 for one in found)
+
+
+@pytest.mark.parametrize("changes", [{}, {"max_failures": 15}])
+def test_results_are_the_same_for_any_number_of_workers(tmp_path, changes):
+    decoders = {**DECODERS, "network": NETWORK}
+    study = Study.from_plain(small(decoders=decoders, designs=1, instances=200, **changes))
+    counted = []
+    for workers in (1, 2) if changes else (1, 4):
+        run(study, tmp_path / f"{workers}.db", workers=workers, networks=tmp_path / "networks")
+        counted.append(counts(study, tmp_path / f"{workers}.db"))
+    assert counted[0] == counted[1]
+    assert all(one.finished for one in counted[0])
+    if changes:  # some tasks stop early, all at the end of a batch
+        sizes = {one.score.instances for one in counted[0]}
+        assert min(sizes) < 200
+        assert all(size % 20 == 0 for size in sizes)
+
+
+def test_more_instances_later_equal_one_longer_run(tmp_path):
+    study = Study.from_plain(small())
+    run(study.with_instances(20), tmp_path / "a.db")
+    before = stored(study, tmp_path / "a.db")
+    assert not results(study, tmp_path / "a.db")[0].finished
+    run(study, tmp_path / "a.db")
+    run(study, tmp_path / "b.db")
+    assert counts(study, tmp_path / "a.db") == counts(study, tmp_path / "b.db")
+    assert stored(study, tmp_path / "a.db").items() >= before.items()
+    assert [one.score.instances for one in results(study.with_instances(20), tmp_path / "a.db")] == [40] * 4
+
+
+def test_rows_beyond_where_a_task_stops_are_not_counted(tmp_path):
+    run(Study.from_plain(small()), tmp_path / "study.db")
+    stopping = Study.from_plain(small(max_failures=1))
+    run(stopping, tmp_path / "alone.db")
+    assert counts(stopping, tmp_path / "study.db") == counts(stopping, tmp_path / "alone.db")
+    assert counts(stopping, tmp_path / "study.db") != counts(Study.from_plain(small()), tmp_path / "study.db")
+
+
+def test_a_finished_study_decodes_nothing(tmp_path, monkeypatch):
+    study = Study.from_plain(small())
+    seen = []
+    run(study, tmp_path / "study.db", on_progress=seen.append)
+    assert [p.done for p in seen] == list(range(25))
+    assert {p.total for p in seen} == {24}
+    assert [p.row is None for p in seen] == [True] + [False] * 24
+    assert all(p.doing for p in seen)
+    monkeypatch.setattr("qgt.study.running.decode_batch", None)
+    run(study, tmp_path / "study.db", on_progress=seen.append)
+    assert [(p.done, p.row) for p in seen[25:]] == [(24, None)]
+
+
+def test_a_gap_is_filled(tmp_path):
+    study = Study.from_plain(small())
+    run(study, tmp_path / "study.db")
+    expected = counts(study, tmp_path / "study.db")
+    with Store(tmp_path / "study.db") as store:
+        store._connection.execute("DELETE FROM rows WHERE batch = 1")
+    assert {one.score.instances for one in results(study, tmp_path / "study.db")} == {40}
+    run(study, tmp_path / "study.db")
+    assert counts(study, tmp_path / "study.db") == expected
+
+
+def test_entries_that_are_the_same_task_are_decoded_once(tmp_path):
+    study = Study.from_plain(small(decoders={"one": {"kind": "amp"}, "two": {"kind": "amp"}}))
+    seen = []
+    run(study, tmp_path / "study.db", on_progress=seen.append)
+    assert len(seen) == 1 + 12
+    one, two = results(study, tmp_path / "study.db")[:2]
+    assert one.score == two.score
+
+
+# ---------------------------------------------------------------- networks
+
+
+def test_a_network_is_trained_once_and_found_again(tmp_path, monkeypatch):
+    study = Study.from_plain(small(decoders={"network": NETWORK}, designs=1))
+    db, seen = tmp_path / "study.db", []
+    run(study.with_instances(20), db, on_progress=seen.append)
+    assert seen[1].doing == "training network, design.pools = 6, design 0: epoch 1 of 2"
+    assert seen[1].row is None
+    folders = sorted(path.name for path in networks_folder(db).iterdir())
+    assert folders == sorted(network_path(networks_folder(db), task).name for task in study.tasks)
+    monkeypatch.setattr("qgt.study.networks.train", None)
+    run(study, db)
+    renamed = small(decoders={"other": {**NETWORK, "batch": 10}}, designs=1)
+    run(Study.from_plain(renamed), tmp_path / "other.db", networks=networks_folder(db))
+    score = results(study, db)[0].score
+    assert score.instances == 60
+    assert results(Study.from_plain(renamed), tmp_path / "other.db")[0].score == score
+
+
+def test_rows_of_another_network_are_refused(tmp_path):
+    study = Study.from_plain(small(decoders={"network": NETWORK}, designs=1))
+    db = tmp_path / "study.db"
+    run(study.with_instances(20), db)
+    path = network_path(networks_folder(db), study.tasks[0])
+    net = qgt.load(path)
+    replace(net, threshold=net.threshold + 0.1).save(path)
+    with pytest.raises(ValueError, match=r"is not the network that network, .* was begun with"):
+        run(study, db)
+
+
+def test_an_interrupted_training_goes_on(tmp_path, monkeypatch):
+    study = Study.from_plain(small(decoders={"network": NETWORK}, designs=1))
+    run(study, tmp_path / "whole.db")
+    monkeypatch.setattr("qgt.training.CHECKPOINT_SECONDS", 0.0)
+
+    def interrupt(progress):
+        if progress.doing.startswith("training"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(study, tmp_path / "study.db", on_progress=interrupt)
+    (part,) = networks_folder(tmp_path / "study.db").iterdir()
+    assert part.suffix == ".part"
+    run(study, tmp_path / "study.db")
+    assert not part.exists()
+    assert counts(study, tmp_path / "study.db") == counts(study, tmp_path / "whole.db")
+
+
+# ---------------------------------------------------------------- faults
+
+
+def test_a_fault_names_its_task_and_leaves_the_other_rows(tmp_path, monkeypatch):
+    study = Study.from_plain(small())
+
+    def faulty(job):
+        if job.task.entry.name == "greedy":
+            raise ZeroDivisionError("by nought")
+        return batches.decode_batch(job)
+
+    monkeypatch.setattr("qgt.study.running.decode_batch", faulty)
+    named = re.escape("greedy, design.pools = 6, design 0, batch 0: ZeroDivisionError: by nought")
+    with pytest.raises(RuntimeError, match=named):
+        run(study, tmp_path / "study.db")
+    monkeypatch.undo()
+    assert len(stored(study, tmp_path / "study.db")) == 3
+    run(study, tmp_path / "study.db")
+    assert all(one.finished for one in results(study, tmp_path / "study.db"))
+
+
+def test_a_fault_in_a_worker_is_reported_too(tmp_path):
+    study = Study.from_plain(small(decoders={"AMP": DECODERS["AMP"], "network": NETWORK}, designs=1))
+    db = tmp_path / "study.db"
+    run(study.with_instances(20), db)  # the networks exist now, and are broken below
+    for task in study.tasks[1::2]:
+        (network_path(networks_folder(db), task) / "model.safetensors").write_bytes(b"")
+    with Store(db) as store:
+        store._connection.execute("DELETE FROM rows")
+    with pytest.raises(ValueError, match=r"network, design\.pools = 6, design 0, batch \d: .*model\.safetensors"):
+        run(study, db, workers=2)
+    assert len(stored(study, db)) >= 1  # AMP's, which were done by then
+
+
+def test_a_worker_that_dies_is_reported_with_the_remedy(tmp_path):
+    job = batches.Job(Study.from_plain(small()).tasks[0], 2, "cpu", tmp_path)
+    with pytest.raises(ValueError, match=r"AMP, .* batch 2: a worker died .* fewer workers"), _named(job):
+        raise BrokenProcessPool
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"workers": 0}, "workers=0"), ({"device": "tpu"}, "device='tpu'"), ({"device": "cuda"}, "device='cuda'")],
+)
+def test_bad_arguments(tmp_path, options, words):
+    if options == {"device": "cuda"} and torch.cuda.is_available():
+        pytest.skip("there is one")
+    with pytest.raises(ValueError, match=words):
+        run(Study.from_plain(small()), tmp_path / "study.db", **options)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_decodes_the_same_instances_to_the_same_calls(tmp_path):
+    decoders = {**DECODERS, "GAMP": {"kind": "gamp"}, "exact": {"kind": "exact"}}
+    study = Study.from_plain(small(decoders=decoders, instances=200))
+    run(study, tmp_path / "cpu.db")
+    run(study, tmp_path / "cuda.db", device="cuda")
+    assert counts(study, tmp_path / "cpu.db") == counts(study, tmp_path / "cuda.db")
