@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 # Typed out, so that help need not import them.
-DECODER_NAMES = "amp, certified, exact, exhaustive (up to 20 items), gamp, linear_program, maximum_neighborhood or prevalence."
+DECODER_NAMES = (
+    "amp, certified, exact, exhaustive (up to 20 items), gamp, linear_program, maximum_neighborhood or prevalence."
+)
 DecoderName = Annotated[str | None, typer.Option(metavar="NAME", help=DECODER_NAMES)]
 
 
