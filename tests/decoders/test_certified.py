@@ -198,6 +198,7 @@ def test_long_envelopes_are_cut_to_fewer_pieces_that_lie_below() -> None:
     y = torch.tensor([[0.0, 7.0, 30.0]], dtype=torch.float64)
     tables = Tables.of(problem, y)
     counts = torch.arange(tables.costs.shape[1], dtype=torch.float64)
+    assert len(tables.pieces) == 2 + 2 * PIECES
     for row, pieces in zip(tables.costs, tables.pieces.T, strict=True):
         start, cost, slopes, lengths = pieces[0], pieces[1], pieces[2 : 2 + PIECES], pieces[2 + PIECES :]
         assert float(start + lengths.sum()) == float(counts[-1])

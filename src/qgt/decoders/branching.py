@@ -47,6 +47,8 @@ class Nodes(NamedTuple):
 
     def pick(self, keep: Tensor | slice) -> "Nodes":
         """Some of the nodes."""
+        if isinstance(keep, Tensor) and keep.dtype == torch.bool:
+            keep = keep.nonzero()[:, 0]  # once, not for every part
         state = State(*(part[keep] for part in self.state))
         return Nodes(self.owner[keep], self.fixed[keep], self.total[keep], self.bound[keep], state)
 

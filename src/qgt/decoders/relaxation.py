@@ -76,7 +76,7 @@ class Tables:
 
     costs: Tensor  # (values, counts), float64, infinite where impossible
     which: Tensor  # (instances, pools)
-    pieces: Tensor  # (2 + 2 PIECES, values): start, cost there, slopes, lengths, float64
+    pieces: Tensor  # (2 + twice the pieces, values): start, cost there, slopes, lengths, float64
 
     @classmethod
     def of(cls, problem: Problem, y: Tensor) -> "Tables":
@@ -85,8 +85,14 @@ class Tables:
         counts = torch.arange(int(problem.design.pool_sizes.max()) + 1, dtype=torch.float64, device=y.device)
         shape = len(values), len(counts)
         table = -problem.noise.log_prob(values[:, None].expand(shape), counts.expand(shape))
-        pieces = [_pieces(row) for row in table.cpu().numpy()] or [np.zeros(2 + 2 * PIECES)]
-        return cls(table, which, torch.from_numpy(np.stack(pieces, 1)).to(y.device))
+        envelopes = [_envelope(row) for row in table.cpu().numpy()]
+        most = max([1, *(len(slopes) for _, _, slopes, _ in envelopes)])
+        pieces = np.zeros((2 + 2 * most, len(envelopes)))
+        for column, (start, cost, slopes, lengths) in zip(pieces.T, envelopes, strict=True):
+            column[:2] = start, cost
+            column[2 : 2 + len(slopes)] = slopes
+            column[2 + most : 2 + most + len(slopes)] = lengths
+        return cls(table, which, torch.from_numpy(pieces).to(y.device))
 
     @cached_property
     def soft(self) -> Tensor:
@@ -99,24 +105,21 @@ class Tables:
         return torch.where(possible, table, worst + FAR * far.amin(2)).float()
 
 
-def _pieces(table: Floats) -> Floats:
-    """A table's envelope as 2 + 2 PIECES numbers; an impossible one costs infinitely much."""
+def _envelope(table: Floats) -> tuple[float, float, Floats, Floats]:
+    """Where a table's envelope starts, its cost there, slopes and lengths; an impossible one costs infinitely much."""
     if not np.isfinite(table).any():
-        return np.array([0.0, np.inf] + [0.0] * 2 * PIECES)
+        return 0.0, np.inf, np.zeros(0), np.zeros(0)
     whole = envelope_of(table)
-    slopes, lengths, start = whole.costs, whole.upper, whole.rows[0].lowest
-    constant = whole.constant
+    slopes, lengths, cost = whole.costs, whole.upper, whole.constant
     if len(slopes) > PIECES:
         first = min(max(int(np.searchsorted(slopes, 0.0)) - PIECES // 2, 0), len(slopes) - PIECES)
-        kept = slice(first, first + PIECES)
         before, after = lengths[:first].sum(), lengths[first + PIECES :].sum()
         # The tangents at both ends of what is kept lie below the rest.
-        constant += (slopes[:first] * lengths[:first]).sum() - slopes[first] * before
-        slopes, lengths = slopes[kept], lengths[kept].copy()
+        cost += float((slopes[:first] * lengths[:first]).sum() - slopes[first] * before)
+        slopes, lengths = slopes[first : first + PIECES], lengths[first : first + PIECES].copy()
         lengths[0] += before
         lengths[-1] += after
-    pad = np.zeros(PIECES - len(slopes))
-    return np.concatenate([[start, constant], slopes, pad, lengths, pad])
+    return whole.rows[0].lowest, cost, slopes, lengths
 
 
 class Rows(NamedTuple):
@@ -134,14 +137,13 @@ class Rows(NamedTuple):
 
 def rows_of(model: Model, tables: Tables, owner: Tensor, total: Tensor) -> Rows:
     """The rows of nodes that belong to the given instances and allow the given numbers of defectives."""
-    pieces = tables.pieces[:, tables.which[owner]]  # (numbers, nodes, pools)
-    used = max(1, int((tables.pieces[2 + PIECES :] > 0).any(1).sum()))
-    start = torch.cat([pieces[0], total.clamp(min=0)[:, None]], 1)
-    last = torch.zeros(used, len(owner), 1, dtype=torch.float64, device=owner.device)
-    slopes = torch.cat([pieces[2 : 2 + used], last], 2)
-    free = last.clone()
-    free[0, :, 0] = torch.where(total == FREE, float(model.matrix.shape[1]), 0.0)
-    return Rows(start, pieces[1].sum(1), slopes, torch.cat([pieces[2 + PIECES : 2 + PIECES + used], free], 2))
+    start, cost, *rest = tables.pieces[:, tables.which[owner]]  # each (nodes, pools)
+    most = len(rest) // 2
+    any_total = torch.where(total == FREE, float(model.matrix.shape[1]), 0.0)
+    last = torch.zeros(2 * most, len(owner), 1, dtype=torch.float64, device=owner.device)
+    last[most, :, 0] = any_total  # one piece without slope
+    both = torch.cat([torch.stack(rest), last], 2)
+    return Rows(torch.cat([start, total.clamp(min=0)[:, None]], 1), cost.sum(1), both[:most], both[most:])
 
 
 class State(NamedTuple):
@@ -197,7 +199,8 @@ def relax(model: Model, rows: Rows, fixed: Tensor, state: State, enough: Tensor,
         open_ = best[at] < enough[at]
         if done + CHECK > iterations or float(open_.float().mean()) < 0.75:  # shrinking costs a copy
             kept.x[at], kept.counts[at] = run.x, run.counts
-            at, run = at[open_], run.pick(open_)
+            left = open_.nonzero()[:, 0]
+            at, run = at[left], run.pick(left)
             if not len(at):
                 break
     return Relaxed(best, kept)
