@@ -4,8 +4,8 @@
     python benchmarks/frontier.py measure runs/frontier                # all decoders, on this machine's cores
     python benchmarks/frontier.py draw                                 # docs/images/frontier.png from the results
 
-The paper's setting with 25 pools and 10 % of the counts noisy: hard enough to tell decoders apart. Slow decoders get the
-first instances only; all others share the whole set.
+The paper's setting with 25 pools and 10 % of the counts noisy: hard enough to tell decoders apart. Slow decoders get
+the first instances only; all others share the whole set.
 """
 
 import argparse

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from qgt.certificate import check_certificate as check_certificate
+    from qgt.certificate import load_certificate as load_certificate
+    from qgt.certificate import save_certificate as save_certificate
     from qgt.decoder import BoundDecoder as BoundDecoder
     from qgt.decoder import Decode as Decode
     from qgt.decoder import Decoded as Decoded
@@ -57,7 +59,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "certificate": ("check_certificate",),
+    "certificate": ("check_certificate", "load_certificate", "save_certificate"),
     "decoder": ("BoundDecoder", "Decode", "Decoded", "Decoder", "Ragged", "Status"),
     "decoders": ("DECODERS",),
     "decoders.amp": ("AMP",),

@@ -17,6 +17,7 @@ Where all items weigh the same and a count costs one of two values, the costs of
 bound above the last step below the limit reaches it. Sums are in float64; `MARGIN` is far more than they round off.
 """
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,9 +26,10 @@ from jaxtyping import Bool, Float64
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qgt.decoder import Decoded, Status
+from qgt.decoder import Decoded, Ragged, Status
 from qgt.prior import Bernoulli, FixedWeight
 from qgt.problem import Problem
+from qgt.table import replacing
 
 MARGIN = 1e-7
 CLOSE = 2e-6  # an x that is more probable by a factor of 1.000002 counts as equally probable
@@ -62,6 +64,83 @@ def check_certificate(
         for i, status in enumerate(result.status.tolist())
     ]  # fmt: skip
     return torch.tensor(proved, dtype=torch.bool)
+
+
+def save_certificate(path: str | Path, problem: Problem, result: Decoded) -> None:
+    """Write a result's answers, alternatives and proofs, as safetensors, with the problem's fingerprint.
+
+    Example:
+        >>> import tempfile, torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1))
+        >>> result = qgt.Certified().bind(problem)(torch.tensor([[1.0, 1.0]]))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_certificate(f"{folder}/proof", problem, result)
+        ...     load_certificate(f"{folder}/proof", problem).x
+        tensor([[0, 1, 0]], dtype=torch.uint8)
+    """
+    from safetensors.torch import save_file
+
+    if "dual" not in result.info:
+        raise ValueError("the result has no certificates: decode with Certified(certificates=True).")
+    tensors = {"x": result.x, "status": result.status}
+    for key in ("alternatives", "dual"):
+        tensors |= {f"{key}.{name}": column for name, column in result.info[key].columns.items()}
+        tensors[f"{key}.ends"] = result.info[key].ends
+    with replacing(path) as temporary:
+        save_file({k: v.cpu().contiguous() for k, v in tensors.items()}, temporary, {"problem": problem.fingerprint})
+
+
+def load_certificate(path: str | Path, problem: Problem) -> Decoded:
+    """Read what `save_certificate` wrote for this problem; whether it proves anything is for `check_certificate`.
+
+    Example:
+        >>> import tempfile, torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1))
+        >>> y = torch.tensor([[1.0, 1.0]], dtype=torch.float64)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_certificate(f"{folder}/proof", problem, qgt.Certified().bind(problem)(y))
+        ...     check_certificate(problem, y, load_certificate(f"{folder}/proof", problem))
+        tensor([True])
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            owner = (file.metadata() or {}).get("problem")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - a file is no dict
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"{path}: cannot be read as a certificate ({error}).") from error
+    if owner != problem.fingerprint:
+        raise ValueError(f"{path}: is a certificate for another problem: check it against the one it was made for.")
+    _refuse_malformed(path, tensors, problem)
+    rows = {
+        key: Ragged(tensors[f"{key}.ends"], {name: tensors[f"{key}.{name}"] for name in columns})
+        for key, columns in _COLUMNS.items()
+    }
+    return Decoded(tensors["x"], tensors["status"], None, rows)
+
+
+_COLUMNS = {"alternatives": ("x", "log_joint", "probability"), "dual": ("fixed", "least", "most", "pi")}
+
+
+def _refuse_malformed(path: str | Path, tensors: dict[str, Tensor], problem: Problem) -> None:
+    """Raise a ValueError unless the tensors have the names, kinds and sizes of a certificate."""
+    width = {"x": problem.items, "fixed": problem.items, "pi": problem.pools}
+    kinds = {"x": torch.uint8, "status": torch.uint8, "fixed": torch.int8, "pi": torch.float32}
+    kinds |= {"least": torch.int64, "most": torch.int64, "ends": torch.int64}
+    kinds |= {"log_joint": torch.float64, "probability": torch.float64}
+    wanted = {"x", "status"} | {f"{key}.{name}" for key, columns in _COLUMNS.items() for name in (*columns, "ends")}
+    if set(tensors) != wanted:
+        raise ValueError(f"{path}: is not a certificate: it holds {', '.join(sorted(tensors)) or 'nothing'}.")
+    for name, tensor in tensors.items():
+        part, _, kind = name.rpartition(".")
+        ends = tensors[f"{part}.ends"] if part else tensors["status"]
+        rows = len(tensors["status"]) if not part or kind == "ends" else int(ends[-1]) if len(ends) else 0
+        shape = (rows, width[kind]) if kind in width else (rows,)
+        if tensor.dtype != kinds[kind] or tensor.shape != shape:
+            raise ValueError(f"{path}: {name} is {tensor.dtype} of shape {tuple(tensor.shape)}, not {shape}.")
+        if kind == "ends" and bool((tensor.diff(prepend=tensor.new_zeros(1)) < 0).any()):
+            raise ValueError(f"{path}: {name} is not in order: the file is damaged.")
 
 
 def _plain(result: Decoded, key: str, instance: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from qgt.scoring import wilson
+from qgt.scoring import Score, wilson
 from qgt.study.reading import Result
 from qgt.verification import VerificationReport
 
@@ -128,6 +128,38 @@ def curves_figure(found: Sequence[Result], metrics: Sequence[str] = ("success_ra
         if number + columns >= len(panels):
             ax.set_xlabel(_words(next(iter(drawn[0].point))))
     _draw_legend(figure, axes, len(panels), drawn, metrics[0])
+    return figure
+
+
+def frontier_figure(scores: Mapping[str, Score], microseconds: Mapping[str, float]) -> "Figure":
+    """Draw success rates against the time of a decode; a line joins those that no other beats in both."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.8), layout="constrained")
+    ax = figure.subplots()
+    best: list[tuple[float, float]] = []
+    for number, name in enumerate(sorted(scores, key=lambda name: microseconds[name])):
+        rate, (low, high) = scores[name].success_rate, scores[name].interval()
+        leads = not best or rate > best[-1][1]
+        if leads:
+            best.append((microseconds[name], rate))
+        colour = CLAIMED if leads else QUIET
+        reach = [[rate - low], [high - rate]]
+        ax.errorbar(microseconds[name], rate, yerr=reach, color=colour, marker="o", markersize=6, capsize=3)
+        right = number % 2 == 0
+        ax.annotate(
+            name, (microseconds[name], rate), xytext=(8, -4 if right else 7), textcoords="offset points", fontsize=9,
+            color=LIMIT if leads else "#5b6570",
+        )  # fmt: skip
+    ax.step(*zip(*best, strict=True), where="post", color=CLAIMED, linewidth=1, alpha=0.5, zorder=0)
+    ax.set_xscale("log")
+    ax.margins(x=0.18)
+    ax.set_ylim(-0.03, 1.05)
+    ax.set_xlabel("microseconds per decode")
+    ax.set_ylabel("success rate")
+    ax.grid(color="#e3e7eb", linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
     return figure
 
 

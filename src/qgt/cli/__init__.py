@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from qgt.cli import data, network, studies  # importing them adds their verbs to the application
+from qgt.cli import data, decoding, network, studies  # importing them adds their verbs to the application
 from qgt.cli.shell import app
 
-__all__ = ["app", "data", "main", "network", "studies"]
+__all__ = ["app", "data", "decoding", "main", "network", "studies"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,22 +1,12 @@
-"""Verbs on files of designs, counts and calls: design, simulate, decode, score."""
+"""Verbs on files of designs, counts and calls: design, simulate, score; and limits."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 import qgt
 from qgt.cli.shell import Json, Output, Seed, app, check_outputs, csv_writer, own_generator, tell, write_files
-
-if TYPE_CHECKING:
-    import torch
-
-
-# Typed out, so that help need not import them.
-DECODER_NAMES = (
-    "amp, certified, exact, exhaustive (up to 20 items), gamp, linear_program, maximum_neighborhood or prevalence."
-)
-DecoderName = Annotated[str | None, typer.Option(metavar="NAME", help=DECODER_NAMES)]
 
 
 @app.command()
@@ -96,51 +86,6 @@ def simulate(
 
 
 @app.command()
-def decode(
-    counts: Annotated[Path, typer.Argument(metavar="COUNTS", help="CSV: one row per instance, one column per pool.")],
-    output: Output,
-    problem: Annotated[
-        Path | None, typer.Option(metavar="PROBLEM", help="Design, prior and noise: TOML or JSON.")
-    ] = None,
-    decoder: DecoderName = None,
-    model: Annotated[Path | None, typer.Option(metavar="RUN", help="Instead: a network from 'qgt train'.")] = None,
-    defectives: Annotated[int | None, typer.Option(metavar="K", help="Defectives per instance, if known.")] = None,
-    time_limit: Annotated[float | None, typer.Option(metavar="S", help="Seconds per instance, for exact.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Decode counts: call each item of each instance defective (1) or not (0).
-
-    Counts seen to be impossible get the status INFEASIBLE; their calls are a best effort.
-
-    \b
-    Examples:
-      qgt decode counts.csv --problem problem.toml --decoder maximum_neighborhood -o calls.csv
-      qgt decode counts.csv --model runs/mlp -o calls.csv
-    """
-    from qgt.sheets import read_counts
-
-    check_outputs([output], inputs=[counts, *([problem] if problem else [])])
-    name, chosen, loaded = _decoder(problem, decoder, model)
-    if time_limit is not None:
-        if name != "exact":
-            raise ValueError(f"time_limit={time_limit} has no meaning for {name}: it is for --decoder exact.")
-        chosen = qgt.ExactMAP(time_limit=time_limit)
-    y, names = read_counts(counts, loaded.design, f"the design of {problem or model}")
-    result = _decode(chosen, loaded, y, defectives)
-    write_files({output: csv_writer(result.x, names, loaded.design.item_names)})
-    numbers = {status: int((result.status == status).sum()) for status in qgt.Status}
-    mean = int(result.x.sum()) / len(result.x)
-    facts = {"calls": str(output), "decoder": name, "instances": len(result.x), "mean_defectives_called": mean}
-    by_name = {status.name: number for status, number in numbers.items()}
-    tell(
-        {**facts, "status": by_name, "fingerprint": loaded.fingerprint} if as_json else None,
-        f"Wrote {output}: {mean:.2f} defectives called per instance, on average.",
-        ["status", "instances", "meaning"],
-        *([status.name, number, status.meaning] for status, number in numbers.items() if number),
-    )
-
-
-@app.command()
 def score(
     truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="CSV of 0s and 1s, one row per instance.")],
     calls: Annotated[Path, typer.Argument(metavar="CALLS", help="CSV of 0s and 1s, the same instances and items.")],
@@ -188,26 +133,3 @@ def limits(
         ["limit", "pools", "assumes"],
         *([limit.name, f"{limit.pools:.1f}", limit.assumes] for limit in found),
     )
-
-
-def _decoder(problem: Path | None, name: str | None, model: Path | None) -> tuple[str, "qgt.Decoder", "qgt.Problem"]:
-    """The decoder asked for and the problem to bind it to: by name for a problem file, or a saved network."""
-    if model is not None:
-        if name is not None:
-            raise ValueError("decoder and model were both given: give one of them.")
-        net = qgt.load(model)
-        return "neural", net, net.problem if problem is None else qgt.Problem.load(problem)
-    if problem is None or name is None:
-        raise ValueError("give --problem and --decoder, or --model; see 'qgt decode --help'.")
-    if name not in qgt.DECODERS:
-        raise ValueError(f"decoder={name!r} is not known: give one of {', '.join(qgt.DECODERS)}.")
-    return name, qgt.DECODERS[name](), qgt.Problem.load(problem)
-
-
-def _decode(decoder: "qgt.Decoder", problem: "qgt.Problem", y: "torch.Tensor", defectives: int | None) -> "qgt.Decoded":
-    bound = decoder.bind(problem)
-    if defectives is None:
-        return bound(y)
-    if not isinstance(bound, qgt.BoundDecoder):  # the contract promises no more than bound(y)
-        raise ValueError(f"defectives={defectives} was given, but this decoder cannot use it: leave it out.")
-    return bound(y, defectives=defectives)
