@@ -25,6 +25,7 @@ import torch
 
 import qgt
 from qgt.decoders.branching import Nodes, Search
+from qgt.decoders.certified import batch_of
 from qgt.decoders.relaxation import FREE
 from setting import paper_problem, provenance, synchronize, write
 
@@ -88,7 +89,7 @@ def speed(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         for odds in arguments.odds:
             decode = qgt.Certified(odds=odds, certificates=odds > 1).bind(problem)
             decode(y[:2000])  # warm
-            with phases(device, (2**17 if device == "cpu" else 2**23) // problem.items) as seconds:
+            with phases(device, batch_of(y.device, problem.items)) as seconds:
                 synchronize(device)
                 start = time.perf_counter()
                 result = decode(y)

@@ -6,6 +6,7 @@ python benchmarks/tables.py --write     # put them into the pages, between their
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,104 @@ def decoders_table() -> str:
     return "\n".join(lines)
 
 
+def _certified() -> dict[str, Any]:
+    return json.loads((ROOT / "results/certified.json").read_text())  # type: ignore[no-any-return]
+
+
+def agreement_table() -> str:
+    """Optimal costs against HiGHS's, and certificates through the checker."""
+    lines = ["| problems | instances | proved by both | disagreements | certificates accepted |", "|---" * 5 + "|"]
+    for row in _certified()["agreement"]:
+        facts = [row[key] for key in ("instances", "proved by both", "disagreements", "certificates accepted")]
+        lines.append(f"| {row['setting']} | " + " | ".join(map(str, facts)) + " |")
+    return "\n".join(lines)
+
+
+def certified_success_table() -> str:
+    """The limit, how much of it is proved, and how well the confidence is calibrated."""
+    rows = _certified()["success on cuda"]
+    lines = [
+        "| M | odds | instances | success rate, 95 % interval | proved | list complete "
+        "| calibration error | of perfect calibration |",
+        "|---" * 8 + "|",
+    ]
+    for pools, odds in sorted({(row["M"], row["odds"]) for row in rows}, key=lambda cell: (-cell[0], cell[1])):
+        some = [row for row in rows if (row["M"], row["odds"]) == (pools, odds)]
+        score = _sum([_score(row["outcomes"]) for row in some])
+        low, high = score.interval()
+        proved, complete = (sum(row[key] for row in some) / score.instances for key in ("proved", "complete"))
+        bins = confidence_bins(some)
+        lines.append(
+            f"| {pools} | {odds:g} | {score.instances:,} | {score.success_rate:.4f} ({low:.4f} to {high:.4f}) "
+            f"| {100 * proved:.2f} % | {100 * complete:.2f} % | {calibration_error(bins):.4f} | {scatter(bins):.4f} |"
+        )
+    return "\n".join(lines)
+
+
+def confidence_bins(rows: list[dict[str, Any]]) -> list[tuple[int, float, int]]:
+    """Ten bins of confidence: how many answers, the sum of their confidences, how many were right."""
+    fine = [[sum(row["confidence"][i][j] for row in rows) for j in range(3)] for i in range(20)]
+    pairs = zip(fine[::2], fine[1::2], strict=True)
+    return [(int(a[0] + b[0]), a[1] + b[1], int(a[2] + b[2])) for a, b in pairs]
+
+
+def calibration_error(bins: list[tuple[int, float, int]]) -> float:
+    """The mean distance of confidence and share of right answers, weighted by their number."""
+    return sum(abs(total - right) for _, total, right in bins) / sum(n for n, _, _ in bins)
+
+
+def scatter(bins: list[tuple[int, float, int]]) -> float:
+    """The calibration error to be expected of perfect calibration: the mean deviation of the normal distribution."""
+    deviation = [math.sqrt(2 / math.pi * total * (1 - total / n)) for n, total, _ in bins if n]
+    return sum(deviation) / sum(n for n, _, _ in bins)
+
+
+def certified_speed_table() -> str:
+    """Milliseconds per instance against SciPy's milp on the same cores, and decodes per second on a GPU."""
+    data = _certified()
+    gpu = {row["M"]: row for row in data["speed on cuda"]}
+    lines = [
+        "| M | milp, ms: mean (median) | odds 1, ms | times faster | odds 100, ms | times faster "
+        "| H200, odds 1: proved per second | odds 100 |",
+        "|---" * 8 + "|",
+    ]
+    for row in data["speed"]:
+        milp, brief, full = row["milp"], row["odds 1"], row["odds 100"]
+        mean = 1e3 * milp["seconds"] / milp["instances"]
+        ours = [f"{1e3 * one['seconds'] / row['instances']:.2f} | {one['times_faster']:.0f}" for one in (brief, full)]
+        device = gpu[row["M"]]
+        rates = f"{device['odds 1']['proved_per_second']:,} | {device['odds 100']['proved_per_second']:,}"
+        lines.append(f"| {row['M']} | {mean:.1f} ({milp['median_ms']:.1f}) | {' | '.join(ours)} | {rates} |")
+    return "\n".join(lines)
+
+
+def certified_split_table() -> str:
+    """Where the time goes."""
+    data = _certified()
+    lines = ["| M | odds | machine | instances | roots, s | branching, s | stragglers, s |", "|---" * 7 + "|"]
+    for part, machine in (("speed", "2 cores"), ("speed on cuda", "H200")):
+        for row in data[part]:
+            for odds in ("1", "100"):
+                split = row[f"odds {odds}"]["split"].values()
+                seconds = " | ".join(f"{seconds:.2f}" for seconds in split)
+                lines.append(f"| {row['M']} | {odds} | {machine} | {row['instances']:,} | {seconds} |")
+    return "\n".join(lines)
+
+
+def growth_table() -> str:
+    """What is proved within a budget as problems grow."""
+    data = _certified()
+    lines = ["| N | M | machine | budget, s each | decoder | proved | right | time used, s |", "|---" * 8 + "|"]
+    for part, machine in (("growth", "2 cores"), ("growth on cuda", "H200")):
+        for row in data[part]:
+            for name in ("certified", "certified, AMP proposals", "HiGHS"):
+                if name in row:
+                    one = row[name]
+                    told = f"{one['proved']} of {row['instances']} | {one['right']} | {one['seconds']}"
+                    lines.append(f"| {row['N']} | {row['M']} | {machine} | {row['budget']} | {name} | {told} |")
+    return "\n".join(lines)
+
+
 def _share(rows: list[dict[str, Any]], key: str) -> str:
     """What part of the instances that were decoded exactly."""
     decoded = [_score(row["exact"]).instances for row in rows if key in row]
@@ -122,7 +221,12 @@ def _with_interval(outcomes: list[list[Any]]) -> str:
 
 
 TABLES = {
+    "agreement": agreement_table,
+    "certified_speed": certified_speed_table,
+    "certified_split": certified_split_table,
+    "certified_success": certified_success_table,
     "decoders": decoders_table,
+    "growth": growth_table,
     "levels": levels_table,
     "residual": residual_table,
     "tamper": tamper_table,

@@ -33,7 +33,9 @@ from qgt.decoders.relaxation import Model, Tables
 from qgt.prior import Prior
 from qgt.problem import Problem
 
-BATCH = {"cpu": 2**17, "cuda": 2**23}  # nodes times items that are worked on together
+CPU_BATCH = 2**17  # nodes times items that are worked on together: what the caches hold
+GPU_BATCH = 2**25  # on a GPU a batch must outweigh its launches
+BYTES = 300  # of scratch memory for each
 
 
 @dataclass(frozen=True)
@@ -96,10 +98,18 @@ class Certified:
             if propose is not None and len(y):
                 all_ = torch.arange(len(y), device=y.device)
                 search.propose(all_, polished(model, tables, all_, propose(y).x))
-            search.run(max(64, BATCH.get(y.device.type, BATCH["cuda"]) // problem.items), deadline)
+            search.run(batch_of(y.device, problem.items), deadline)
             return _decoded(problem, y, search, search.best >= nothing, self.odds > 1)
 
         return BoundDecoder(problem, decode)
+
+
+def batch_of(device: torch.device, items: int) -> int:
+    """How many nodes to work on together: an eighth of a GPU's memory at most."""
+    size = CPU_BATCH
+    if device.type == "cuda":
+        size = min(GPU_BATCH, torch.cuda.get_device_properties(device).total_memory // 8 // BYTES)
+    return max(64, size // items)
 
 
 def _decoded(problem: Problem, y: Tensor, search: Search, none_found: Tensor, listed: bool) -> Decoded:
