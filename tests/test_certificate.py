@@ -55,6 +55,7 @@ def test_what_is_no_certificate_is_refused(tmp_path: Path) -> None:
         ("x", lambda t: t[:-1]),
         ("x", lambda t: t.float()),
         ("status", lambda t: t[:, None]),
+        ("status", lambda t: t + 200),
         ("dual.pi", lambda t: t[:, 1:]),
         ("dual.fixed", lambda t: t[1:]),
         ("dual.least", lambda t: t.double()),
@@ -79,3 +80,71 @@ def test_no_instances_have_an_empty_certificate(tmp_path: Path) -> None:
     result = qgt.Certified().bind(problem)(y[:0])
     qgt.save_certificate(tmp_path / "proof", problem, result)
     assert len(qgt.check_certificate(problem, y[:0], qgt.load_certificate(tmp_path / "proof", problem))) == 0
+
+
+# --- forged proofs --------------------------------------------------------------------------------------------------
+
+
+def claim(problem: qgt.Problem, x: list[int], status: int, pi: float, fixed: list[list[int]]) -> qgt.Decoded:
+    """A certificate written by hand: boxes with equal multipliers, and no alternatives."""
+    leaves = len(fixed)
+    dual = {
+        "fixed": torch.tensor(fixed, dtype=torch.int8),
+        "least": torch.zeros(leaves, dtype=torch.int64),
+        "most": torch.full((leaves,), problem.items),
+        "pi": torch.full((leaves, problem.pools), pi),
+    }
+    none = {"x": torch.zeros(0, problem.items, dtype=torch.uint8)}
+    info = {
+        "dual": qgt.Ragged(torch.tensor([leaves]), dual),
+        "alternatives": qgt.Ragged(torch.tensor([0]), none),
+    }
+    return qgt.Decoded(torch.tensor([x], dtype=torch.uint8), torch.tensor([status], dtype=torch.uint8), None, info)
+
+
+def two_pools() -> tuple[qgt.Problem, torch.Tensor]:
+    problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.2), qgt.SparseInteger(0.1, 1))
+    return problem, torch.tensor([[1.0, 1.0]], dtype=torch.float64)
+
+
+EVERY = [[a, b, c] for a in (0, 1) for b in (0, 1) for c in (0, 1)]
+
+
+def test_a_proof_by_hand_is_accepted_for_the_best_answer_only() -> None:
+    problem, y = two_pools()
+    for x in EVERY:
+        proved = qgt.check_certificate(problem, y, claim(problem, x, qgt.Status.PROVED, 0.0, EVERY))
+        assert bool(proved) == (x == [0, 1, 0])
+
+
+def test_no_multipliers_prove_a_wrong_answer_however_they_round() -> None:
+    problem, y = two_pools()
+    g = torch.Generator().manual_seed(0)
+    for scale in (1.0, 1e8, 1e20, 1e30):
+        for x in (x for x in EVERY if x != [0, 1, 0]):
+            result = claim(problem, x, qgt.Status.PROVED, 0.0, [[-1, -1, -1]])
+            for _ in range(20):
+                result.info["dual"].columns["pi"][:] = scale * torch.randn(1, 2, generator=g)
+                assert not bool(qgt.check_certificate(problem, y, result))
+
+
+def test_what_sums_may_round_off_is_not_counted_as_proved() -> None:
+    problem = qgt.Problem(qgt.Design.from_rows(["1" * 50] * 2), qgt.Bernoulli(0.2), qgt.RoundedGaussian(1.0))
+    y = torch.tensor([[7.0, 7.0]], dtype=torch.float64)
+    result = claim(problem, [1] * 50, qgt.Status.PROVED, 0.0, [[-1] * 50])
+    # Opposite multipliers cancel, but for what is lost of them: a bound of up to 1e6 too high, if that were ignored.
+    for pi in (1e20, 3e20, 7e21):
+        result.info["dual"].columns["pi"][:] = torch.tensor([[pi, -pi]])
+        assert not bool(qgt.check_certificate(problem, y, result))
+
+
+def test_an_answer_must_be_zeros_and_ones() -> None:
+    problem, y = two_pools()
+    assert not bool(qgt.check_certificate(problem, y, claim(problem, [0, 2, 0], qgt.Status.PROVED, 0.0, EVERY)))
+
+
+def test_no_answer_is_exempt_where_none_is_said_to_be_possible() -> None:
+    problem = qgt.Problem(qgt.Design.from_rows(["100", "010", "001"]), qgt.Bernoulli(0.2))
+    y = torch.tensor([[1.0, 0.0, 1.0]], dtype=torch.float64)  # one x is possible
+    assert bool(qgt.check_certificate(problem, y, claim(problem, [1, 0, 1], qgt.Status.PROVED, 0.0, EVERY)))
+    assert not bool(qgt.check_certificate(problem, y, claim(problem, [1, 0, 1], qgt.Status.INFEASIBLE, 0.0, EVERY)))

@@ -139,6 +139,8 @@ def _refuse_malformed(path: str | Path, tensors: dict[str, Tensor], problem: Pro
         shape = (rows, width[kind]) if kind in width else (rows,)
         if tensor.dtype != kinds[kind] or tensor.shape != shape:
             raise ValueError(f"{path}: {name} is {tensor.dtype} of shape {tuple(tensor.shape)}, not {shape}.")
+        if kind == "status" and bool((tensor > max(Status)).any()):
+            raise ValueError(f"{path}: holds a status that there is not: the file is damaged.")
         if kind == "ends" and bool((tensor.diff(prepend=tensor.new_zeros(1)) < 0).any()):
             raise ValueError(f"{path}: {name} is not in order: the file is damaged.")
 
@@ -183,10 +185,10 @@ class _Costs(NamedTuple):
 
     def of_x(self, x: NDArray[Any]) -> Floats:
         """The costs of whole x: (rows,)."""
-        possible = ((self.known == FREE) | (self.known == x)).all(1)
+        possible = ((self.known == FREE) | (self.known == x)).all(1) & (x <= 1).all(1)
         if self.total is not None:
             possible &= x.sum(1, dtype=np.int64) == self.total
-        counts = (x.astype(np.float64) @ self.matrix.T).astype(np.int64)
+        counts = (np.minimum(x, 1).astype(np.float64) @ self.matrix.T).astype(np.int64)
         pools = self.tables[np.arange(len(self.tables)), counts].sum(1)
         return np.asarray(np.where(possible, self.constant + x @ self.weights + pools, np.inf))
 
@@ -209,14 +211,13 @@ def _proves(
     """Whether one instance's leaves prove its claim."""
     if status not in (Status.PROVED, Status.INFEASIBLE) or not np.isfinite(costs.tables).any(1).all():
         return status == Status.INFEASIBLE  # a pool whose count is impossible needs no tree
-    cost = float(costs.of_x(x[None])[0])
+    known, limit = np.zeros((0, len(x)), dtype=np.uint8), _more_than_any(costs)
     if status == Status.PROVED:
+        cost = float(costs.of_x(x[None])[0])
         if not np.isfinite(cost):
             return False
-        limit = cost + float(np.log(odds)) - CLOSE
-    else:
-        limit = _more_than_any(costs)
-    return _hold_all(costs, leaves) and _exclude_all(costs, x, limit, listed, leaves)
+        known, limit = np.concatenate([x[None], listed["x"]]), cost + float(np.log(odds)) - CLOSE
+    return _hold_all(costs, leaves) and _exclude_all(costs, limit, known, leaves)
 
 
 def _more_than_any(costs: _Costs) -> float:
@@ -258,35 +259,41 @@ def _covers(fixed: NDArray[np.int8]) -> bool:
     return True
 
 
-def _exclude_all(
-    costs: _Costs, x: NDArray[np.uint8], limit: float, listed: dict[str, Any], leaves: dict[str, Any]
-) -> bool:
-    """Whether each leaf holds nothing below the limit but x and what is listed."""
+def _exclude_all(costs: _Costs, limit: float, known: NDArray[np.uint8], leaves: dict[str, Any]) -> bool:
+    """Whether each leaf holds nothing below the limit but known x."""
     fixed, pi = leaves["fixed"], leaves["pi"].astype(np.float64)
     if not np.isfinite(pi).all():
         return False
-    reduced = costs.weights - pi @ costs.matrix
     free, counts = fixed == FREE, np.arange(costs.tables.shape[1])
-    pools = sum((row + pi[:, i, None] * counts).min(1) for i, row in enumerate(costs.tables))
+    reduced = costs.weights - pi @ costs.matrix
     value = np.sort(np.where(free, reduced, np.inf), 1)  # (leaves, items)
     least = np.pad(np.cumsum(value, 1), ((0, 0), (1, 0)))  # of 0, 1, ... free items
-    ones = (fixed == 1).sum(1)
+    pools = sum((row + pi[:, i, None] * counts).min(1) for i, row in enumerate(costs.tables))
+    base = costs.constant + np.where(fixed == 1, reduced, 0.0).sum(1) + pools - _rounding(costs, pi)
+
     leaf, total = _pairs(leaves["least"], leaves["most"], len(costs.known))
-    number = total - ones[leaf]  # of free items that are defective
+    number = total - (fixed == 1).sum(1)[leaf]  # of free items that are defective
     possible = (number >= 0) & (number <= free.sum(1)[leaf])
     leaf, total, number = leaf[possible], total[possible], number[possible]
-    base = costs.constant + pools + np.where(fixed == 1, reduced, 0.0).sum(1)
     bound, enough = base[leaf] + least[leaf, number], costs.enough(limit)[total]
     left = bound < enough
     leaf, number, bound, enough = leaf[left], number[left], bound[left], enough[left]
+
     edges = np.pad(value, ((0, 0), (1, 1)), constant_values=((0, 0), (-np.inf, np.inf)))
     alone = bound + (edges[leaf, number + 1] - edges[leaf, number]) >= enough
     order = np.argsort(np.where(free, reduced, np.inf)[leaf], 1, kind="stable")
     inside = np.argsort(order, 1, kind="stable") < number[:, None]
     own = np.where(free[leaf], inside, fixed[leaf] == 1).astype(np.uint8)
-    known = {row.tobytes() for row in np.concatenate([x[None], listed["x"]]).astype(np.uint8)}
-    dear = costs.of_x(own) >= limit - MARGIN
-    return bool(alone.all()) and all(ok or row.tobytes() in known for ok, row in zip(dear.tolist(), own, strict=True))
+    listed, dear = {row.tobytes() for row in known}, costs.of_x(own) >= limit - MARGIN
+    return bool(alone.all()) and all(ok or row.tobytes() in listed for ok, row in zip(dear.tolist(), own, strict=True))
+
+
+def _rounding(costs: _Costs, pi: Floats) -> Floats:
+    """More than all sums of a leaf can be off: float64's precision times their terms and their number; (leaves,)."""
+    finite = np.where(np.isfinite(costs.tables), np.abs(costs.tables), 0.0).max(1).sum()
+    items = np.abs(costs.weights).sum() + (np.abs(pi) @ costs.matrix).sum(1)
+    terms = abs(costs.constant) + finite + items + np.abs(pi).sum(1) * costs.tables.shape[1]
+    return np.asarray(4 * np.finfo(np.float64).eps * (sum(costs.matrix.shape) + 10) * terms)
 
 
 def _pairs(least: NDArray[np.int64], most: NDArray[np.int64], items: int) -> tuple[NDArray[np.int64], ...]:
