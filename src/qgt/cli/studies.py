@@ -12,8 +12,6 @@ import qgt
 from qgt.cli.shell import Json, app, check_outputs, tell, write_files
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from qgt.study import Progress, Result
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Problem, grid and decoders: TOML or JSON.")]
@@ -77,7 +75,7 @@ def figure(
     Example:
       qgt figure examples/pools.toml --db pools.db -o pools.svg --csv pools.csv
     """
-    from qgt.figure import curves_figure
+    from qgt.figure import curves_figure, save_figure
     from qgt.scoring import METRICS
     from qgt.study import results, write_csv
 
@@ -92,7 +90,7 @@ def figure(
     shown = METRICS if metric == "all" else (metric or planned.metric,)
     drawn = curves_figure(found, shown)
     tables: dict[Path, Callable[[Path], None]] = {} if csv is None else {csv: lambda path: write_csv(found, path)}
-    write_files({output: lambda path: _save(drawn, path, output.suffix[1:]), **tables})
+    write_files({output: lambda path: save_figure(drawn, path, output.suffix[1:]), **tables})
     missing = sum(not one.finished for one in found)
     facts = {"figure": str(output), "csv": csv and str(csv), "results": len(found), "unfinished": missing}
     hint = f" {missing} of {len(found)} results are unfinished: 'qgt bench {study}' goes on." if missing else ""
@@ -106,15 +104,6 @@ def figure(
 def _cores() -> int:
     """The cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _save(drawn: "Figure", path: Path, form: str) -> None:
-    """Write a figure so that equal results give equal files."""
-    import matplotlib
-
-    with matplotlib.rc_context({"svg.hashsalt": "qgt"}):
-        dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[form]
-        drawn.savefig(path, dpi=150, format=form, metadata=dated)
 
 
 @contextmanager
