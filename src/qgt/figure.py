@@ -1,5 +1,6 @@
 """Figures: pure functions of results. matplotlib is imported only when one is drawn."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -219,4 +220,5 @@ def line_label(line: Sequence[Result]) -> str:
     if not line[0].limit:
         return line[0].decoder
     proved = sum(one.statuses.get("PROVED", 0) for one in line) / sum(one.score.instances for one in line)
-    return f"{line[0].decoder} (limit{'' if proved == 1 else f', {100 * proved:.1f} % proved'})"
+    share = math.floor(1e4 * proved) / 100  # rounded down: 100 % would say that nothing is open
+    return f"{line[0].decoder} (limit{'' if proved == 1 else f', {share:.2f} % proved'})"
