@@ -118,7 +118,7 @@ def reproduce(
 
     Two figures (five metrics against the number of pools, and against the share of noisy counts) and the table of
     network complexity, beside the paper's numbers. Stop it at any moment: running it again goes on from there. The
-    full run takes about a quarter of an hour on a large GPU, and hours without one.
+    full run is meant for a GPU and takes hours without one.
 
     \b
     Example:
