@@ -15,18 +15,10 @@ from typing import Any
 import torch
 
 import qgt
+from qgt.paper.tables import PAPER
 from qgt.verification import ESTIMATORS, verify
 from setting import paper_problem, provenance, synchronize, write
 
-PAPER = {  # level: A-recovery error %, F1, success rate
-    1: (46.91, 0.78, 0.17),
-    2: (0.75, 0.90, 0.47),
-    3: (0.32, 0.91, 0.50),
-    4: (0.14, 0.93, 0.61),
-    5: (0.26, 0.95, 0.71),
-    6: (3.31, 0.95, 0.69),
-    7: (11.07, 0.94, 0.67),
-}
 POOLS, NOISE, SEEDS, FLIPS = 35, 0.06, range(5), 20
 
 

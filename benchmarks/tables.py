@@ -1,19 +1,25 @@
 """The tables of README and docs, made from the committed counts.
 
-python benchmarks/tables.py             # print them
-python benchmarks/tables.py --write     # put them into the pages, between their markers
+python benchmarks/tables.py                     # print them
+python benchmarks/tables.py --write             # put them into the pages, between their markers
+python benchmarks/tables.py --paper out/paper   # first take the counts and figures of that 'qgt reproduce'
 """
 
 import argparse
 import json
 import math
+import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import qgt
 from paper_levels import PAPER
+from qgt import paper
+from qgt.paper.drawing import draw
 
 ROOT = Path(__file__).resolve().parents[1]
+FIGURES = ("success_vs_pools.png", "vs_noise.png", "vs_pools.png")  # of a reproduction, shown in the pages
 
 
 def levels_table() -> str:
@@ -220,6 +226,21 @@ def _with_interval(outcomes: list[list[Any]]) -> str:
     return f"{score.success_rate:.3f} ({low:.3f} to {high:.3f})"
 
 
+def paper_table(name: str) -> str:
+    """A table of the reproduction."""
+    return paper.TABLES[name](paper.Counts.load(ROOT / "results/paper/counts.json"))
+
+
+def adopt(folder: Path) -> None:
+    """Take a reproduction's counts for the committed ones, and the figures drawn from them."""
+    counts = paper.Counts.load(folder / "counts.json")
+    counts.save(ROOT / "results/paper/counts.json")
+    with tempfile.TemporaryDirectory() as drawn:
+        draw(counts, Path(drawn))
+        for name in FIGURES:
+            (ROOT / "docs/images" / f"paper_{name}").write_bytes((Path(drawn) / name).read_bytes())
+
+
 TABLES = {
     "agreement": agreement_table,
     "certified_speed": certified_speed_table,
@@ -231,6 +252,7 @@ TABLES = {
     "residual": residual_table,
     "tamper": tamper_table,
     "unseen": unseen_table,
+    **{name: partial(paper_table, name) for name in paper.TABLES},
 }
 
 
@@ -266,7 +288,11 @@ def _mean(values: list[float]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--write", action="store_true", help="update README.md and docs/")
-    if parser.parse_args().write:
+    parser.add_argument("--paper", type=Path, metavar="FOLDER", help="take its counts and figures, then --write")
+    arguments = parser.parse_args()
+    if arguments.paper is not None:
+        adopt(arguments.paper)
+    if arguments.write or arguments.paper is not None:
         for page in pages():
             page.write_text(filled(page.read_text()))
         return

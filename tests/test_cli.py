@@ -270,7 +270,7 @@ def test_help_documents_verbs_and_exit_codes(command, capsys):
         assert word in out
 
 
-@pytest.mark.parametrize("verb", ["design", "simulate", "decode", "score", "bench", "figure"])
+@pytest.mark.parametrize("verb", ["design", "simulate", "decode", "score", "bench", "figure", "reproduce"])
 def test_every_verb_has_an_example(verb, capsys):
     assert main([verb, "--help"]) == 0
     assert re.search(rf"Examples?:\n    qgt {verb} ", capsys.readouterr().out)

@@ -36,6 +36,11 @@ LAYERS = (
     ("study.running",),
     ("study",),
     ("figure",),
+    ("paper.plan", "paper.counts"),
+    ("paper.tables",),
+    ("paper.drawing",),
+    ("paper.running",),
+    ("paper",),
     ("qgt",),  # the package itself names everything public
     ("cli.shell",),  # L6 shell
     ("cli.*",),

@@ -3,10 +3,13 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import tables  # noqa: E402
+from qgt import paper  # noqa: E402
 
 
 def test_tables_are_what_the_counts_give() -> None:
@@ -16,3 +19,15 @@ def test_tables_are_what_the_counts_give() -> None:
         assert tables.filled(text) == text, f"{page.name}: run `python benchmarks/tables.py --write`"
         marked += text.count("<!-- table: ")
     assert marked >= len(tables.TABLES)
+
+
+def test_a_reproduction_takes_the_committed_ones_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = ROOT / "results/paper/counts.json"
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+    (tmp_path / "docs/images").mkdir(parents=True)
+    tables.adopt(counts.parent)
+    assert (tmp_path / "results/paper/counts.json").read_bytes() == counts.read_bytes()
+    assert sorted(path.name for path in (tmp_path / "docs/images").iterdir()) == [f"paper_{n}" for n in tables.FIGURES]
+    page = "<!-- table: paper_needed -->\nold\n<!-- end -->\n"
+    made = paper.TABLES["paper_needed"](paper.Counts.load(counts))
+    assert tables.filled(page) == f"<!-- table: paper_needed -->\n{made}\n<!-- end -->\n"

@@ -1,6 +1,8 @@
 """Figures: pure functions of results. matplotlib is imported only when one is drawn."""
 
+import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +27,15 @@ METRIC_WORDS = {
     "recall": "recall",
     "mse": "mean squared error",
 }
+
+
+def save_figure(figure: "Figure", path: Path, form: str) -> None:
+    """Write a figure as svg, png or pdf so that equal results give equal files."""
+    import matplotlib
+
+    with matplotlib.rc_context({"svg.hashsalt": "qgt"}):
+        dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[form]
+        figure.savefig(path, dpi=150, format=form, metadata=dated)
 
 
 def verification_figure(report: VerificationReport) -> "Figure":
@@ -121,9 +132,9 @@ def curves_figure(found: Sequence[Result], metrics: Sequence[str] = ("success_ra
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(3.3 * columns + (3.2 if columns == 1 else 0.4), 2.7 * rows + 1.1), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
-    styles = _styles(drawn)
+    styles = line_styles(drawn)
     for number, (ax, (metric, other)) in enumerate(zip(axes, panels, strict=False)):
-        _draw_panel(ax, [one for one in drawn if tuple(one.point.items())[1:] == other], styles, metric)
+        draw_panel(ax, [one for one in drawn if tuple(one.point.items())[1:] == other], styles, metric)
         ax.set_title(", ".join(f"{_words(key)} = {value}" for key, value in other), fontsize=10, loc="left")
         if number + columns >= len(panels):
             ax.set_xlabel(_words(next(iter(drawn[0].point))))
@@ -168,7 +179,7 @@ def _words(key: str) -> str:
     return key.removeprefix("design.").replace(".", " ").replace("_", " ")
 
 
-def _styles(found: Sequence[Result]) -> dict[str, dict[str, Any]]:
+def line_styles(found: Sequence[Result]) -> dict[str, dict[str, Any]]:
     """A colour and a marker for each decoder, the same in all panels."""
     styles: dict[str, dict[str, Any]] = {}
     for one in found:
@@ -180,7 +191,7 @@ def _styles(found: Sequence[Result]) -> dict[str, dict[str, Any]]:
     return styles
 
 
-def _draw_panel(ax: "Axes", found: Sequence[Result], styles: Mapping[str, dict[str, Any]], metric: str) -> None:
+def draw_panel(ax: "Axes", found: Sequence[Result], styles: Mapping[str, dict[str, Any]], metric: str) -> None:
     """One metric at one combination of the grid's other keys."""
     for name in dict.fromkeys(one.decoder for one in found):
         line = [one for one in found if one.decoder == name]
@@ -224,7 +235,7 @@ def _draw_legend(figure: "Figure", axes: Sequence["Axes"], used: int, found: Seq
     means = {name: [one.score.mean(metric) for one in found if one.decoder == name] for name in names}
     sign = 1 if metric == "mse" else -1
     order = sorted(range(len(names)), key=lambda i: sign * sum(means[names[i]]) / len(means[names[i]]))
-    labels = [_label([one for one in found if one.decoder == names[i]]) for i in order]
+    labels = [line_label([one for one in found if one.decoder == names[i]]) for i in order]
     look = {"handles": [lines[i] for i in order], "labels": labels, "frameon": False, "fontsize": 9}
     for ax in axes[used:]:
         ax.set_axis_off()
@@ -236,9 +247,10 @@ def _draw_legend(figure: "Figure", axes: Sequence["Axes"], used: int, found: Seq
         figure.legend(loc="outside lower center", ncols=min(4, len(names)), **look)
 
 
-def _label(line: Sequence[Result]) -> str:
+def line_label(line: Sequence[Result]) -> str:
     """A decoder's name; the limit says that it is one, and how much of it is proved if not all."""
     if not line[0].limit:
         return line[0].decoder
     proved = sum(one.statuses.get("PROVED", 0) for one in line) / sum(one.score.instances for one in line)
-    return f"{line[0].decoder} (limit{'' if proved == 1 else f', {100 * proved:.1f} % proved'})"
+    share = math.floor(1e4 * proved) / 100  # rounded down: 100 % would say that nothing is open
+    return f"{line[0].decoder} (limit{'' if proved == 1 else f', {share:.2f} % proved'})"

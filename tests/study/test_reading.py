@@ -81,7 +81,7 @@ def test_all_metrics_are_small_multiples(found, panels, rows):
 def test_a_limit_that_is_not_proved_says_so(found):
     one = replace(found[0], statuses={"PROVED": 60, "TIME_LIMIT": 60})
     legend = curves_figure([one]).legends[0]
-    assert legend.get_texts()[0].get_text() == "exact (limit, 50.0 % proved)"
+    assert legend.get_texts()[0].get_text() == "exact (limit, 50.00 % proved)"
 
 
 def test_nothing_is_not_drawn(found, tmp_path):

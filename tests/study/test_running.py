@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 
@@ -10,8 +11,9 @@ import torch
 from studies import DECODERS, NETWORK, small
 
 import qgt
-from qgt.study import Study, network_path, networks_folder, results, run
+from qgt.study import Study, ensure_stack, network_path, networks_folder, results, run
 from qgt.study import batch as batches
+from qgt.study.networks import weights_digest
 from qgt.study.running import _named
 from qgt.study.store import Store
 
@@ -209,18 +211,31 @@ def test_a_worker_that_dies_is_reported_with_the_remedy(tmp_path):
     ("options", "words"),
     [({"workers": 0}, "workers=0"), ({"device": "tpu"}, "device='tpu'"), ({"device": "cuda"}, "device='cuda'")],
 )
-def test_bad_arguments(tmp_path, options, words):
-    if options == {"device": "cuda"} and torch.cuda.is_available():
-        pytest.skip("there is one")
+def test_bad_arguments(tmp_path, options, words, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match=words):
         run(Study.from_plain(small()), tmp_path / "study.db", **options)
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_gpu_decodes_the_same_instances_to_the_same_calls(tmp_path):
-    decoders = {**DECODERS, "GAMP": {"kind": "gamp"}, "exact": {"kind": "exact"}}
-    study = Study.from_plain(small(decoders=decoders, instances=200))
-    run(study, tmp_path / "cpu.db")
-    run(study, tmp_path / "cuda.db", device="cuda")
-    assert counts(study, tmp_path / "cpu.db") == counts(study, tmp_path / "cuda.db")
+def test_a_stack_of_networks_is_trained_once_and_used(tmp_path, monkeypatch):
+    study, db = Study.from_plain(small(decoders={"network": NETWORK})), tmp_path / "study.db"
+    folder = networks_folder(db)
+    ensure_stack(folder, study.tasks, device="cpu")
+    paths = [network_path(folder, task) for task in study.tasks]
+    assert sorted(folder.iterdir()) == sorted(paths)
+    monkeypatch.setattr("qgt.study.networks.train_many", None)  # nothing is left to train
+    monkeypatch.setattr("qgt.study.networks.train", None)
+    ensure_stack(folder, study.tasks, device="cpu")
+    run(study, db)
+    assert all(one.finished for one in results(study, db))
+
+
+def test_a_stack_that_was_cut_off_while_saving_is_completed_alike(tmp_path):
+    study, folders = Study.from_plain(small(decoders={"network": NETWORK})), (tmp_path / "a", tmp_path / "b")
+    for folder in folders:
+        ensure_stack(folder, study.tasks, device="cpu")
+    first, lost = (network_path(folder, study.tasks[1]) for folder in folders)
+    shutil.rmtree(lost)
+    ensure_stack(folders[1], study.tasks, device="cpu")
+    assert weights_digest(qgt.load(lost)) == weights_digest(qgt.load(first))

@@ -43,12 +43,20 @@ def own_generator(verb: str, seed: int, device: str) -> "torch.Generator":
     """A stream of each verb's own: from its design's seed, x would repeat the random numbers that made the design."""
     import torch
 
+    device = chosen_device(device)
+    digest = hashlib.sha256(f"qgt {verb} {seed}".encode()).digest()
+    return torch.Generator(device).manual_seed(int.from_bytes(digest[:7], "big"))
+
+
+def chosen_device(device: str) -> str:
+    """The device to use: the one given, or what `auto` finds."""
+    import torch
+
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise ValueError(f"device={device!r} is not to be had here: give auto, cpu or, where there is one, cuda.")
-    digest = hashlib.sha256(f"qgt {verb} {seed}".encode()).digest()
-    return torch.Generator(device).manual_seed(int.from_bytes(digest[:7], "big"))
+    return device
 
 
 def check_outputs(outputs: Sequence[Path], inputs: Sequence[Path] = ()) -> None:

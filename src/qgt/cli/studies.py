@@ -1,4 +1,4 @@
-"""Verbs on studies: bench, figure."""
+"""Verbs on studies: bench, figure, reproduce."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import qgt
-from qgt.cli.shell import Json, app, check_outputs, tell, write_files
+from qgt.cli.shell import Json, app, check_outputs, chosen_device, tell, write_files
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from qgt.study import Progress, Result
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Problem, grid and decoders: TOML or JSON.")]
@@ -77,7 +75,7 @@ def figure(
     Example:
       qgt figure examples/pools.toml --db pools.db -o pools.svg --csv pools.csv
     """
-    from qgt.figure import curves_figure
+    from qgt.figure import curves_figure, save_figure
     from qgt.scoring import METRICS
     from qgt.study import results, write_csv
 
@@ -92,7 +90,7 @@ def figure(
     shown = METRICS if metric == "all" else (metric or planned.metric,)
     drawn = curves_figure(found, shown)
     tables: dict[Path, Callable[[Path], None]] = {} if csv is None else {csv: lambda path: write_csv(found, path)}
-    write_files({output: lambda path: _save(drawn, path, output.suffix[1:]), **tables})
+    write_files({output: lambda path: save_figure(drawn, path, output.suffix[1:]), **tables})
     missing = sum(not one.finished for one in found)
     facts = {"figure": str(output), "csv": csv and str(csv), "results": len(found), "unfinished": missing}
     hint = f" {missing} of {len(found)} results are unfinished: 'qgt bench {study}' goes on." if missing else ""
@@ -103,35 +101,72 @@ def figure(
     )
 
 
+@app.command()
+def reproduce(
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Figures, tables and all counts.")],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer points and less training: minutes on two cores.")
+    ] = False,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Processes to decode in; default: one per core.")
+    ] = None,
+    device: Annotated[str, typer.Option(metavar="D", help="auto, cpu or cuda (in one process).")] = "auto",
+    redraw: Annotated[bool, typer.Option("--redraw", help="Only draw again, from FOLDER/counts.json.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run the paper's experiments: its network, its three AMPs, other decoders, and the limit of all.
+
+    Two figures (five metrics against the number of pools, and against the share of noisy counts) and the table of
+    network complexity, beside the paper's numbers. Stop it at any moment: running it again goes on from there. The
+    full run is meant for a GPU and takes hours without one.
+
+    \b
+    Example:
+      qgt reproduce -o out/paper --quick
+    """
+    from qgt import paper
+
+    if output.exists() and not output.is_dir():
+        raise ValueError(f"{output}: is not a folder; give the name of one.")
+    if redraw:
+        counts = paper.redraw(output)
+    else:
+        chosen = chosen_device(device)
+        with _progress_bar("steps") as show:
+            scale = paper.QUICK if quick else paper.FULL
+            counts = paper.reproduce(output, scale, workers=workers or _cores(), device=chosen, on_progress=show)
+    needs = paper.pools_needed(counts)
+    facts = paper.run_facts(counts)
+    told = {"folder": str(output), "run": facts, "pools_needed": needs, "seconds": counts.seconds}
+    tell(
+        told if as_json else None,
+        f"{output} has counts.json, figures and tables.\n"
+        + "\n".join(f"{name}: {fact}" for name, fact in facts.items()),
+        ["decoder", "pools for 99 % success"],
+        *([name, number] for name, number in needs.items()),
+    )
+
+
 def _cores() -> int:
     """The cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _save(drawn: "Figure", path: Path, form: str) -> None:
-    """Write a figure so that equal results give equal files."""
-    import matplotlib
-
-    with matplotlib.rc_context({"svg.hashsalt": "qgt"}):
-        dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[form]
-        drawn.savefig(path, dpi=150, format=form, metadata=dated)
-
-
 @contextmanager
-def _progress_bar() -> Iterator[Callable[["Progress"], None]]:
-    """One bar for the whole study on stderr, when that is a terminal, with what is being done."""
+def _progress_bar(unit: str = "batches") -> Iterator[Callable[["Progress"], None]]:
+    """One bar for each study in turn on stderr, when that is a terminal, with what is being done."""
     from rich import progress as rich
     from rich.console import Console
     from rich.markup import escape
 
     console = Console(stderr=True)
-    counts = (rich.BarColumn(20), rich.MofNCompleteColumn(), "batches", rich.TimeRemainingColumn())
+    counts = (rich.BarColumn(20), rich.MofNCompleteColumn(), unit, rich.TimeRemainingColumn())
     columns = (*counts, rich.TextColumn("{task.description}"))
     with rich.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         whole = bar.add_task("starting", total=None)
 
         def show(progress: "Progress") -> None:
-            if bar.tasks[0].total is None:  # what earlier runs did says nothing of this one's speed
+            if bar.tasks[0].total != progress.total:  # what earlier runs did says nothing of this one's speed
                 bar.reset(whole, completed=progress.done, total=progress.total)
             bar.update(whole, completed=progress.done, description=escape(progress.doing))
 

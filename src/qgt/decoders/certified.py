@@ -63,7 +63,7 @@ class Certified:
         tensor([[0, 1, 0, 1],
                 [0, 1, 0, 0]], dtype=torch.uint8)
         >>> round(float(result.info["confidence"][0]), 2), qgt.check_certificate(problem, y.double(), result).tolist()
-        (0.86, [True, True])
+        (0.65, [True, True])
     """
 
     odds: float = 100.0

@@ -5,7 +5,7 @@ run(study, "study.db", workers=4)
 found = results(study, "study.db")
 """
 
-from qgt.study.networks import network_path
+from qgt.study.networks import ensure_stack, network_path
 from qgt.study.plan import Study, Task
 from qgt.study.reading import Result, markdown, results, write_csv
 from qgt.study.running import Progress, networks_folder, run
@@ -17,6 +17,7 @@ __all__ = [
     "Row",
     "Study",
     "Task",
+    "ensure_stack",
     "markdown",
     "network_path",
     "networks_folder",
