@@ -25,7 +25,7 @@ LAYERS = (
     ("decoders.branching",),
     ("decoders.*",),  # L3 one file each
     ("decoders",),  # the registry of them
-    ("threshold", "scoring", "limits"),  # L4 verbs
+    ("threshold", "scoring", "limits", "wording"),  # L4 verbs, and words for what they find
     ("testing.suite", "training_run"),
     ("testing.answers", "testing.edges"),
     ("training", "verification", "testing"),
