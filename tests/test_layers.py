@@ -35,7 +35,8 @@ LAYERS = (
     ("study.batch", "study.reading"),
     ("study.running",),
     ("study",),
-    ("figure",),
+    ("figure", "svg"),
+    ("report",),
     ("qgt",),  # the package itself names everything public
     ("cli.shell",),  # L6 shell
     ("cli.*",),
