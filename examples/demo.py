@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -27,8 +28,9 @@ TRAINING = qgt.TrainConfig(epochs=40, batch=512, learning_rate=3e-3, patience=No
 PROBLEM = (
     "There are 100 items, and each is defective with a probability of 6 %. Testing them one by one takes 100 tests. "
     "Here 35 pools are measured instead; every item is in about half of them, and each pool reports how many of its "
-    "items are defective. 6 % of the counts are noisy: such a count may be one too high or one too low. A decoder is "
-    "given the 35 counts and has to name the defective items; it succeeds only if all 100 calls are right."
+    "items are defective. 6 % of the counts are noisy: such a count is right, one too high or one too low, by "
+    "chance. A decoder is given the 35 counts and has to name the defective items; it succeeds only if all 100 calls "
+    "are right."
 )
 Calls = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # counts, and the number of defectives if told
 
@@ -83,7 +85,7 @@ def compare(problem: qgt.Problem, network: qgt.NeuralDecoder, x: torch.Tensor, y
         ("GAMP", ""): alone(qgt.GAMP()),
         ("AMP, scanning K", ""): alone(qgt.AMP()),
         ("AMP, told the true K", "the paper's Oracle-K"): amp_told(problem, "true", generator),
-        ("AMP, told K + -1, 0 or 1", "the paper's Noisy-K"): amp_told(problem, "noisy", generator),
+        ("AMP, told K ± 1", "K plus -1, 0 or 1: the paper's Noisy-K"): amp_told(problem, "noisy", generator),
         ("AMP, told 6 for all", "the paper's Fixed-K"): amp_told(problem, "fixed", generator),
         ("Network, Level 5", cut): alone(network),
     }
@@ -97,20 +99,20 @@ def compare(problem: qgt.Problem, network: qgt.NeuralDecoder, x: torch.Tensor, y
         seconds = time.perf_counter() - start
         found.append(Standing(name, qgt.score(x, calls), seconds, limit=name == "Certified", note=note))
         progress.advance(task)
-    return found
+    return sorted(found, key=lambda one: -one.score.success_rate)
 
 
 def sheet(standings: list[Standing]) -> Table:
     """What the screen shows."""
-    shown = Table("decoder", title=f"{HELD_OUT:,} held-out instances, the same for all")
-    for column in ("success rate", "95 % interval", "F1", "95 % interval", "µs per decode"):
-        shown.add_column(column, justify="right")
+    shown = Table("decoder", title=f"{HELD_OUT:,} held-out instances, the same for all; 95 % intervals", box=box.SIMPLE)
+    for column in ("success", "from - to", "F1", "from - to", "µs each"):
+        shown.add_column(column, justify="right", no_wrap=True)
     for one in standings:
         cells = []
         for metric in ("success_rate", "f1"):
             low, high = one.score.interval(metric)
-            cells += [f"{one.score.mean(metric):.4f}", f"{low:.4f} - {high:.4f}"]
-        shown.add_row(one.name + (" (the limit)" if one.limit else ""), *cells, f"{one.microseconds:,.1f}")
+            cells += [f"{one.score.mean(metric):.3f}", f"{low:.3f}-{high:.3f}"]
+        shown.add_row(one.name + (" (the limit)" if one.limit else ""), *cells, f"{one.microseconds:,.0f}")
     return shown
 
 
@@ -137,7 +139,10 @@ def examples(problem: qgt.Problem, x: torch.Tensor, y: torch.Tensor) -> report.H
     harder = f"The same kind of instance, but only the first {FEWER_POOLS} of its 35 pools were counted."
     cards = []
     if proved:
-        i, note = max(proved, key=lambda i: int(off[i])), "All 35 pools. Of 1,000 instances, the one most in error."
+        i, note = (
+            max(proved, key=lambda i: int(off[i])),
+            "All 35 pools; of 1,000 instances, the one with most counts off.",
+        )
         card = report.decode_card(problem, y[i], results["all"], i, title="Certain", note=note, truth=x[i])
         cards.append(card)
     if confident:
@@ -165,12 +170,12 @@ def examples(problem: qgt.Problem, x: torch.Tensor, y: torch.Tensor) -> report.H
 def write(problem: qgt.Problem, standings: list[Standing], found: qgt.VerificationReport, decodes: report.Html,
           colophon: Mapping[str, object]) -> None:  # fmt: skip
     """The report, as one file."""
-    caption = f"{HELD_OUT:,} held-out instances, the same for all; 95 % intervals below the numbers. "
-    caption += "Times are for one batch of all instances on this machine."
+    caption = "Held out, and the same for all; 95 % intervals below the numbers. Times are for one batch of all "
+    caption += "instances on the machine named at the end."
     limit = (
         "The limit is the most probable answer, found and proved: no decoder that sees only the counts succeeds more "
-        f"often. The network was trained for {TRAINING.epochs} epochs to keep the demo short; to early stopping it takes "
-        "some 300 and reaches a success rate of 0.71, as in the paper."
+        f"often. The network was trained for {TRAINING.epochs} epochs to keep the demo short; to early stopping it "
+        "takes some 300 and reaches a success rate of 0.71, as in the paper."
     )
     bars = "Success rates with 95 % intervals; the dashed line is the limit."
     jacobian = (

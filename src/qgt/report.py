@@ -81,7 +81,8 @@ def section(heading: str, *parts: Html) -> Html:
 
 def paragraph(text: str, *, quiet: bool = False) -> Html:
     """A paragraph of plain text."""
-    return Html(f'<p class="quiet">{escape(text)}</p>' if quiet else f"<p>{escape(text)}</p>")
+    body = escape(text).replace(" %", "&nbsp;%")  # a sign does not begin a line
+    return Html(f'<p class="quiet">{body}</p>' if quiet else f"<p>{body}</p>")
 
 
 def facts(pairs: Mapping[str, object]) -> Html:
@@ -107,8 +108,12 @@ def standings_table(standings: Sequence[Standing], *, caption: str = "") -> Html
     """Success rate and F1 with their 95 % intervals, and microseconds per decode, for each decoder."""
     if not standings:
         return paragraph("No decoders were compared.", quiet=True)
-    columns = ("decoder", "success rate", "F1", "µs per decode", "instances")
-    return table(columns, [_standing_row(one) for one in standings], caption=caption)
+    numbers = {one.score.instances for one in standings}
+    columns, rows = ["decoder", "success rate", "F1", "µs per decode"], [_standing_row(one) for one in standings]
+    if len(numbers) == 1:  # said once, which leaves room on a narrow page
+        return table(columns, rows, caption=f"{numbers.pop():,} instances for each decoder. {caption}")
+    each = [[*row, f"{one.score.instances:,}"] for row, one in zip(rows, standings, strict=True)]
+    return table([*columns, "instances"], each, caption=caption)
 
 
 def _standing_row(one: Standing) -> list[str]:
@@ -118,7 +123,6 @@ def _standing_row(one: Standing) -> list[str]:
         f"{escape(one.name)} {tag}{note}",
         *(_with_interval(one.score, metric) for metric in ("success_rate", "f1")),
         f"{one.microseconds:,.0f}" if one.microseconds >= 10 else f"{one.microseconds:.1f}",
-        f"{one.score.instances:,}",
     ]
 
 
