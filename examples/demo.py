@@ -224,7 +224,7 @@ def main() -> None:
         "problem": problem.fingerprint,
         "versions": f"qgt {qgt.__version__}, torch {torch.__version__.split('+')[0]}, Python "
         f"{platform.python_version()}",
-        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads; the whole demo took {took:.0f} s",
+        "machine": f"{platform.machine()}, threads: {torch.get_num_threads()}; the whole demo took {took:.0f} s",
         "date": time.strftime("%Y-%m-%d"),
     }
     write(problem, standings, found, decodes, colophon)

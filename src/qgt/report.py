@@ -81,8 +81,7 @@ def section(heading: str, *parts: Html) -> Html:
 
 def paragraph(text: str, *, quiet: bool = False) -> Html:
     """A paragraph of plain text."""
-    body = escape(text).replace(" %", "&nbsp;%")  # a sign does not begin a line
-    return Html(f'<p class="quiet">{body}</p>' if quiet else f"<p>{body}</p>")
+    return Html(f'<p class="quiet">{_text(text)}</p>' if quiet else f"<p>{_text(text)}</p>")
 
 
 def facts(pairs: Mapping[str, object]) -> Html:
@@ -156,7 +155,7 @@ def verification(report: VerificationReport | None) -> Html:
     right = svg.matrix_picture(report.recovered, wrong=report.wrong, title="The design read back from the decoder")
     parts = (report.evidence[claimed == 0], report.evidence[claimed == 1])
     heaps = svg.histograms(*parts, split=report.split, title="How strong the evidence for each entry is")
-    shape = f"{claimed.shape[0]} pools (rows) by {claimed.shape[1]} items (columns); a dark square: the item is in it."
+    shape = f"{claimed.shape[0]} pools (rows) by {claimed.shape[1]} items (columns); a filled square: the item is in the pool."
     differ = f"{wrong} of {claimed.numel():,} entries differ" + (", marked." if wrong else ".")
     keys = '<p class="keys"><i class="key quiet"></i>claimed 0 <i class="key loud"></i>claimed 1 '
     keys += '<i class="key split"></i>split</p>'
@@ -166,7 +165,7 @@ def verification(report: VerificationReport | None) -> Html:
     columns = ("contradicted entry", "claimed", "read back")
     more = f"The surest {len(listed)} of {len(report.mismatches)} contradicted entries"
     return Html(
-        f'<p class="verdict">{escape(report.verdict)}</p>\n<div class="pair">'
+        f'<p class="verdict">{_text(report.verdict)}</p>\n<div class="pair">'
         + _figure(left, f"A as claimed: {shape}")
         + _figure(right, f"A as read back: {differ}")
         + "</div>"
@@ -252,6 +251,11 @@ def _against(problem: Problem, result: Decoded, i: int, truth: Tensor) -> str:
     listed = result.info["alternatives"][i]["x"].tolist() if "alternatives" in result.info else []
     place = f", number {listed.index(truth.tolist()) + 1} of those listed" if truth.tolist() in listed else ""
     return f"The truth, which the decoder never saw: {Alternative.of(problem, result.x[i], truth, 0.0).change}{place}."
+
+
+def _text(text: str) -> str:
+    """Running text; a percent sign begins no line."""
+    return escape(text).replace(" %", "&nbsp;%")
 
 
 def _figure(picture: str, caption: str) -> Html:
