@@ -155,7 +155,8 @@ def verification(report: VerificationReport | None) -> Html:
     right = svg.matrix_picture(report.recovered, wrong=report.wrong, title="The design read back from the decoder")
     parts = (report.evidence[claimed == 0], report.evidence[claimed == 1])
     heaps = svg.histograms(*parts, split=report.split, title="How strong the evidence for each entry is")
-    shape = f"{claimed.shape[0]} pools (rows) by {claimed.shape[1]} items (columns); a filled square: the item is in the pool."
+    pools, items = claimed.shape
+    shape = f"{pools} pools (rows) by {items} items (columns); a filled square: the item is in the pool."
     differ = f"{wrong} of {claimed.numel():,} entries differ" + (", marked." if wrong else ".")
     keys = '<p class="keys"><i class="key quiet"></i>claimed 0 <i class="key loud"></i>claimed 1 '
     keys += '<i class="key split"></i>split</p>'
