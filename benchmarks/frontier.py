@@ -33,7 +33,7 @@ def train(folder: Path, device: str, steps: int) -> None:
     generator = torch.Generator(device).manual_seed(SEED)
     qgt.train(problem(), qgt.MLP.level(5), qgt.TrainConfig(), generator=generator).save(folder / "mlp")
     config = qgt.TrainConfig.fresh(steps=steps)
-    qgt.train(problem(), qgt.ResidualMLP(), config, generator=generator).save(folder / "residual")
+    qgt.train(problem(), qgt.ResidualMLP(384, 6), config, generator=generator).save(folder / "residual")
 
 
 def decoders(folder: Path) -> dict[str, tuple[qgt.Decoder, int]]:

@@ -49,6 +49,15 @@ class Alternative(NamedTuple):
     added: tuple[str, ...]
     dropped: tuple[str, ...]
 
+    @classmethod
+    def of(cls, problem: Problem, own: Tensor, x: Tensor, probability: float) -> "Alternative":
+        """What `x` calls otherwise than `own`."""
+        added, dropped = (
+            tuple(problem.design.item_names[j] for j in mask.nonzero().flatten().tolist())
+            for mask in (x > own, x < own)
+        )
+        return cls(probability, added, dropped)
+
     @property
     def change(self) -> str:
         """The difference in words.
@@ -85,7 +94,12 @@ def verdicts(result: Decoded) -> list[Verdict]:
         >>> verdicts(qgt.Certified().bind(problem)(torch.tensor([[1.0, 1.0], [0.0, 2.0]])))
         ['confident', 'impossible']
     """
-    return [verdict(*_known(result, i)) for i in range(len(result.status))]
+    return [verdict_of(result, i) for i in range(len(result.status))]
+
+
+def verdict_of(result: Decoded, i: int) -> Verdict:
+    """The verdict of one instance of a batch."""
+    return verdict(*_known(result, i))
 
 
 def in_words(problem: Problem, y: Float64[Tensor, " pools"], result: Decoded, i: int) -> str:
@@ -129,14 +143,9 @@ def alternatives(problem: Problem, result: Decoded, i: int) -> list[Alternative]
     """The other answers listed for an instance, most probable first; none where the decoder lists none."""
     if "alternatives" not in result.info:
         return []
-    listed, names, own = result.info["alternatives"][i], problem.design.item_names, result.x[i].cpu()
-    found = []
-    for x, probability in zip(listed["x"].cpu(), listed["probability"].tolist(), strict=True):
-        added, dropped = ((x > own).nonzero().flatten().tolist(), (x < own).nonzero().flatten().tolist())
-        if added or dropped:
-            change = (tuple(names[j] for j in added), tuple(names[j] for j in dropped))
-            found.append(Alternative(probability, *change))
-    return found
+    listed, own = result.info["alternatives"][i], result.x[i]
+    found = zip(listed["x"], listed["probability"].tolist(), strict=True)
+    return [Alternative.of(problem, own, x, probability) for x, probability in found if not torch.equal(x, own)]
 
 
 def to_retest(problem: Problem, result: Decoded, i: int) -> list[str]:
@@ -229,7 +238,7 @@ def _alternatives(others: Sequence[Alternative]) -> str:
 
 def _advice(problem: Problem, result: Decoded, i: int) -> str:
     """What to do next."""
-    word, items = verdict(*_known(result, i)), to_retest(problem, result, i)
+    word, items = verdict_of(result, i), to_retest(problem, result, i)
     if word == "proved":
         return "Nothing needs a retest."
     if not items:
