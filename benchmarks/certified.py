@@ -5,6 +5,7 @@
     python benchmarks/certified.py success --pools 35 30 25 --instances 20000
     python benchmarks/certified.py agreement         # with ExactMAP, and certificates checked
     python benchmarks/certified.py growth            # 200, 400 and 800 items, beside HiGHS
+    python benchmarks/certified.py draw              # docs/images/certified_reliability.png from the results
 
 The paper's setting (N = 100, 6 % defective, 10 % of the counts noisy, D = 1) on designs of their own for every seed.
 Each part adds its rows to the results as it goes.
@@ -232,10 +233,24 @@ def growth(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         yield row
 
 
+def draw(results: Path) -> None:
+    """The reliability of the confidence, from the results alone."""
+    from qgt.figure import reliability_figure
+    from tables import confidence_bins
+
+    rows = json.loads(results.read_text())["success on cuda"]
+    curves = {
+        f"{pools} pools, odds {odds}": confidence_bins([r for r in rows if (r["M"], r["odds"]) == (pools, odds)])
+        for pools, odds in ((20, 100), (20, 1000), (22, 100), (25, 100))
+    }
+    figure = reliability_figure(curves, "confidence", "share of answers that are right")
+    figure.savefig("docs/images/certified_reliability.png", dpi=150)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parts = {"speed": speed, "success": success, "agreement": agreement, "growth": growth}
-    parser.add_argument("part", choices=parts)
+    parser.add_argument("part", choices=[*parts, "draw"])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--pools", type=int, nargs="*", help="only these numbers of pools")
     parser.add_argument("--odds", type=float, nargs="*", default=[1.0, 100.0])
@@ -245,6 +260,8 @@ def main() -> None:
     parser.add_argument("--time-limit", type=float, help="seconds per instance")
     parser.add_argument("-o", "--output", type=Path, default=Path("results/certified.json"))
     arguments = parser.parse_args()
+    if arguments.part == "draw":
+        return draw(arguments.output)
     stored = json.loads(arguments.output.read_text()) if arguments.output.exists() else {}
     name = arguments.part if arguments.device == "cpu" else f"{arguments.part} on {arguments.device}"
     rows = stored.setdefault(name, [])

@@ -86,10 +86,14 @@ def _draw_evidence(ax: "Axes", report: VerificationReport) -> None:
     ax.legend(frameon=False, fontsize=8)
 
 
-def reliability_figure(curves: Mapping[str, Sequence[tuple[int, float, int]]]) -> "Figure":
-    """Draw how often items turn out defective against the probability they were given, with 95 % intervals.
+def reliability_figure(
+    curves: Mapping[str, Sequence[tuple[int, float, int]]],
+    given: str = "probability given",
+    seen: str = "share defective",
+) -> "Figure":
+    """Draw how often something turns out true against the probability it was given, with 95 % intervals.
 
-    Each curve is a list of bins: how many entries, the sum of their probabilities, how many were defective.
+    Each curve is a list of bins: how many entries, the sum of their probabilities, how many turned out true.
     """
     from matplotlib.figure import Figure
 
@@ -98,14 +102,14 @@ def reliability_figure(curves: Mapping[str, Sequence[tuple[int, float, int]]]) -
     ax.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle="--", label="perfectly calibrated")
     for colour, (name, bins) in zip((CLAIMED, DIFFERS, "#2e8b57", "#b8860b"), curves.items(), strict=False):
         filled = [(total / n, hits / n, wilson(hits, n)) for n, total, hits in bins if n]
-        given, seen, ends = zip(*filled, strict=True)
+        mean, share, ends = zip(*filled, strict=True)
         reach = [
-            [s - e.low for s, e in zip(seen, ends, strict=True)],
-            [e.high - s for s, e in zip(seen, ends, strict=True)],
+            [s - e.low for s, e in zip(share, ends, strict=True)],
+            [e.high - s for s, e in zip(share, ends, strict=True)],
         ]
-        ax.errorbar(given, seen, yerr=reach, color=colour, marker="o", markersize=4, linewidth=1, capsize=2, label=name)
-    ax.set_xlabel("probability given")
-    ax.set_ylabel("share defective")
+        ax.errorbar(mean, share, yerr=reach, color=colour, marker="o", markersize=4, linewidth=1, capsize=2, label=name)
+    ax.set_xlabel(given)
+    ax.set_ylabel(seen)
     ax.set_xlim(-0.02, 1.02)
     ax.set_ylim(-0.02, 1.02)
     ax.set_aspect("equal")
@@ -149,23 +153,22 @@ def frontier_figure(scores: Mapping[str, Score], microseconds: Mapping[str, floa
     figure = Figure(figsize=(8, 4.8), layout="constrained")
     ax = figure.subplots()
     best: list[tuple[float, float]] = []
-    for number, name in enumerate(sorted(scores, key=lambda name: microseconds[name])):
+    for name in sorted(scores, key=lambda name: microseconds[name]):
         rate, (low, high) = scores[name].success_rate, scores[name].interval()
-        leads = not best or rate > best[-1][1]
+        leads = not best or low > best[-1][1]
         if leads:
             best.append((microseconds[name], rate))
-        colour = CLAIMED if leads else QUIET
-        reach = [[rate - low], [high - rate]]
+        colour, reach = CLAIMED if leads else QUIET, [[rate - low], [high - rate]]
         ax.errorbar(microseconds[name], rate, yerr=reach, color=colour, marker="o", markersize=6, capsize=3)
-        right = number % 2 == 0
-        ax.annotate(
-            name, (microseconds[name], rate), xytext=(8, -4 if right else 7), textcoords="offset points", fontsize=9,
-            color=LIMIT if leads else "#5b6570",
-        )  # fmt: skip
+        # The line runs to the right and up from a leader, so its upper left is free; the others alternate.
+        behind = len(ax.texts) - len(best)
+        side, place = ("right", (-7, 6)) if leads else ("left", (7, -14 if behind % 2 == 0 else 7))
+        words = {"textcoords": "offset points", "fontsize": 9, "color": LIMIT if leads else "#5b6570"}
+        ax.annotate(name, (microseconds[name], rate), xytext=place, ha=side, **words)
     ax.step(*zip(*best, strict=True), where="post", color=CLAIMED, linewidth=1, alpha=0.5, zorder=0)
     ax.set_xscale("log")
-    ax.margins(x=0.18)
-    ax.set_ylim(-0.03, 1.05)
+    ax.margins(x=0.2)
+    ax.set_ylim(-0.03, 1.08)
     ax.set_xlabel("microseconds per decode")
     ax.set_ylabel("success rate")
     ax.grid(color="#e3e7eb", linewidth=0.6)

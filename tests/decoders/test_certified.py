@@ -269,6 +269,20 @@ def test_priors_that_are_no_sums_are_refused() -> None:
     assert "Households" in str(qgt.Certified().supports(problem))
 
 
+@pytest.mark.parametrize("odds", [1.0, 100.0])
+def test_answers_found_at_once_are_not_mixed(odds: float) -> None:
+    """Many equally good answers, which the nodes of one batch find together: each answer kept must be one of them."""
+    g = torch.Generator().manual_seed(0)
+    half = (torch.rand(16, 60, generator=g) < 0.5).to(torch.uint8)
+    problem = qgt.Problem(qgt.Design(half.repeat(1, 2)), qgt.Bernoulli(0.03), qgt.SparseInteger(0.1, 1))
+    y = problem.simulate(150, generator=g).y
+    result = qgt.Certified(odds=odds, certificates=False).bind(problem)(y)
+    assert bool((result.status == qgt.Status.PROVED).all())
+    owner = result.info["alternatives"].owner
+    listed = problem.log_joint(result.info["alternatives"].columns["x"], y[owner])
+    torch.testing.assert_close(listed, result.info["alternatives"].columns["log_joint"])
+
+
 # --- the checker ----------------------------------------------------------------------------------------------------
 
 

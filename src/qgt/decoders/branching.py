@@ -293,7 +293,11 @@ class Search:
         better = cost < self.best[owner] - CLOSE / 2
         owner, x, cost = owner[better], x[better], cost[better]
         self.best.scatter_reduce_(0, owner, cost, "amin")
-        first = cost <= self.best[owner]
+        # One row for each instance: of several written at once, torch may leave a mixture.
+        row = torch.arange(len(owner), device=owner.device)
+        least = torch.where(cost <= self.best[owner], row, len(row))
+        chosen = torch.full_like(self.best, len(row), dtype=torch.int64).scatter_reduce_(0, owner, least, "amin")
+        first = chosen[owner] == row
         self.answer[owner[first]] = x[first]
 
     def _record(self, owner: Tensor, x: Tensor) -> None:

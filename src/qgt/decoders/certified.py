@@ -33,7 +33,7 @@ from qgt.decoders.relaxation import Model, Tables
 from qgt.prior import Prior
 from qgt.problem import Problem
 
-CPU_BATCH = 2**17  # nodes times items that are worked on together: what the caches hold
+CPU_BATCH = 2**18  # nodes times items that are worked on together: what the caches hold
 GPU_BATCH = 2**25  # on a GPU a batch must outweigh its launches
 BYTES = 300  # of scratch memory for each
 
@@ -136,10 +136,13 @@ def _decoded(problem: Problem, y: Tensor, search: Search, none_found: Tensor, li
     marginals.index_add_(0, owner, weight[:, None] * lists.columns["x"]).clamp_(max=1.0)
     if isinstance(problem.prior, Prior):
         marginals[none_found] = problem.prior.marginals(problem.items).to(y.device)
+    log_joint = problem.log_joint(x, y)
+    agrees = none_found | ((log_joint + search.best).abs() <= CLOSE)  # recomputed from the problem itself
+    status = torch.where((status == Status.PROVED) & ~agrees, Status.OK, status).to(torch.uint8)
     differing = torch.zeros_like(x, dtype=torch.int32).index_add_(0, owner, (lists.columns["x"] != x[owner]).int())
     alternatives = {"x": lists.columns["x"], "log_joint": -cost, "probability": weight}
     info: dict[str, Tensor | Ragged] = {
-        "log_joint": problem.log_joint(x, y),
+        "log_joint": log_joint,
         "gap": torch.where(none_found & ~complete, torch.inf, gap),
         "complete": complete & listed,
         "confidence": confidence if listed else torch.full_like(confidence, torch.nan),
