@@ -129,7 +129,7 @@ def agreement_table() -> str:
 
 def certified_success_table() -> str:
     """The limit, how much of it is proved, and how well the confidence is calibrated."""
-    rows = _certified()["success on cuda"]
+    rows = _certified()["success"]
     lines = [
         "| M | odds | instances | success rate, 95 % interval | proved | list complete "
         "| calibration error | of perfect calibration |",

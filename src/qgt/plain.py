@@ -1,7 +1,12 @@
 """Plain data from files people write: tables of keys and values, and what is wrong with them by name."""
 
-from collections.abc import Mapping, Set
-from typing import Any
+import json
+import tomllib
+from collections.abc import Callable, Mapping, Set
+from pathlib import Path
+from typing import Any, TypeVar
+
+Made = TypeVar("Made")
 
 
 def as_table(where: str, value: object) -> dict[str, Any]:
@@ -34,3 +39,17 @@ def check_keys(where: str, spec: Mapping[str, Any], *, required: Set[str], optio
     for key in sorted(required):
         if key not in spec:
             raise ValueError(f"{where}.{key} is missing: add it.")
+
+
+def load(path: str | Path, kind: str, make: Callable[[Any], Made]) -> Made:
+    """What `make` makes of a TOML or JSON file; whatever is wrong is told with the file's name."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        return make(json.loads(text) if path.suffix == ".json" else tomllib.loads(text))
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read ({error.strerror}); check the path.") from error
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: is not a TOML or JSON {kind} file ({error}).") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error

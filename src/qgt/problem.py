@@ -11,7 +11,6 @@ import dataclasses
 import hashlib
 import inspect
 import json
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,17 +150,7 @@ class Problem:
     @classmethod
     def load(cls, path: str | Path) -> "Problem":
         """Read a problem file, TOML or JSON."""
-        path = Path(path)
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-            spec = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-            return cls.from_spec(spec, folder=path.parent)
-        except OSError as error:
-            raise ValueError(f"{path}: cannot be read ({error.strerror}); check the path.") from error
-        except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path}: is not a TOML or JSON problem file ({error}).") from error
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
+        return plain.load(path, "problem", lambda spec: cls.from_spec(spec, folder=Path(path).parent))
 
     def save(self, path: str | Path) -> None:
         """Write the spec, as JSON where the name ends in .json and as TOML otherwise."""

@@ -9,8 +9,6 @@ on the problem, the block's size and b alone. A decoder with a smaller batch of 
 
 import copy
 import itertools
-import json
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -129,17 +127,9 @@ class Study:
     @classmethod
     def load(cls, path: str | Path) -> "Study":
         """Read a study file, TOML or JSON."""
-        path = Path(path)
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-            data = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-            return cls.from_plain(plain.as_table("study", data), folder=path.parent)
-        except OSError as error:
-            raise ValueError(f"{path}: cannot be read ({error.strerror}); check the path.") from error
-        except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path}: is not a TOML or JSON study file ({error}).") from error
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
+        return plain.load(
+            path, "study", lambda data: cls.from_plain(plain.as_table("study", data), folder=Path(path).parent)
+        )
 
     def with_instances(self, instances: int) -> "Study":
         """The same study with another number of instances; decoders with a smaller number of their own keep it."""
