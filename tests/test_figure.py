@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import qgt
-from qgt.figure import reliability_figure, verification_figure
+from qgt.figure import frontier_figure, reliability_figure, verification_figure
 from qgt.verification import report_on
 
 
@@ -37,3 +37,19 @@ def test_reliability_figure_leaves_out_empty_bins() -> None:
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["perfectly calibrated", "one"]
     assert len(ax.containers[0].lines[0].get_xdata()) == 2
     figure.savefig(io.BytesIO(), format="png")
+
+
+def test_the_frontier_joins_the_decoders_that_none_beats_in_both() -> None:
+    rates = {"quick": 100, "slow and worse": 50, "slow and good": 950, "slower, no better": 949}
+    scores = {name: qgt.Score(10, {(1, 0, 0): right, (0, 1, 1): 1000 - right}) for name, right in rates.items()}
+    times = dict(zip(rates, (1.0, 50.0, 100.0, 1000.0), strict=True))
+    ax = frontier_figure(scores, times).axes[0]
+    assert {text.get_text() for text in ax.texts} == set(rates)
+    joined = ax.lines[-1]
+    assert joined.get_xdata().tolist() == [1.0, 100.0] and joined.get_ydata().tolist() == [0.1, 0.95]
+    assert ax.get_xscale() == "log" and "microseconds" in ax.get_xlabel()
+
+
+def test_a_reliability_figure_says_what_it_shows() -> None:
+    ax = reliability_figure({"a": [(10, 2.0, 3), (0, 0.0, 0)]}, "confidence", "share right").axes[0]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("confidence", "share right")

@@ -162,7 +162,7 @@ def frontier_figure(scores: Mapping[str, Score], microseconds: Mapping[str, floa
         ax.errorbar(microseconds[name], rate, yerr=reach, color=colour, marker="o", markersize=6, capsize=3)
         # The line runs to the right and up from a leader, so its upper left is free; the others alternate.
         behind = len(ax.texts) - len(best)
-        side, place = ("right", (-7, 6)) if leads else ("left", (7, -14 if behind % 2 == 0 else 7))
+        side, place = ("right", (-7, 6)) if leads else ("left", (7, -24 if behind % 2 == 0 else 7))
         words: dict[str, Any] = {"textcoords": "offset points", "fontsize": 9, "color": LIMIT if leads else "#5b6570"}
         ax.annotate(name, (microseconds[name], rate), xytext=place, ha=side, **words)
     ax.step(*zip(*best, strict=True), where="post", color=CLAIMED, linewidth=1, alpha=0.5, zorder=0)
