@@ -138,7 +138,7 @@ def measure(folder: Path, kills: int, instances: int, say: Callable[[str], None]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--instances", type=int, default=16_000, help="per task; enough that every kill hits work")
+    parser.add_argument("--instances", type=int, default=40_000, help="per task; enough that every kill hits work")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     random.seed(arguments.seed)
