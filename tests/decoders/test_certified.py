@@ -244,6 +244,16 @@ def test_proposals_are_answers_from_the_start() -> None:
     assert torch.equal(proved.x, qgt.Certified().bind(problem)(y).x)
 
 
+def test_the_set_up_is_paid_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, _, y = middling()
+    made: list[Model] = []
+    make = Model.of
+    monkeypatch.setattr(Model, "of", lambda *arguments: made.append(make(*arguments)) or made[-1])
+    decode = qgt.Certified(odds=1.0).bind(problem)
+    first, second = decode(y[:5]), decode(y[:5])
+    assert len(made) == 1 and torch.equal(first.x, second.x)
+
+
 def test_proposals_must_suit_the_problem() -> None:
     problem, _, _ = middling()
     with pytest.raises(ValueError, match="60 items"):

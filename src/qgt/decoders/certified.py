@@ -91,7 +91,9 @@ class Certified:
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
             deadline = None if self.time_limit is None else time.perf_counter() + self.time_limit * len(y)
-            model = models.setdefault(y.device, Model.of(problem, y.device))
+            if y.device not in models:
+                models[y.device] = Model.of(problem, y.device)
+            model = models[y.device]
             tables = Tables.of(problem, y)
             search = Search.start(model, tables, slack=math.log(self.odds), keep_leaves=self.certificates)
             nothing = search.best.clone()  # what no x costs
