@@ -26,9 +26,9 @@ import numpy as np
 import torch
 
 import qgt
-from qgt.decoders.branching import Nodes, Search
-from qgt.decoders.certified import batch_of
-from qgt.decoders.relaxation import FREE
+from qgt.decoders.certified.branching import Nodes, Search
+from qgt.decoders.certified.decoder import batch_of
+from qgt.decoders.certified.relaxation import FREE
 from setting import paper_problem, provenance, synchronize, write
 
 BINS = 20
@@ -236,7 +236,7 @@ def growth(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def draw(results: Path) -> None:
     """The reliability of the confidence, from the results alone."""
-    from qgt.figure import reliability_figure
+    from qgt.pictures.figures import reliability_figure
     from tables import confidence_bins
 
     rows = json.loads(results.read_text())["success"]

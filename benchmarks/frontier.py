@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 import qgt
-from qgt.figure import frontier_figure
+from qgt.pictures.figures import frontier_figure
 from setting import paper_problem, provenance, synchronize, write
 
 POOLS, SEED = 25, 31

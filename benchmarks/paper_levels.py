@@ -16,7 +16,7 @@ import torch
 
 import qgt
 from qgt.paper.tables import PAPER
-from qgt.verification import ESTIMATORS, verify
+from qgt.trust.verification import ESTIMATORS, verify
 from setting import paper_problem, provenance, synchronize, write
 
 POOLS, NOISE, SEEDS, FLIPS = 35, 0.06, range(5), 20

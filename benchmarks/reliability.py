@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 import qgt
-from qgt.figure import reliability_figure
+from qgt.pictures.figures import reliability_figure
 from setting import paper_problem, provenance, write
 
 BINS, INSTANCES, NOISE = 10, 20_000, 0.1

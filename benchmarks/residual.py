@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 import qgt
-from qgt.verification import ESTIMATORS, verify
+from qgt.trust.verification import ESTIMATORS, verify
 from setting import paper_problem, provenance, synchronize, write
 
 NOISE, SEED = 0.1, 0

@@ -10,7 +10,7 @@ import time
 import torch
 
 import qgt
-from qgt.problem import CHUNK
+from qgt.model.problem import CHUNK
 
 ITEMS, POOLS = 100, 35
 

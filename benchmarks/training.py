@@ -18,8 +18,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import qgt
-from qgt.loss import balanced_mse
-from qgt.training_run import Run
+from qgt.learning.loss import balanced_mse
+from qgt.learning.run import Run
 from setting import paper_problem, provenance, synchronize
 
 SHORT = qgt.TrainConfig(batch=256, learning_rate=4e-3, epochs=30, patience=None, cosine=True)

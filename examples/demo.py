@@ -16,10 +16,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 import qgt
-from qgt import report
-from qgt.report import Standing
-from qgt.table import replacing
-from qgt.wording import verdicts
+from qgt.files.tables import replacing
+from qgt.lab.wording import verdicts
+from qgt.pictures import pages as report
+from qgt.pictures.pages import Standing
 
 REPORT = "out/demo/report.html"
 SEED, HELD_OUT, VALIDATION, HARDER, FEWER_POOLS = 0, 10_000, 1000, 100, 22

@@ -63,12 +63,12 @@ def test_the_examples_of_a_module_run(path, tmp_path, monkeypatch):
 
 
 def test_examples_of_decorated_functions_and_methods_are_found():
-    assert {test.name for test in examples(SOURCE / "scoring.py")} == {
-        "qgt.scoring.Score",
-        "qgt.scoring.score",
-        "qgt.scoring.wilson",
+    assert {test.name for test in examples(SOURCE / "trust/scoring.py")} == {
+        "qgt.trust.scoring.Score",
+        "qgt.trust.scoring.score",
+        "qgt.trust.scoring.wilson",
     }
-    assert "qgt.design.bernoulli" in {test.name for test in examples(SOURCE / "design.py")}
+    assert "qgt.model.design.bernoulli" in {test.name for test in examples(SOURCE / "model/design.py")}
 
 
 def test_a_pages_blocks_share_a_namespace_and_faults_are_found(tmp_path):

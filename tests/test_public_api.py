@@ -128,7 +128,7 @@ def test_import_qgt_is_cheap():
 
 def test_the_version_is_the_same_everywhere():
     with (ROOT / "pyproject.toml").open("rb") as stream:
-        assert tomllib.load(stream)["project"]["version"] == qgt.__version__
+        assert tomllib.load(stream)["tool"]["hatch"]["version"]["path"] == "src/qgt/version.py"
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
     released = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d{2}-\d{2}$", changelog, flags=re.MULTILINE)
     assert released, "CHANGELOG.md has no heading like '## [0.1.0] - 2026-11-15'"

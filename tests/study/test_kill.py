@@ -3,17 +3,12 @@
 import os
 import random
 import signal
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
-from qgt.study import Study, run
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-
 import kill_study
+from qgt.study import Study, run
 
 STUDY = """
 instances = 12000

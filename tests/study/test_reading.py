@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from studies import small
 
-from qgt.figure import curves_figure
-from qgt.scoring import METRICS
+from qgt.pictures.figures import curves_figure
 from qgt.study import Study, markdown, results, run, write_csv
+from qgt.trust.scoring import METRICS
 
 DECODERS = {"exact": {"kind": "exact", "limit": True}, "AMP": {"kind": "amp"}}
 

@@ -152,7 +152,7 @@ def test_rows_of_another_network_are_refused(tmp_path):
 def test_an_interrupted_training_goes_on(tmp_path, monkeypatch):
     study = Study.from_plain(small(decoders={"network": NETWORK}, designs=1))
     run(study, tmp_path / "whole.db")
-    monkeypatch.setattr("qgt.training.CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("qgt.learning.training.CHECKPOINT_SECONDS", 0.0)
 
     def interrupt(progress):
         if progress.doing.startswith("training"):

@@ -97,8 +97,8 @@ def score(
     Example:
       qgt score truth.csv calls.csv
     """
-    from qgt.scoring import METRICS
-    from qgt.sheets import read_pair
+    from qgt.lab.sheets import read_pair
+    from qgt.trust.scoring import METRICS
 
     result = qgt.score(*read_pair(truth, calls))
     each = {name: {"mean": result.mean(name), **result.interval(name)._asdict()} for name in METRICS}
@@ -124,7 +124,7 @@ def limits(
     Example:
       qgt limits --items 100 --rate 0.06 --noise-rate 0.1
     """
-    from qgt.limits import limits as compute
+    from qgt.theory.limits import limits as compute
 
     found = compute(items=items, rate=rate, noise=qgt.SparseInteger(noise_rate, noise_bound))
     tell(

@@ -60,7 +60,7 @@ def decode(
       qgt decode counts.csv --problem problem.toml --decoder amp -o calls.csv
       qgt decode counts.csv --model runs/mlp -o calls.csv
     """
-    from qgt.sheets import read_counts
+    from qgt.lab.sheets import read_counts
 
     outputs = [path for path in (output, report, certificate) if path is not None]
     check_outputs(outputs, inputs=[counts, *([problem] if problem else [])])
@@ -96,7 +96,7 @@ def check(
     Example:
       qgt check counts.csv --problem problem.toml --certificate proofs.safetensors
     """
-    from qgt.sheets import read_counts
+    from qgt.lab.sheets import read_counts
 
     loaded = qgt.Problem.load(problem)
     y, names = read_counts(counts, loaded.design, f"the design of {problem}")
@@ -169,7 +169,7 @@ def _accounts(
     problem: "qgt.Problem", y: "torch.Tensor", names: tuple[str, ...] | None, result: "qgt.Decoded"
 ) -> list[dict[str, Any]]:
     """Every instance as plain data and in words."""
-    from qgt import wording
+    from qgt.lab import wording
 
     rows = []
     words = wording.verdicts(result)

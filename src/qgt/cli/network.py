@@ -45,8 +45,8 @@ def train(
       qgt train problem.toml -o runs/mlp --level 5
       qgt train problem.toml -o runs/residual --architecture residual --steps 40000 --device cuda
     """
-    from qgt.network import ARCHITECTURES
-    from qgt.training_run import make_config
+    from qgt.decoders.neural.network import ARCHITECTURES
+    from qgt.learning.run import make_config
 
     if architecture not in ARCHITECTURES:
         raise ValueError(f"architecture={architecture!r} is not known: give one of {', '.join(ARCHITECTURES)}.")
@@ -99,7 +99,7 @@ def verify(
     Example:
       qgt verify runs/mlp --claimed design.csv -o report/
     """
-    from qgt.figure import verification_figure
+    from qgt.pictures.figures import verification_figure
 
     net = qgt.load(model)
     design = net.problem.design if claimed is None else qgt.Design.from_csv(claimed)

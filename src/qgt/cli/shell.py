@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import qgt
-from qgt import table
+from qgt.files import tables
+from qgt.files.atomic import replacing
 
 if TYPE_CHECKING:
     import torch
@@ -74,7 +75,7 @@ def check_outputs(outputs: Sequence[Path], inputs: Sequence[Path] = ()) -> None:
 def csv_writer(values: "torch.Tensor", rows: Sequence[str] | None, columns: Sequence[str]) -> Callable[[Path], None]:
     """A writer of one row per instance, numbered from 1 where they have no names."""
     names = rows or [str(number) for number in range(1, len(values) + 1)]
-    return partial(table.write, values=values.tolist(), row_names=names, column_names=columns, corner="instance")
+    return partial(tables.write, values=values.tolist(), row_names=names, column_names=columns, corner="instance")
 
 
 def write_files(files: Mapping[Path, Callable[[Path], None]]) -> None:
@@ -82,7 +83,7 @@ def write_files(files: Mapping[Path, Callable[[Path], None]]) -> None:
     try:
         with ExitStack() as stack:
             for path, write in files.items():
-                write(stack.enter_context(table.replacing(path)))
+                write(stack.enter_context(replacing(path)))
     except OSError as error:
         raise ValueError(f"{path}: cannot be written ({error.strerror}); check the folder.") from error
 

@@ -75,9 +75,9 @@ def figure(
     Example:
       qgt figure examples/pools.toml --db pools.db -o pools.svg --csv pools.csv
     """
-    from qgt.figure import curves_figure, save_figure
-    from qgt.scoring import METRICS
+    from qgt.pictures.figures import curves_figure, save_figure
     from qgt.study import results, write_csv
+    from qgt.trust.scoring import METRICS
 
     source = study.with_suffix(".db") if db is None else db
     check_outputs([output, *([] if csv is None else [csv])], inputs=[study, source])
@@ -175,7 +175,7 @@ def _progress_bar(unit: str = "batches") -> Iterator[Callable[["Progress"], None
 
 def _plain(one: "Result") -> dict[str, object]:
     """A result for JSON, which has no NaN."""
-    from qgt.scoring import METRICS
+    from qgt.trust.scoring import METRICS
 
     each = {name: {"mean": one.score.mean(name), **one.score.interval(name)._asdict()} for name in METRICS}
     return {

@@ -1,21 +1,5 @@
-"""The decoders, one registry for all: what `qgt decode --decoder NAME` and the conformance tests go through."""
+"""Decoders: from counts to calls, each behind the contract of `decoders.contract`.
 
-from qgt.decoder import Decoder
-from qgt.decoders.amp import AMP
-from qgt.decoders.certified import Certified
-from qgt.decoders.exact import ExactMAP
-from qgt.decoders.exhaustive import Exhaustive
-from qgt.decoders.gamp import GAMP
-from qgt.decoders.greedy import MaximumNeighborhood, Prevalence
-from qgt.decoders.linear_program import LinearProgram
-
-DECODERS: dict[str, type[Decoder]] = {
-    "amp": AMP,
-    "certified": Certified,
-    "exact": ExactMAP,
-    "exhaustive": Exhaustive,
-    "gamp": GAMP,
-    "linear_program": LinearProgram,
-    "maximum_neighborhood": MaximumNeighborhood,
-    "prevalence": Prevalence,
-}
+One file for each decoder, one folder for each family that needs several; `registry` lists those with a name in files.
+A decoder sees a problem and counts, never x; how well it does is measured in `trust` and `study`.
+"""

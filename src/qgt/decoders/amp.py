@@ -23,9 +23,9 @@ from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from qgt.arguments import fraction, whole
-from qgt.decoder import BoundDecoder, Decoded, Status, refuse_unsupported
-from qgt.prior import Prior
-from qgt.problem import Problem
+from qgt.decoders.contract import BoundDecoder, Decoded, Status, refuse_unsupported
+from qgt.model.prior import Prior
+from qgt.model.problem import Problem
 
 FLOOR = 1e-3  # of tau^2, inside the denoiser only
 TOLERANCE = 1e-9  # of the squared relative change of tau

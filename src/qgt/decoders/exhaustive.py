@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from qgt.decoder import BoundDecoder, Decoded, Status, refuse_unsupported
-from qgt.prior import Prior
-from qgt.problem import Problem
+from qgt.decoders.contract import BoundDecoder, Decoded, Status, refuse_unsupported
+from qgt.model.prior import Prior
+from qgt.model.problem import Problem
 
 MOST_ITEMS = 20
 CHUNK = 2**21  # statuses times instances at a time: a few arrays of 16 MiB

@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import fraction, whole
-from qgt.decoder import BoundDecoder, Decoded, Status, refuse_unsupported
-from qgt.prior import Bernoulli
-from qgt.problem import Problem
+from qgt.decoders.contract import BoundDecoder, Decoded, Status, refuse_unsupported
+from qgt.model.prior import Bernoulli
+from qgt.model.problem import Problem
 
 SMOOTHING = 0.02  # eps: counts are whole numbers, and a Gaussian much narrower than their spacing has no gradient
 SETTLED = 1e-3  # largest change of a marginal at which an instance leaves the batch

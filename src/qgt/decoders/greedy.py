@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from qgt.decoder import BoundDecoder, Decoded, Status, refuse_unsupported
-from qgt.prior import Prior
-from qgt.problem import Problem
+from qgt.decoders.contract import BoundDecoder, Decoded, Status, refuse_unsupported
+from qgt.model.prior import Prior
+from qgt.model.problem import Problem
 
 
 def _ok(y: Tensor) -> Tensor:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qgt import table
-from qgt.scoring import Score
+from qgt.files.atomic import replacing
 from qgt.study import Result
+from qgt.trust.scoring import Score
 
 FIGURES = ("vs_pools", "vs_noise")
 Number = int | float
@@ -77,7 +77,7 @@ class Counts:
     def save(self, path: str | Path) -> None:
         """Write them as JSON, a line for each row so that changes show in a diff."""
         lines = ",\n".join(f"{json.dumps(key)}: {_rows(value)}" for key, value in self.to_plain().items())
-        with table.replacing(path) as temporary:
+        with replacing(path) as temporary:
             temporary.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
 
 

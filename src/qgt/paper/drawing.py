@@ -5,13 +5,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qgt import table
-from qgt.figure import LIMIT, curves_figure, draw_panel, line_label, line_styles, save_figure
+from qgt.files.atomic import replacing
 from qgt.paper.counts import FIGURES, Counts, Number, across
 from qgt.paper.plan import POOLS_NOISE
 from qgt.paper.tables import TABLES, write_complexity_csv
-from qgt.scoring import METRICS
+from qgt.pictures.figures import LIMIT, curves_figure, draw_panel, line_label, line_styles, save_figure
 from qgt.study import Result, write_csv
+from qgt.trust.scoring import METRICS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -109,10 +109,10 @@ def _images(name: str, figure: "Figure") -> dict[str, Callable[[Path], None]]:
 
 
 def _write_image(figure: "Figure", form: str, path: Path) -> None:
-    with table.replacing(path) as temporary:
+    with replacing(path) as temporary:
         save_figure(figure, temporary, form)
 
 
 def _write_text(text: str, path: Path) -> None:
-    with table.replacing(path) as temporary:
+    with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")

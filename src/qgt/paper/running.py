@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-from qgt import __version__
-from qgt.decoders.neural import NeuralDecoder, load
+from qgt.decoders.neural.decoder import NeuralDecoder, load
+from qgt.learning.run import Epoch
 from qgt.paper.counts import Counts, Level
 from qgt.paper.drawing import draw
 from qgt.paper.plan import Scale, all_studies, level_name, parts
@@ -23,8 +23,8 @@ from qgt.study import Progress, Result, Study, Task, ensure_stack, network_path,
 from qgt.study.entry import Recipe
 from qgt.study.seeds import generator
 from qgt.study.store import Store
-from qgt.training_run import Epoch
-from qgt.verification import verify
+from qgt.trust.verification import verify
+from qgt.version import __version__
 
 STACK = 2**22  # parameters trained together on a GPU: enough to fill it, and little is lost when one is cut off
 

@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from qgt import table
-from qgt.figure import METRIC_WORDS
-from qgt.network import MLP
+from qgt.decoders.neural.network import MLP
+from qgt.files.atomic import replacing
 from qgt.paper.counts import Counts, Number, across
 from qgt.paper.plan import FIXED, NEARLY, PAPERS, TOLD
-from qgt.scoring import METRICS, Interval
+from qgt.pictures.figures import METRIC_WORDS
 from qgt.study import Result
+from qgt.trust.scoring import METRICS, Interval
 
 PAPER = {  # level: A-recovery error %, F1, success rate; the paper's table "complexity"
     1: (46.91, 0.78, 0.17),
@@ -161,7 +161,7 @@ def write_complexity_csv(counts: Counts, path: Path) -> None:
     ends = ("", "_low", "_high")
     metrics = [f"{name}{end}" for name in ("success_rate", "f1") for end in ends]
     head = ["level", "designs", "instances", *metrics, "error_percent", "errors_percent_by_design"]
-    with table.replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
+    with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow([*head, "paper_error_percent", "paper_f1", "paper_success_rate"])
         for one in counts.complexity:

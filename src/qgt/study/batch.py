@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from qgt import __version__
-from qgt.decoder import BoundDecoder, Decode, Decoded, Decoder, Status
-from qgt.decoders.neural import load
-from qgt.problem import Problem
-from qgt.scoring import score
+from qgt.decoders.contract import BoundDecoder, Decode, Decoded, Decoder, Status
+from qgt.decoders.neural.decoder import load
+from qgt.learning.threshold import best_threshold
+from qgt.model.problem import Problem
 from qgt.study.entry import VALIDATION, Entry, Recipe
 from qgt.study.networks import network_path, weights_digest
 from qgt.study.plan import Task
 from qgt.study.seeds import generator
 from qgt.study.store import Row
-from qgt.threshold import best_threshold
+from qgt.trust.scoring import score
+from qgt.version import __version__
 
 READY = 4  # bound decoders kept: tasks take turns only where one ends and the next begins
 

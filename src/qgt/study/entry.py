@@ -15,14 +15,14 @@ from typing import Any, Literal
 
 import torch
 
-from qgt import plain
 from qgt.arguments import whole
-from qgt.decoder import BoundDecoder, Decoder
-from qgt.decoders import DECODERS
-from qgt.decoders.neural import describe
-from qgt.network import ARCHITECTURES, MLP, Architecture, ResidualMLP
-from qgt.problem import Problem
-from qgt.training_run import TrainConfig, make_config
+from qgt.decoders.contract import BoundDecoder, Decoder
+from qgt.decoders.neural.decoder import describe
+from qgt.decoders.neural.network import ARCHITECTURES, MLP, Architecture, ResidualMLP
+from qgt.decoders.registry import DECODERS
+from qgt.files import plain
+from qgt.learning.run import TrainConfig, make_config
+from qgt.model.problem import Problem
 
 VALIDATION = 1000  # instances on which a threshold is tuned
 COMMON = frozenset({"kind", "defectives", "tune", "instances", "batch", "limit"})

@@ -11,12 +11,12 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from qgt.decoders.neural import NeuralDecoder
+from qgt.decoders.neural.decoder import NeuralDecoder
+from qgt.learning.run import Epoch
+from qgt.learning.training import train, train_many
 from qgt.study.entry import Recipe
 from qgt.study.plan import Task
 from qgt.study.seeds import digest, generator
-from qgt.training import train, train_many
-from qgt.training_run import Epoch
 
 
 def network_path(folder: Path, task: Task) -> Path:

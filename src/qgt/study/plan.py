@@ -15,12 +15,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from qgt import plain
 from qgt.arguments import whole
-from qgt.problem import Instances, Problem
-from qgt.scoring import METRICS
+from qgt.files import plain
+from qgt.model.problem import Instances, Problem
 from qgt.study.entry import Entry, parse_entry
 from qgt.study.seeds import digest, generator
+from qgt.trust.scoring import METRICS
 
 Value = int | float | str
 KEYS = frozenset({"instances", "max_failures", "batch", "designs", "metric", "grid"})

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qgt import table
-from qgt.scoring import METRICS, Score
+from qgt.files.atomic import replacing
 from qgt.study.plan import Study, Task, Value
 from qgt.study.store import Store
 from qgt.study.tally import Tally
+from qgt.trust.scoring import METRICS, Score
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def write_csv(found: Iterable[Result], path: str | Path) -> None:
     keys = list(found[0].point) if found else []
     metrics = [f"{name}{end}" for name in METRICS for end in ("", "_low", "_high")]
     counts = ["designs", "instances"]
-    with table.replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
+    with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow([*keys, "decoder", *counts, *metrics, "proved", "microseconds_per_instance"])
         for one in found:

@@ -21,14 +21,14 @@ from pathlib import Path
 import torch
 
 from qgt.arguments import whole
-from qgt.decoders.neural import load
+from qgt.decoders.neural.decoder import load
+from qgt.learning.run import Epoch
 from qgt.study.batch import Job, decode_batch
 from qgt.study.entry import Recipe
 from qgt.study.networks import ensure_network, network_path, weights_digest
 from qgt.study.plan import Study, Task
 from qgt.study.store import Row, Store
 from qgt.study.tally import Tally
-from qgt.training_run import Epoch
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qgt.scoring import Score
+from qgt.trust.scoring import Score
 
 APPLICATION = 0x71677401  # "qgt", 1: marks the file as ours
 SCHEMA = 1

@@ -5,10 +5,10 @@ import threading
 import torch
 from torch import Tensor
 
-from qgt.decoder import Decoded, Decoder, Ragged
-from qgt.design import Design
-from qgt.prior import Bernoulli, Prior
-from qgt.problem import Problem
+from qgt.decoders.contract import Decoded, Decoder, Ragged
+from qgt.model.design import Design
+from qgt.model.prior import Bernoulli, Prior
+from qgt.model.problem import Problem
 from qgt.testing.suite import (
     NotApplicable,
     bound,

@@ -10,11 +10,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from qgt.decoder import Decoder, Status
-from qgt.design import Design
-from qgt.noise import Noiseless, SparseInteger
-from qgt.prior import Bernoulli
-from qgt.problem import Problem
+from qgt.decoders.contract import Decoder, Status
+from qgt.model.design import Design
+from qgt.model.noise import Noiseless, SparseInteger
+from qgt.model.prior import Bernoulli
+from qgt.model.problem import Problem
 from qgt.testing.suite import (
     NotApplicable,
     bound,

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from qgt.decoder import Decode, Decoded, Decoder, Status
-from qgt.design import Design
-from qgt.noise import SparseInteger
-from qgt.prior import Bernoulli
-from qgt.problem import Instances, Problem
+from qgt.decoders.contract import Decode, Decoded, Decoder, Status
+from qgt.model.design import Design
+from qgt.model.noise import SparseInteger
+from qgt.model.prior import Bernoulli
+from qgt.model.problem import Instances, Problem
 
 Check = Callable[[Decoder, Problem], None]
 CHECKS: dict[str, Check] = {}

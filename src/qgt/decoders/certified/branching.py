@@ -1,0 +1,348 @@
+"""Branch and bound on the trees of many instances at once: every x that costs less than a limit is found, or excluded.
+
+A node is a set of x: some items fixed, the number of defectives k fixed (but at the root). Its relaxation bounds the
+cost of all its x from below (`relaxation`). With the reduced costs r_j = w_j - (A' pi)_j, the node's own x
+is the one whose free defectives have the least r_j, and any other x of the node swaps at least one item for another:
+
+    cost(x) >= bound + min over pairs of (r of the item that comes in - r of the one that goes out).
+
+So a node is done where its bound reaches the limit, or where every swap would take it there: then only its own x is
+left, and looked at. Else it splits: the root by k; a node with a fractional item by that item; and a node whose relaxed
+x is whole (a likely answer, with others to be excluded around it) by the first item that differs from it.
+
+All instances' open nodes lie on common stacks, from whose top as many as make a good batch are relaxed together: hard
+instances fill the batch with their own nodes, and new instances are fed in when it runs low.
+
+Where all items weigh the same and a count costs one of two values, an x with k defectives costs one of
+
+    constant + w k + v_0 (pools - s) + v_1 s,        s = 0, 1, ... pools that are off,
+
+so a bound above the last of these below the limit is as good as one at the limit.
+"""
+
+import time
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from qgt.decoders.certified.polish import cost_of, polished
+from qgt.decoders.certified.relaxation import FREE, Model, State, Tables, lower_bound, reduced_costs, relax, rows_of
+
+CLOSE = 1e-6  # costs that differ by less are equal: a factor of 1.000001 in probability
+ROOT_ITERATIONS, ITERATIONS = 100, 60
+FRACTIONAL = 0.1  # a relaxed item this far from 0 and 1 is worth a split
+
+
+class Nodes(NamedTuple):
+    """Sets of x, of several instances."""
+
+    owner: Tensor  # (nodes,): the instance
+    fixed: Tensor  # (nodes, items), int8: 0, 1 or FREE
+    total: Tensor  # (nodes,): the number of defectives, or FREE
+    bound: Tensor  # (nodes,), float64
+    state: State
+
+    def pick(self, keep: Tensor | slice) -> "Nodes":
+        """Some of the nodes."""
+        if isinstance(keep, Tensor) and keep.dtype == torch.bool:
+            keep = keep.nonzero()[:, 0]  # once, not for every part
+        state = State(*(part[keep] for part in self.state))
+        return Nodes(self.owner[keep], self.fixed[keep], self.total[keep], self.bound[keep], state)
+
+
+def joined(parts: list[Nodes]) -> Nodes:
+    """All nodes of several lists."""
+    owner, fixed, total, bound, states = zip(*parts, strict=True)
+    state = State(*(torch.cat(part) for part in zip(*states, strict=True)))
+    return Nodes(torch.cat(owner), torch.cat(fixed), torch.cat(total), torch.cat(bound), state)
+
+
+class Leaves(NamedTuple):
+    """Nodes that are done, with the multipliers that show it; their k may be any from `least` to `most`."""
+
+    owner: Tensor
+    fixed: Tensor  # (leaves, items), int8
+    least: Tensor
+    most: Tensor
+    pi: Tensor  # (leaves, pools), float32
+
+
+class Found(NamedTuple):
+    """Answers that cost less than the limit when they were found."""
+
+    owner: Tensor
+    x: Tensor  # (found, items), uint8
+    cost: Tensor  # float64
+
+
+class Levels(NamedTuple):
+    """The costs that x with k defectives can have: base[k], base[k] + step, ..."""
+
+    step: float
+    base: Tensor  # (items + 1,)
+
+    def below(self, limit: Tensor, total: Tensor) -> Tensor:
+        """Just above the last cost that is less than the limit; -inf where none is."""
+        base = self.base[total]
+        steps = torch.ceil((limit - base) / self.step) - 1
+        return torch.where(steps >= 0, base + self.step * steps + CLOSE, -torch.inf)
+
+
+@dataclass(eq=False)
+class Search:
+    """The trees of a batch of instances, and what has been found in them so far."""
+
+    model: Model
+    tables: Tables
+    slack: float  # the limit is the best cost plus this
+    keep_leaves: bool
+    best: Tensor  # (instances,), float64: the least cost known, or more than any x can cost
+    answer: Tensor  # (instances, items), uint8
+    found: list[Found] = field(default_factory=list)
+    leaves: list[Leaves] = field(default_factory=list)
+    hopeful: list[Nodes] = field(default_factory=list)  # open nodes that may hold a better answer, in blocks
+    others: list[Nodes] = field(default_factory=list)  # open nodes that may hold one below the limit
+
+    @classmethod
+    def start(cls, model: Model, tables: Tables, *, slack: float, keep_leaves: bool) -> "Search":
+        """Nothing found, nothing excluded."""
+        finite = torch.where(tables.costs.isfinite(), tables.costs, 0.0).amax(1)  # (values,)
+        worst = model.constant + model.weights.clamp(min=0.0).sum() + finite[tables.which].sum(1) + 1.0
+        answer = torch.zeros(len(worst), len(model.known), dtype=torch.uint8, device=worst.device)
+        return cls(model, tables, slack, keep_leaves, worst, answer)
+
+    # --- limits -----------------------------------------------------------------------------------------------------
+
+    def limit(self, owner: Tensor) -> Tensor:
+        """Answers that cost less than this are looked for."""
+        return self.best[owner] + self.slack - CLOSE
+
+    def enough(self, owner: Tensor, total: Tensor) -> Tensor:
+        """The bound at which no x of the node costs less than the limit."""
+        limit, levels = self.limit(owner), self.levels
+        if levels is None:
+            return limit
+        enough = levels.below(limit, total.clamp(min=0))
+        free = total == FREE
+        if bool(free.any()):
+            enough[free] = self.enough_for_each(owner[free]).amax(1)
+        return enough
+
+    def enough_for_each(self, owner: Tensor) -> Tensor:
+        """The same for every number of defectives: (nodes, items + 1)."""
+        totals = torch.arange(len(self.model.known) + 1, device=owner.device)
+        limit = self.limit(owner)[:, None].expand(-1, len(totals))
+        return limit if self.levels is None else self.levels.below(limit, totals)
+
+    @cached_property
+    def levels(self) -> Levels | None:
+        """Where all free items weigh the same and counts cost one of two values."""
+        model, table = self.model, self.tables.costs
+        weights, values = model.weights[model.known == FREE].unique(), table[table.isfinite()].unique()
+        if len(weights) != 1 or len(values) < 2:
+            return None
+        low, high = values[0], values[-1]
+        between = torch.minimum(values - low, high - values).amax()
+        if float(between) > 1e-12 or float(high - low) < 1e-3:
+            return None
+        free = torch.arange(len(model.known) + 1, device=table.device) - int((model.known == 1).sum())
+        return Levels(float(high - low), model.constant + weights * free + self.tables.which.shape[1] * low)
+
+    # --- the search -------------------------------------------------------------------------------------------------
+
+    def run(self, batch: int, deadline: float | None) -> None:
+        """Search until no node is open, or time is up."""
+        roots = iter(torch.arange(len(self.best), device=self.best.device).split(batch))
+        while deadline is None or time.perf_counter() < deadline:
+            few = sum(len(block.owner) for block in self.open) < batch
+            owner = next(roots, None) if few else None
+            if owner is not None and len(owner):
+                self._branch(self._roots(owner))
+            elif self.open:
+                self._branch(self._relax(self._take(batch), ITERATIONS))
+            else:
+                return
+        self.others.extend(self._untouched(owner) for owner in roots)
+
+    @property
+    def open(self) -> list[Nodes]:
+        """All open nodes."""
+        return self.others + self.hopeful
+
+    def _untouched(self, owner: Tensor) -> Nodes:
+        """The roots of some instances."""
+        n, (rows, items) = len(owner), self.model.matrix.shape
+        zeros = torch.zeros(n, rows, device=owner.device)
+        state = State(torch.zeros(n, items, device=owner.device), zeros, zeros)
+        never = torch.full((n,), -torch.inf, dtype=torch.float64, device=owner.device)
+        return Nodes(owner, self.model.known.expand(n, -1), torch.full_like(owner, self.model.total), never, state)
+
+    def _roots(self, owner: Tensor) -> Nodes:
+        """The roots of some instances, relaxed."""
+        return self._relax(self._untouched(owner), ROOT_ITERATIONS)
+
+    def _take(self, batch: int) -> Nodes:
+        """As many nodes as make a batch, the hopeful ones first: a good answer found early spares work."""
+        taken: list[Nodes] = []
+        while self.open and batch > 0:
+            stack = self.hopeful or self.others
+            block = stack.pop()
+            rest = max(0, len(block.owner) - batch)
+            if rest:
+                stack.append(block.pick(slice(0, rest)))
+            taken.append(block.pick(slice(rest, None)))
+            batch -= len(taken[-1].owner)
+        return joined(taken)
+
+    def _relax(self, nodes: Nodes, iterations: int) -> Nodes:
+        """Improve the bounds that are not enough."""
+        enough = self.enough(nodes.owner, nodes.total)
+        open_ = nodes.bound < enough
+        if not bool(open_.any()):
+            return nodes
+        some = nodes.pick(open_)
+        rows = rows_of(self.model, self.tables, some.owner, some.total)
+        bound, state = relax(self.model, rows, some.fixed, some.state, enough[open_], iterations)
+        # What was shown of the parent holds for the child; but its leaf needs multipliers that show it.
+        worse = bound < some.bound
+        state = state._replace(pi=torch.where(worse[:, None], some.state.pi, state.pi))
+        some = some._replace(bound=torch.maximum(bound, some.bound), state=state)
+        return joined([some, nodes.pick(~open_)])
+
+    def _branch(self, nodes: Nodes) -> None:
+        """Close the nodes that are done, and push the children of the others."""
+        rounded = (nodes.state.x > 0.5).to(torch.uint8)
+        nodes_open = nodes.bound < self.enough(nodes.owner, nodes.total)
+        owner = nodes.owner[nodes_open]
+        self.propose(owner, polished(self.model, self.tables, owner, rounded[nodes_open]))
+        self.propose(nodes.owner[~nodes_open], rounded[~nodes_open])
+        nodes = self._close(nodes, nodes.bound >= self.enough(nodes.owner, nodes.total))
+        roots = nodes.total == FREE
+        self._split_by_total(nodes.pick(roots))
+        self._split(nodes.pick(~roots))
+
+    def _split(self, nodes: Nodes) -> None:
+        """Look at what may differ from each node's own x: split by it, or close the node where it is nothing."""
+        if not len(nodes.owner):
+            return
+        own, swap, bound = self._swaps(nodes)
+        nodes = nodes._replace(bound=torch.maximum(nodes.bound, bound))
+        loose = swap < (self.enough(nodes.owner, nodes.total) - nodes.bound)[:, None]  # (nodes, items)
+        done = ~loose.any(1)
+        self._record(nodes.owner[done], own[done])
+        nodes, loose, swap = self._close(nodes, done), loose[~done], swap[~done]
+        x = nodes.state.x
+        fraction, item = torch.where(loose, torch.minimum(x, 1 - x), -1.0).max(1)
+        two = fraction > FRACTIONAL
+        self._push(_split_by_item(nodes.pick(two), item[two]))
+        self._push(_split_by_first(nodes.pick(~two), loose[~two], swap[~two]))
+
+    def _push(self, nodes: Nodes) -> None:
+        """Put nodes on their stacks, the least bounds on top."""
+        nodes = nodes.pick(nodes.bound.argsort(descending=True))
+        hopeful = nodes.bound < self.best[nodes.owner] - CLOSE
+        for stack, part in ((self.hopeful, hopeful), (self.others, ~hopeful)):
+            if bool(part.any()):
+                stack.append(nodes.pick(part))
+
+    def _swaps(self, nodes: Nodes) -> tuple[Tensor, Tensor, Tensor]:
+        """The nodes' own x, the least cost of swapping each free item in or out, and a bound for all their x."""
+        free, reduced = nodes.fixed == FREE, reduced_costs(self.model, nodes.state.pi)
+        value, order = torch.where(free, reduced, torch.inf).sort(1)
+        number = nodes.total - (nodes.fixed == 1).sum(1)  # of free items that are defective
+        possible = (number >= 0) & (number <= free.sum(1))
+        at = torch.where(possible, number, 0)[:, None]
+        edge = torch.full_like(value[:, :1], torch.inf)
+        ends = torch.cat([-edge, value, edge], 1)
+        inside = free & (_places(order) < at)
+        swap = torch.where(inside, ends.gather(1, at + 1) - reduced, reduced - ends.gather(1, at))
+        own = torch.where(free, inside, nodes.fixed == 1)
+        rows = rows_of(self.model, self.tables, nodes.owner, nodes.total)
+        bound = lower_bound(self.model, rows, own.to(torch.int8), nodes.state.pi)
+        return own.to(torch.uint8), torch.where(free, swap, torch.inf), torch.where(possible, bound, torch.inf)
+
+    def _split_by_total(self, nodes: Nodes) -> None:
+        """One child for each number of defectives that the parent's multipliers do not exclude."""
+        if not len(nodes.owner):
+            return
+        free, ones = nodes.fixed == FREE, (nodes.fixed == 1).to(torch.int8)
+        value = torch.where(free, reduced_costs(self.model, nodes.state.pi), torch.inf).sort(1).values
+        rows = rows_of(self.model, self.tables, nodes.owner, nodes.total)
+        rest = lower_bound(self.model, rows, ones, nodes.state.pi)[:, None]
+        bound = rest + torch.nn.functional.pad(value.cumsum(1), (1, 0))  # with 0, 1, ... free items defective
+        totals = torch.arange(bound.shape[1], device=bound.device)
+        number = totals - ones.sum(1)[:, None]  # of free items that are defective
+        bound = torch.where(number >= 0, bound.gather(1, number.clamp(min=0)), torch.inf)
+        alive = bound < self.enough_for_each(nodes.owner)
+        between = (alive.cumsum(1) > 0) & (alive.flip(1).cumsum(1).flip(1) > 0)
+        first, end = (alive.cumsum(1) == 0).sum(1), len(totals) - (alive.flip(1).cumsum(1) == 0).sum(1)
+        self._leaf(nodes, torch.zeros_like(first), first - 1)
+        self._leaf(nodes, torch.maximum(first, end), torch.full_like(end, len(totals) - 1))
+        row, total = between.nonzero(as_tuple=True)
+        # The children keep the parent's multipliers, and so start from what those show.
+        self._push(nodes.pick(row)._replace(total=total, bound=bound[row, total]))
+
+    # --- what is found ----------------------------------------------------------------------------------------------
+
+    def propose(self, owner: Tensor, x: Tensor) -> None:
+        """Keep answers that are better than the best known."""
+        cost = cost_of(self.model, self.tables, owner, x)
+        better = cost < self.best[owner] - CLOSE / 2
+        owner, x, cost = owner[better], x[better], cost[better]
+        self.best.scatter_reduce_(0, owner, cost, "amin")
+        # One row for each instance: of several written at once, torch may leave a mixture.
+        row = torch.arange(len(owner), device=owner.device)
+        least = torch.where(cost <= self.best[owner], row, len(row))
+        chosen = torch.full_like(self.best, len(row), dtype=torch.int64).scatter_reduce_(0, owner, least, "amin")
+        first = chosen[owner] == row
+        self.answer[owner[first]] = x[first]
+
+    def _record(self, owner: Tensor, x: Tensor) -> None:
+        """Keep the x that cost less than the limit: each is the own x of one leaf only."""
+        self.propose(owner, x)
+        cost = cost_of(self.model, self.tables, owner, x)
+        good = cost < self.limit(owner)
+        self.found.append(Found(owner[good], x[good], cost[good]))
+
+    def _close(self, nodes: Nodes, done: Tensor) -> Nodes:
+        """Make leaves of the nodes that are done; return the others."""
+        closed = nodes.pick(done)
+        most = torch.where(closed.total == FREE, len(self.model.known), closed.total)
+        self._leaf(closed, closed.total.clamp(min=0), most)
+        return nodes.pick(~done)
+
+    def _leaf(self, nodes: Nodes, least: Tensor, most: Tensor) -> None:
+        if self.keep_leaves:
+            some = least <= most
+            pi = nodes.state.pi[some, :-1]  # the last one shifts all reduced costs, which tells nothing at one k
+            self.leaves.append(Leaves(nodes.owner[some], nodes.fixed[some], least[some], most[some], pi))
+
+
+def _places(order: Tensor) -> Tensor:
+    """Where each item stands in each row's order."""
+    positions = torch.arange(order.shape[1], device=order.device).expand_as(order)
+    return torch.empty_like(order).scatter_(1, order, positions)
+
+
+def _split_by_item(nodes: Nodes, item: Tensor) -> Nodes:
+    """Two children, with the item 0 and 1."""
+    here = torch.zeros_like(nodes.fixed, dtype=torch.bool).scatter_(1, item[:, None], True)
+    return joined([nodes._replace(fixed=nodes.fixed.masked_fill(here, value)) for value in (0, 1)])
+
+
+def _split_by_first(nodes: Nodes, loose: Tensor, swap: Tensor) -> Nodes:
+    """One child for each loose item that may be the first to differ from the rounded x, and one where none does.
+
+    The items come in order of falling cost, so that those hard to exclude have most others fixed.
+    """
+    rounded = (nodes.state.x > 0.5).to(torch.int8)
+    place = _places(torch.where(loose, swap, -torch.inf).argsort(1, descending=True))
+    positions = torch.arange(loose.shape[1] + 1, device=loose.device)
+    row, first = (positions <= loose.sum(1)[:, None]).nonzero(as_tuple=True)
+    loose, rounded, place, first = loose[row], rounded[row], place[row], first[:, None]
+    fixed = torch.where(loose & (place < first), rounded, nodes.fixed[row])
+    fixed = torch.where(loose & (place == first), 1 - rounded, fixed)
+    return nodes.pick(row)._replace(fixed=fixed)

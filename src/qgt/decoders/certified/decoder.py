@@ -1,0 +1,188 @@
+"""The most probable x of whole batches, proved, with every answer that is nearly as probable.
+
+`ExactMAP` asks an integer-programming solver about one instance after the other. Here all instances of a batch, which
+share their design, go through one batched solver, on a CPU or a GPU: linear relaxations by a first-order method
+(`relaxation`), whole answers by flips and swaps (`polish`), and one branch and bound over the
+nodes of all instances (`branching`).
+
+The search does not stop at the most probable x: it goes on until every x whose probability is more than 1/odds of the
+best one's is found, and all others are excluded. Among those found the posterior weights are exact,
+
+    P(x | y)  ~  P(x, y) / sum over the x' found of P(x', y),
+
+which gives the confidence in the answer, the probability that each item is defective, and the items on which the
+answers differ: what to retest.
+
+The proof is data: the leaves of each instance's tree, with the multipliers that exclude all that is not listed.
+`qgt.check_certificate` checks it without this solver.
+"""
+
+import math
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from qgt.arguments import positive
+from qgt.decoders.certified.branching import CLOSE, Found, Leaves, Search
+from qgt.decoders.certified.polish import polished
+from qgt.decoders.certified.relaxation import Model, Tables
+from qgt.decoders.contract import BoundDecoder, Decoded, Decoder, Ragged, Status, refuse_unsupported
+from qgt.decoders.highs import costs
+from qgt.model.prior import Prior
+from qgt.model.problem import Problem
+
+CPU_BATCH = 2**18  # nodes times items that are worked on together: what the caches hold
+GPU_BATCH = 2**25  # on a GPU a batch must outweigh its launches
+BYTES = 300  # of scratch memory for each
+
+
+@dataclass(frozen=True)
+class Certified:
+    """Finds and proves the most probable x of every instance, and all that are more than 1/odds as probable.
+
+    `odds=1` stops at the proof, and then tells no probabilities. `time_limit` is in seconds per instance, shared: a
+    batch may take that times its length, and what easy instances leave goes to hard ones. `proposals` is any decoder
+    whose calls are tried as first answers. `certificates=False` keeps no proofs, for batches of many hard instances.
+
+    `scores` are the items' probabilities. `info` holds each answer's `log_joint`; the `gap` to what is not excluded (0
+    where proved); whether the list of answers is `complete`; the `confidence` in the answer, its weight among those
+    listed; the items that are `unsettled`, on which the answers listed differ; the `alternatives`, the listed answers
+    with their `probability`, most probable first; and the proof, `dual`.
+
+    Example:
+        >>> import torch, qgt
+        >>> design = qgt.Design.from_rows(["1100", "0110", "1011"])
+        >>> problem = qgt.Problem(design, qgt.Bernoulli(0.2), qgt.SparseInteger(rate=0.1, bound=1))
+        >>> y = torch.tensor([[1.0, 1.0, 1.0], [9.0, 0.0, 0.0]])
+        >>> result = qgt.Certified().bind(problem)(y)
+        >>> [qgt.Status(status).name for status in result.status.tolist()]
+        ['PROVED', 'INFEASIBLE']
+        >>> result.info["alternatives"][0]["x"][:2]  # an item beside the sure one, or a wrong count
+        tensor([[0, 1, 0, 1],
+                [0, 1, 0, 0]], dtype=torch.uint8)
+        >>> round(float(result.info["confidence"][0]), 2), qgt.check_certificate(problem, y.double(), result).tolist()
+        (0.65, [True, True])
+    """
+
+    odds: float = 100.0
+    time_limit: float | None = None
+    proposals: Decoder | None = None
+    certificates: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "odds", positive("odds", self.odds))
+        if self.odds < 1:
+            raise ValueError(f"odds={self.odds} is not valid: give 1 or more.")
+        if self.time_limit is not None:
+            object.__setattr__(self, "time_limit", positive("time_limit", self.time_limit))
+
+    def supports(self, problem: Problem) -> str | None:
+        """Independent items or a fixed number of defectives, with any noise; and what the proposals support."""
+        reason = None if self.proposals is None else self.proposals.supports(problem)
+        return reason or costs.supported(problem)
+
+    def bind(self, problem: Problem) -> BoundDecoder:
+        """Set up what all instances share, once for each device."""
+        refuse_unsupported(self, problem)
+        propose = None if self.proposals is None else self.proposals.bind(problem)
+        models: dict[torch.device, Model] = {}
+
+        def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
+            deadline = None if self.time_limit is None else time.perf_counter() + self.time_limit * len(y)
+            if y.device not in models:
+                models[y.device] = Model.of(problem, y.device)
+            model = models[y.device]
+            tables = Tables.of(problem, y)
+            search = Search.start(model, tables, slack=math.log(self.odds), keep_leaves=self.certificates)
+            nothing = search.best.clone()  # what no x costs
+            if propose is not None and len(y):
+                all_ = torch.arange(len(y), device=y.device)
+                search.propose(all_, polished(model, tables, all_, propose(y).x))
+            search.run(batch_of(y.device, problem.items), deadline)
+            return _decoded(problem, y, search, search.best >= nothing, self.odds > 1)
+
+        return BoundDecoder(problem, decode)
+
+
+def batch_of(device: torch.device, items: int) -> int:
+    """How many nodes to work on together: an eighth of a GPU's memory at most."""
+    size = CPU_BATCH
+    if device.type == "cuda":
+        size = min(GPU_BATCH, torch.cuda.get_device_properties(device).total_memory // 8 // BYTES)
+    return max(64, size // items)
+
+
+def _decoded(problem: Problem, y: Tensor, search: Search, none_found: Tensor, listed: bool) -> Decoded:
+    """What the search found, as a result."""
+    unexplored = torch.full_like(search.best, torch.inf)
+    for block in search.open:
+        unexplored.scatter_reduce_(0, block.owner, block.bound, "amin")
+    complete = unexplored == torch.inf
+    gap = torch.where(complete, 0.0, (search.best - unexplored).clamp(min=0.0))
+    status = torch.where(gap <= CLOSE, Status.PROVED, Status.TIME_LIMIT)
+    status = torch.where(none_found & complete, Status.INFEASIBLE, status).to(torch.uint8)
+
+    answers = _answers(search, none_found)
+    lists = Ragged.of(answers.owner, len(y), x=answers.x, cost=answers.cost)
+    first = (lists.ends - lists.numbers)[~none_found]  # each list's most probable one
+    x = search.answer.clone()
+    x[~none_found] = lists.columns["x"][first]
+    owner, cost = lists.owner, lists.columns["cost"]
+    weight = (search.best[owner] - cost).exp()
+    weight = weight / torch.zeros_like(search.best).index_add_(0, owner, weight)[owner]
+    confidence = torch.zeros_like(search.best)
+    confidence[~none_found] = weight[first]
+    marginals = torch.zeros_like(x, dtype=torch.float64)
+    marginals.index_add_(0, owner, weight[:, None] * lists.columns["x"]).clamp_(max=1.0)
+    if isinstance(problem.prior, Prior):
+        marginals[none_found] = problem.prior.marginals(problem.items).to(y.device)
+    log_joint = problem.log_joint(x, y)
+    agrees = none_found | ((log_joint + search.best).abs() <= CLOSE)  # recomputed from the problem itself
+    status = torch.where((status == Status.PROVED) & ~agrees, Status.OK, status).to(torch.uint8)
+    differing = torch.zeros_like(x, dtype=torch.int32).index_add_(0, owner, (lists.columns["x"] != x[owner]).int())
+    alternatives = {"x": lists.columns["x"], "log_joint": -cost, "probability": weight}
+    info: dict[str, Tensor | Ragged] = {
+        "log_joint": log_joint,
+        "gap": torch.where(none_found & ~complete, torch.inf, gap),
+        "complete": complete & listed,
+        "confidence": confidence if listed else torch.full_like(confidence, torch.nan),
+        "unsettled": differing > 0,
+        "alternatives": Ragged(lists.ends, alternatives),
+    }
+    if search.keep_leaves:
+        info["dual"] = _proof(search)
+    return Decoded(x, status, marginals if listed else None, info)
+
+
+def _answers(search: Search, none_found: Tensor) -> Found:
+    """All answers within the limit, by instance, the most probable first.
+
+    Of equally probable ones the first binary number comes first, so that batches of any size give the same answer.
+    """
+    instances = torch.arange(len(search.best), device=search.best.device)
+    known = Found(instances[~none_found], search.answer[~none_found], search.best[~none_found])
+    owner, x, cost = (torch.cat(parts) for parts in zip(known, *search.found, strict=True))
+    again = (x == search.answer[owner]).all(1)
+    again[: len(known.owner)] = False  # the leaf that found the answer lists it once more
+    keep = (cost < search.limit(owner)) & ~again
+    keep[: len(known.owner)] = True
+    owner, x, cost = owner[keep], x[keep], cost[keep]
+    tied = cost <= search.best[owner] + CLOSE
+    shared = tied & (torch.zeros_like(instances).index_add_(0, owner, tied.long())[owner] > 1)
+    number = torch.zeros_like(owner)
+    if bool(shared.any()):
+        number[shared] = x[shared].unique(dim=0, return_inverse=True)[1]
+    order = number.argsort(stable=True)
+    order = order[torch.where(tied, search.best[owner], cost)[order].argsort(stable=True)]
+    order = order[owner[order].argsort(stable=True)]
+    return Found(owner[order], x[order], cost[order])
+
+
+def _proof(search: Search) -> Ragged:
+    """The leaves of each instance's tree."""
+    none = search.tables.which[:0]  # (0, pools), int64: what there is for no instances
+    nothing = Leaves(none[:, 0], search.answer[:0].to(torch.int8), none[:, 0], none[:, 0], none.float())
+    owner, fixed, least, most, pi = (torch.cat(part) for part in zip(nothing, *search.leaves, strict=True))
+    return Ragged.of(owner, len(search.best), fixed=fixed, least=least, most=most, pi=pi)

@@ -1,0 +1,196 @@
+"""The contract every decoder keeps: a small frozen configuration, bound once to a problem, then called with counts.
+
+    decode = SomeDecoder(its, options).bind(problem)      # set-up paid once
+    result = decode(y)                                    # y is all it sees
+
+A decoder of one's own needs `supports` and `bind`; wrapping its function in `BoundDecoder` gives it the contract's
+checks of the counts. `qgt.testing.check_decoder` tells whether it keeps the rest.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float64, Int64, UInt8
+from torch import Tensor
+
+from qgt.model.problem import Problem
+
+
+class Status(IntEnum):
+    """What is known of one instance's calls. A failed instance is data, not an exception.
+
+    Example:
+        >>> Status.PROVED.meaning
+        'no other x is more probable given the counts: proved'
+    """
+
+    OK = 0
+    PROVED = 1
+    NOT_CONVERGED = 2
+    TIME_LIMIT = 3
+    INFEASIBLE = 4
+
+    @property
+    def meaning(self) -> str:
+        """The status in words."""
+        return (
+            "decoded; nothing is claimed beyond the decoder's own rule",
+            "no other x is more probable given the counts: proved",
+            "the iteration did not settle; the calls are its last ones",
+            "time ran out; the calls are the best found so far",
+            "no x explains these counts; the calls are a best effort: check the counts and the design",
+        )[self]
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """The calls for a batch of instances, with what is known about them.
+
+    `scores` (None where a decoder has none) rank the items of an instance, larger meaning more surely defective;
+    `info` holds diagnostics, tensors with one row per instance, or `Ragged` with any number of them.
+
+    Example:
+        >>> import torch
+        >>> result = Decoded(torch.zeros(2, 5, dtype=torch.uint8), torch.tensor([0, 4], dtype=torch.uint8))
+        >>> [Status(status).name for status in result.status.tolist()]
+        ['OK', 'INFEASIBLE']
+    """
+
+    x: UInt8[Tensor, "instances items"]
+    status: UInt8[Tensor, " instances"]
+    scores: Float64[Tensor, "instances items"] | None = None
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """Any number of rows for each instance: `columns` hold all of them in order, `ends` where each instance's end.
+
+    Example:
+        >>> import torch
+        >>> rows = Ragged.of(torch.tensor([2, 0, 2]), 3, cost=torch.tensor([5.0, 6.0, 7.0]))
+        >>> len(rows), rows[2]["cost"], len(rows[1]["cost"])
+        (3, tensor([5., 7.]), 0)
+    """
+
+    ends: Int64[Tensor, " instances"]
+    columns: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, owner: Tensor, instances: int, **columns: Tensor) -> "Ragged":
+        """Sort rows by the instance that owns them; each one's stay in order."""
+        order = owner.argsort(stable=True)
+        numbers = torch.bincount(owner, minlength=instances)
+        return cls(numbers.cumsum(0), {name: column[order] for name, column in columns.items()})
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, instance: int) -> dict[str, Tensor]:
+        end = int(self.ends[instance])
+        rows = slice(end - int(self.numbers[instance]), end)
+        return {name: column[rows] for name, column in self.columns.items()}
+
+    @property
+    def numbers(self) -> Int64[Tensor, " instances"]:
+        """How many rows each instance has."""
+        return self.ends.diff(prepend=self.ends.new_zeros(1))
+
+    @property
+    def owner(self) -> Int64[Tensor, " rows"]:
+        """The instance of each row."""
+        return torch.arange(len(self), device=self.ends.device).repeat_interleave(self.numbers)
+
+
+@runtime_checkable
+class Decode(Protocol):
+    """A bound decoder: counts in, calls out."""
+
+    def __call__(self, y: Float64[Tensor, "instances pools"]) -> Decoded:
+        """Decode a batch."""
+        ...
+
+
+@runtime_checkable
+class Decoder(Protocol):
+    """A decoder's configuration."""
+
+    def supports(self, problem: Problem) -> str | None:
+        """None if it can decode the problem, else the reason it cannot, in one sentence."""
+        ...
+
+    def bind(self, problem: Problem) -> Decode:
+        """Prepare for one problem; raise a ValueError with the reason where `supports` gives one."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class BoundDecoder:
+    """A decoding function with the contract's checks around it.
+
+    The function gets finite float64 counts of the right width and, where it `takes_defectives`, the number of
+    defectives of each instance (or None when not given). Instances with a count that no number of defectives
+    explains come back INFEASIBLE, whatever the function made of them.
+
+    Example:
+        >>> import torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1))
+        >>> def nothing(y, defectives):
+        ...     n = len(y)
+        ...     return Decoded(torch.zeros(n, 3, dtype=torch.uint8), torch.zeros(n, dtype=torch.uint8))
+        >>> BoundDecoder(problem, nothing)(torch.tensor([[1.0, 1.0], [7.0, 0.0]])).status
+        tensor([0, 4], dtype=torch.uint8)
+    """
+
+    problem: Problem
+    decode: Callable[[Tensor, Tensor | None], Decoded]
+    takes_defectives: bool = False
+
+    def __call__(self, y: Tensor, *, defectives: Tensor | int | None = None) -> Decoded:
+        """Decode a batch of counts, optionally given the true number of defectives (one value, or one each)."""
+        y = check_counts(self.problem, y)
+        if defectives is not None and not self.takes_defectives:
+            raise ValueError("defectives was given, but this decoder cannot use it: leave it out.")
+        known = None if defectives is None else _per_instance(defectives, y, self.problem.items)
+        result = self.decode(y, known)
+        status = torch.where(self.problem.explainable(y), result.status, Status.INFEASIBLE).to(torch.uint8)
+        return replace(result, status=status)
+
+
+def check_counts(problem: Problem, y: Tensor) -> Float64[Tensor, "instances pools"]:
+    """Return y as float64, or raise a ValueError that says which entry no decoder can use."""
+    if not isinstance(y, Tensor) or y.dim() != 2 or y.shape[1] != problem.pools:
+        shape = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
+        raise ValueError(f"y of shape {shape} is not valid: give a tensor (instances, {problem.pools}).")
+    if y.is_complex() or y.dtype == torch.bool:
+        raise ValueError(f"y of {y.dtype} is not valid: give counts as float64.")
+    y = y.detach().to(torch.float64)
+    bad = (~torch.isfinite(y)).nonzero()
+    if len(bad):
+        instance, pool = bad[0].tolist()
+        raise ValueError(
+            f"y[{instance}, {pool}]={y[instance, pool].item()} is not a count: give finite numbers "
+            "(leave out instances with missing counts)."
+        )
+    return y
+
+
+def refuse_unsupported(decoder: Decoder, problem: Problem) -> None:
+    """Raise a ValueError with the decoder's reason where it does not support the problem."""
+    reason = decoder.supports(problem)
+    if reason is not None:
+        raise ValueError(f"{type(decoder).__name__} cannot decode this problem: {reason}")
+
+
+def _per_instance(defectives: Tensor | int, y: Tensor, items: int) -> Int64[Tensor, " instances"]:
+    """The given numbers of defectives as one whole number per instance."""
+    given = torch.as_tensor(defectives, device=y.device)
+    whole = given.to(torch.int64)
+    if given.dim() > 1 or (given.dim() == 1 and len(given) != len(y)):
+        raise ValueError(f"defectives of shape {tuple(given.shape)} is not valid: give one, or one per instance.")
+    if bool(((whole != given) | (whole < 0) | (whole > items)).any()):
+        raise ValueError(f"defectives={defectives} is not valid: give whole numbers from 0 to {items}.")
+    return whole.expand(len(y))

@@ -1,0 +1,259 @@
+"""Figures: pure functions of results. matplotlib is imported only when one is drawn."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from qgt.study.reading import Result
+from qgt.trust.scoring import Score, wilson
+from qgt.trust.verification import VerificationReport
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+CLAIMED, DIFFERS, QUIET = "#1f4e79", "#c0392b", "#9aa5b1"
+LIMIT = "#20262c"
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d46")  # Okabe and Ito's, and a brown
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+METRIC_WORDS = {
+    "success_rate": "success rate",
+    "f1": "F1",
+    "precision": "precision",
+    "recall": "recall",
+    "mse": "mean squared error",
+}
+
+
+def save_figure(figure: "Figure", path: Path, form: str) -> None:
+    """Write a figure as svg, png or pdf so that equal results give equal files."""
+    import matplotlib
+
+    with matplotlib.rc_context({"svg.hashsalt": "qgt"}):
+        dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[form]
+        figure.savefig(path, dpi=150, format=form, metadata=dated)
+
+
+def verification_figure(report: VerificationReport) -> "Figure":
+    """Draw the claimed and the recovered matrix, where they differ, and the evidence with its split."""
+    from matplotlib.colors import ListedColormap
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(11, 6.4), layout="constrained")
+    axes = figure.subplot_mosaic([["claimed", "recovered"], ["difference", "evidence"]])
+    blue, red = ListedColormap(["#f4f6f8", CLAIMED]), ListedColormap(["#f4f6f8", DIFFERS])
+    wrong = int(report.wrong.sum())
+    panels = {
+        "claimed": (report.claimed.matrix, blue, "Claimed design"),
+        "recovered": (report.recovered, blue, f"Read back from the decoder ({report.estimator.replace('_', ' ')})"),
+        "difference": (report.wrong, red, f"Where they differ: {wrong} of {report.wrong.numel():,} entries"),
+    }
+    for name, (matrix, colours, title) in panels.items():
+        ax = axes[name]
+        pools, items = matrix.shape
+        extent = (0.5, items + 0.5, pools + 0.5, 0.5)  # pools and items are counted from 1
+        ax.imshow(matrix.numpy(), cmap=colours, vmin=0, vmax=1, aspect="auto", interpolation="nearest", extent=extent)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.yaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.set_title(title, fontsize=10, loc="left")
+        ax.set_xlabel("item")
+        ax.set_ylabel("pool")
+    _draw_evidence(axes["evidence"], report)
+    figure.suptitle(
+        f"{report.error_percent:.2f} % of entries differ (coin flips: {report.coin_flip_percent:.0f} %, "
+        f"best constant matrix: {report.constant_percent:.1f} %), {report.instances:,} instances",
+        fontsize=11,
+    )
+    return figure
+
+
+def _draw_evidence(ax: "Axes", report: VerificationReport) -> None:
+    """Histograms of the evidence for entries claimed 0 and 1, on common bins."""
+    low, high = float(report.evidence.min()), float(report.evidence.max())
+    bins = torch.linspace(low, high if high > low else low + 1, 81).tolist()
+    claimed = report.claimed.matrix
+    ax.hist(report.evidence[claimed == 0].numpy(), bins, color=QUIET, alpha=0.8, label="claimed 0")
+    ax.hist(report.evidence[claimed == 1].numpy(), bins, color=CLAIMED, alpha=0.7, label="claimed 1")
+    ax.axvline(report.split, color=DIFFERS, linewidth=1.2, label="split")
+    ax.set_title("Evidence for each entry", fontsize=10, loc="left")
+    ax.set_xlabel("evidence")
+    ax.set_ylabel("entries")
+    ax.legend(frameon=False, fontsize=8)
+
+
+def reliability_figure(
+    curves: Mapping[str, Sequence[tuple[int, float, int]]],
+    given: str = "probability given",
+    seen: str = "share defective",
+) -> "Figure":
+    """Draw how often something turns out true against the probability it was given, with 95 % intervals.
+
+    Each curve is a list of bins: how many entries, the sum of their probabilities, how many turned out true.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.2, 4.8), layout="constrained")
+    ax = figure.subplots()
+    ax.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle="--", label="perfectly calibrated")
+    for colour, (name, bins) in zip((CLAIMED, DIFFERS, "#2e8b57", "#b8860b"), curves.items(), strict=False):
+        filled = [(total / n, hits / n, wilson(hits, n)) for n, total, hits in bins if n]
+        mean, share, ends = zip(*filled, strict=True)
+        reach = [
+            [s - e.low for s, e in zip(share, ends, strict=True)],
+            [e.high - s for s, e in zip(share, ends, strict=True)],
+        ]
+        ax.errorbar(mean, share, yerr=reach, color=colour, marker="o", markersize=4, linewidth=1, capsize=2, label=name)
+    ax.set_xlabel(given)
+    ax.set_ylabel(seen)
+    ax.set_xlim(-0.02, 1.02)
+    ax.set_ylim(-0.02, 1.02)
+    ax.set_aspect("equal")
+    ax.legend(frameon=False, fontsize=8, loc="upper left")
+    return figure
+
+
+def curves_figure(found: Sequence[Result], metrics: Sequence[str] = ("success_rate",)) -> "Figure":
+    """Draw metrics against the grid's first key, a line with its 95 % band for each decoder.
+
+    One panel for each metric and each combination of the grid's other keys. A decoder marked as the limit is a dark
+    line; above it, where success rates cannot be, the panel is shaded.
+    """
+    from matplotlib.figure import Figure
+
+    drawn = [one for one in found if one.score.instances]
+    if not drawn or not drawn[0].point:
+        raise ValueError(
+            "there is nothing to draw: a figure needs results, and a [grid] whose first key is its x axis."
+        )
+    others = list(dict.fromkeys(tuple(one.point.items())[1:] for one in drawn))
+    panels = [(metric, other) for other in others for metric in metrics]
+    columns = len(metrics) if len(metrics) > 1 and len(others) > 1 else min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(3.3 * columns + (3.2 if columns == 1 else 0.4), 2.7 * rows + 1.1), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
+    styles = line_styles(drawn)
+    for number, (ax, (metric, other)) in enumerate(zip(axes, panels, strict=False)):
+        draw_panel(ax, [one for one in drawn if tuple(one.point.items())[1:] == other], styles, metric)
+        ax.set_title(", ".join(f"{_words(key)} = {value}" for key, value in other), fontsize=10, loc="left")
+        if number + columns >= len(panels):
+            ax.set_xlabel(_words(next(iter(drawn[0].point))))
+    _draw_legend(figure, axes, len(panels), drawn, metrics[0])
+    return figure
+
+
+def frontier_figure(scores: Mapping[str, Score], microseconds: Mapping[str, float]) -> "Figure":
+    """Draw success rates against the time of a decode; a line joins those that no other beats in both."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.8), layout="constrained")
+    ax = figure.subplots()
+    best: list[tuple[float, float]] = []
+    for name in sorted(scores, key=lambda name: microseconds[name]):
+        rate, (low, high) = scores[name].success_rate, scores[name].interval()
+        leads = not best or low > best[-1][1]
+        if leads:
+            best.append((microseconds[name], rate))
+        colour, reach = CLAIMED if leads else QUIET, [[rate - low], [high - rate]]
+        ax.errorbar(microseconds[name], rate, yerr=reach, color=colour, marker="o", markersize=6, capsize=3)
+        # The line runs to the right and up from a leader, so its upper left is free; the others alternate.
+        behind = len(ax.texts) - len(best)
+        side, place = ("right", (-7, 6)) if leads else ("left", (7, -24 if behind % 2 == 0 else 7))
+        words: dict[str, Any] = {"textcoords": "offset points", "fontsize": 9, "color": LIMIT if leads else "#5b6570"}
+        ax.annotate(name, (microseconds[name], rate), xytext=place, ha=side, **words)
+    ax.step(*zip(*best, strict=True), where="post", color=CLAIMED, linewidth=1, alpha=0.5, zorder=0)
+    ax.set_xscale("log")
+    ax.margins(x=0.2)
+    ax.set_ylim(-0.03, 1.08)
+    ax.set_xlabel("microseconds per decode")
+    ax.set_ylabel("success rate")
+    ax.grid(color="#e3e7eb", linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _words(key: str) -> str:
+    """An axis label from a dotted key: the design's own numbers need no prefix."""
+    return key.removeprefix("design.").replace(".", " ").replace("_", " ")
+
+
+def line_styles(found: Sequence[Result]) -> dict[str, dict[str, Any]]:
+    """A colour and a marker for each decoder, the same in all panels."""
+    styles: dict[str, dict[str, Any]] = {}
+    for one in found:
+        if one.decoder not in styles:
+            number = sum(style["color"] != LIMIT for style in styles.values())
+            line = {"linestyle": ("-", "--", ":")[number // len(COLOURS) % 3], "marker": MARKERS[number % len(MARKERS)]}
+            plain = {"color": COLOURS[number % len(COLOURS)], **line, "markersize": 4.5, "linewidth": 1.5}
+            styles[one.decoder] = {"color": LIMIT, "linewidth": 2.4, "zorder": 3} if one.limit else plain
+    return styles
+
+
+def draw_panel(ax: "Axes", found: Sequence[Result], styles: Mapping[str, dict[str, Any]], metric: str) -> None:
+    """One metric at one combination of the grid's other keys."""
+    for name in dict.fromkeys(one.decoder for one in found):
+        line = [one for one in found if one.decoder == name]
+        where: Any = [next(iter(one.point.values())) for one in line]  # numbers, or texts that become categories
+        mean = [one.score.mean(metric) for one in line]
+        low, high = zip(*(one.score.interval(metric) for one in line), strict=True)
+        ax.fill_between(where, low, high, color=styles[name]["color"], alpha=0.15, linewidth=0)
+        ax.plot(where, mean, label=name, **styles[name])
+        if line[0].limit and metric == "success_rate":
+            _shade_above(ax, where, mean)
+    values = list(dict.fromkeys(next(iter(one.point.values())) for one in found))
+    if len(values) <= 10 and not any(isinstance(value, str) for value in values):
+        ax.set_xticks(values)
+    if metric == "success_rate":
+        ax.set_ylim(0, 1.02)
+    elif metric == "mse":
+        ax.set_ylim(bottom=0)
+    ax.set_ylabel(METRIC_WORDS[metric])
+    ax.grid(color="#e3e7eb", linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def _shade_above(ax: "Axes", where: Any, limit: Sequence[float]) -> None:
+    """Shade what lies above the limit, and say what that means where there is room for it."""
+    ax.fill_between(where, limit, 1.02, color=LIMIT, alpha=0.07, linewidth=0)
+    place = [float(i) if isinstance(x, str) else float(x) for i, x in enumerate(where)]
+    order = sorted(range(len(place)), key=lambda i: place[i])
+    across = np.linspace(min(place), max(place), 7)
+    height = np.interp(across, [place[i] for i in order], [limit[i] for i in order])
+    left = height[0] <= height[-1]
+    words = height[:3] if left else height[-3:]  # the third of the panel that the words would stand in
+    if words.max() < 0.82:
+        look: dict[str, Any] = {"transform": ax.transAxes, "va": "top", "fontsize": 8, "color": "#5b6570"}
+        ax.text(0.06 if left else 0.94, 0.96, "no decoder\ndoes better", ha="left" if left else "right", **look)
+
+
+def _draw_legend(figure: "Figure", axes: Sequence["Axes"], used: int, found: Sequence[Result], metric: str) -> None:
+    """One legend for all panels, the best decoder first: in a cell left empty, else beside or below them."""
+    lines, names = axes[0].get_legend_handles_labels()
+    means = {name: [one.score.mean(metric) for one in found if one.decoder == name] for name in names}
+    sign = 1 if metric == "mse" else -1
+    order = sorted(range(len(names)), key=lambda i: sign * sum(means[names[i]]) / len(means[names[i]]))
+    labels = [line_label([one for one in found if one.decoder == names[i]]) for i in order]
+    look = {"handles": [lines[i] for i in order], "labels": labels, "frameon": False, "fontsize": 9}
+    for ax in axes[used:]:
+        ax.set_axis_off()
+    if len(axes) > used:
+        axes[used].legend(loc="center left", **look)
+    elif len(axes) == 1:
+        figure.legend(loc="outside right upper", **look)
+    else:
+        figure.legend(loc="outside lower center", ncols=min(4, len(names)), **look)
+
+
+def line_label(line: Sequence[Result]) -> str:
+    """A decoder's name; the limit says that it is one, and how much of it is proved if not all."""
+    if not line[0].limit:
+        return line[0].decoder
+    proved = sum(one.statuses.get("PROVED", 0) for one in line) / sum(one.score.instances for one in line)
+    share = math.floor(1e4 * proved) / 100  # rounded down: 100 % would say that nothing is open
+    return f"{line[0].decoder} (limit{'' if proved == 1 else f', {share:.2f} % proved'})"

@@ -1,0 +1,358 @@
+"""Structural verification: read the pooling matrix back from a decoder, and say where it disagrees with a claim.
+
+A decoder that inverts y = A x has learned A. Three estimators turn its behaviour at T instances into *evidence*, a
+matrix (pools, items) whose entries are large where the decoder acts as if the item were in the pool:
+
+- `least_squares`, the paper's (section "Structural Verifiability Analysis"): with Jacobians B_i = d scores / d y
+  (items, pools), the C that minimises sum_i ||I - C B_i||^2, which is (sum B_i^T) (sum B_i B_i^T)^+. One linear map
+  (all B_i equal, rank at most M < N) does not determine A, so a linear network cannot pass.
+- `mean_jacobian`: the mean of B_i^T. Works for strong networks whose outputs saturate.
+- `regression`: the least-squares regression of y on the decoder's calls. Needs no gradients, so it audits any decoder.
+
+Exact two-means on the entries (sort, best split) makes the evidence a 0/1 matrix.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Float64, Int64, UInt8
+from torch import Generator, Tensor
+
+from qgt.arguments import whole
+from qgt.decoders.contract import Decoder
+from qgt.decoders.neural.decoder import NeuralDecoder
+from qgt.decoders.neural.network import Network
+from qgt.model.design import Design
+from qgt.model.problem import Problem
+
+ESTIMATORS = ("least_squares", "mean_jacobian", "regression")
+CHUNK = 2**22  # entries of Jacobians held at a time
+NO_EVIDENCE = 3.0  # a separation that even one heap of Gaussian evidence, cut in two, reaches (2.65)
+SURE = 0.25  # how far past the split, in units of half the centroids' distance, evidence must be to contradict a claim
+
+
+class Mismatch(NamedTuple):
+    """An entry where the evidence contradicts the claimed design; `sureness` is 0 at the split and 1 at a centroid."""
+
+    pool: str
+    item: str
+    claimed: int
+    recovered: int
+    sureness: float
+
+
+class Swap(NamedTuple):
+    """Two whole pools or items that stand in each other's place."""
+
+    kind: str  # "pool" or "item"
+    first: str
+    second: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class VerificationReport:
+    """What a decoder reveals about the design, beside the design that is claimed.
+
+    Example:
+        >>> import torch
+        >>> design = Design.from_rows(["110", "011"])
+        >>> report = report_on(torch.tensor([[0.9, 1.1, 0.0], [0.1, 0.1, 1.0]]).double(), design, "regression", 9)
+        >>> round(report.error_percent, 1), report.mismatches[0][:4]
+        (16.7, ('P2', 'I2', 1, 0))
+    """
+
+    estimator: str
+    instances: int
+    claimed: Design
+    evidence: Float64[Tensor, "pools items"]
+    recovered: UInt8[Tensor, "pools items"]
+    centroids: tuple[float, float]
+    split: float
+    spread: float  # the standard deviation of the evidence around its centroids
+
+    @property
+    def wrong(self) -> UInt8[Tensor, "pools items"]:
+        """1 where the recovered entry differs from the claimed one."""
+        return (self.recovered != self.claimed.matrix).to(torch.uint8)
+
+    @property
+    def error_percent(self) -> float:
+        """The share of entries that differ, the paper's measure."""
+        return 100 * float(self.wrong.double().mean())
+
+    @property
+    def coin_flip_percent(self) -> float:
+        """The error to expect of a matrix of coin flips."""
+        return 50.0
+
+    @property
+    def constant_percent(self) -> float:
+        """The error of the best constant matrix: all zeros or all ones."""
+        density = float(self.claimed.matrix.double().mean())
+        return 100 * min(density, 1 - density)
+
+    @property
+    def separation(self) -> float:
+        """The distance of the two centroids in standard deviations around them; 0 where there is no evidence."""
+        distance = self.centroids[1] - self.centroids[0]
+        return distance / self.spread if self.spread else (float("inf") if distance else 0.0)
+
+    @property
+    def auc(self) -> float | None:
+        """The chance that evidence for a claimed 1 exceeds that for a claimed 0; None where the claim has only one."""
+        return _auc(self.evidence, self.claimed.matrix)
+
+    @property
+    def pool_errors(self) -> Int64[Tensor, " pools"]:
+        """Differing entries by pool."""
+        return self.wrong.sum(1, dtype=torch.int64)
+
+    @property
+    def item_errors(self) -> Int64[Tensor, " items"]:
+        """Differing entries by item."""
+        return self.wrong.sum(0, dtype=torch.int64)
+
+    @property
+    def sureness(self) -> Float64[Tensor, "pools items"]:
+        """How clear the evidence of each entry is: 0 at the split, 1 at a centroid's distance from it."""
+        half = (self.centroids[1] - self.centroids[0]) / 2
+        return (self.evidence - self.split).abs() / half if half else torch.zeros_like(self.evidence)
+
+    @property
+    def mismatches(self) -> list[Mismatch]:
+        """Entries whose evidence contradicts the claim, surest first; differences too close to call are left out."""
+        sureness = self.sureness
+        found = ((self.wrong == 1) & (sureness >= SURE)).nonzero().tolist()
+        rows = [
+            Mismatch(
+                self.claimed.pool_names[i],
+                self.claimed.item_names[j],
+                int(self.claimed.matrix[i, j]),
+                int(self.recovered[i, j]),
+                float(sureness[i, j]),
+            )
+            for i, j in found
+        ]
+        return sorted(rows, key=lambda row: -row.sureness)
+
+    @property
+    def undecided(self) -> int:
+        """How many differing entries are too close to the split to count as contradictions."""
+        return int(self.wrong.sum()) - len(self.mismatches)
+
+    @property
+    def swaps(self) -> list[Swap]:
+        """Whole pools and items that stand in each other's place."""
+        claimed, names = self.claimed.matrix, (self.claimed.pool_names, self.claimed.item_names)
+        pools = _swapped(self.recovered, claimed)
+        items = _swapped(self.recovered.T, _exchange(claimed, pools).T)
+        pools = _swapped(self.recovered, _exchange(claimed.T, items).T)  # again, with the items in their places
+        return [Swap("pool", names[0][a], names[0][b]) for a, b in pools] + [
+            Swap("item", names[1][a], names[1][b]) for a, b in items
+        ]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether nothing contradicts the claim (and there is evidence at all)."""
+        return not self.mismatches and not self.swaps and self.separation > NO_EVIDENCE
+
+    @property
+    def verdict(self) -> str:
+        """The report in a sentence or two."""
+        close = f" (differing entries too close to call: {self.undecided})" if self.undecided else ""
+        facts = f"{self.error_percent:.2f} % of entries differ from the claim; the best constant matrix has "
+        facts += f"{self.constant_percent:.1f} %."
+        if self.separation <= NO_EVIDENCE:
+            return f"No verdict: the evidence does not fall into two groups. {facts}"
+        names = "".join(f"{s.kind.capitalize()}s {s.first} and {s.second} are swapped. " for s in self.swaps)
+        if self.agrees:
+            return f"The decoder agrees with the claimed design{close}. {facts}"
+        return f"{len(self.mismatches)} entries contradict the claimed design{close}. {names}{facts}"
+
+    def __repr__(self) -> str:
+        return f"VerificationReport({self.estimator}, error_percent={self.error_percent:.3g})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data."""
+        return {
+            "estimator": self.estimator,
+            "instances": self.instances,
+            "agrees": self.agrees,
+            "error_percent": self.error_percent,
+            "coin_flip_percent": self.coin_flip_percent,
+            "constant_percent": self.constant_percent,
+            "auc": self.auc,
+            "centroids": list(self.centroids),
+            "split": self.split,
+            "separation": self.separation if self.separation < float("inf") else None,
+            "mismatches": [mismatch._asdict() for mismatch in self.mismatches],
+            "undecided": self.undecided,
+            "swaps": [swap._asdict() for swap in self.swaps],
+            "pool_errors": dict(zip(self.claimed.pool_names, self.pool_errors.tolist(), strict=True)),
+            "item_errors": dict(zip(self.claimed.item_names, self.item_errors.tolist(), strict=True)),
+            "claimed": list(self.claimed.rows),
+            "recovered": list(Design(self.recovered).rows),
+            "evidence": self.evidence.tolist(),
+        }
+
+    def to_json(self) -> str:
+        """The report as JSON text."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+
+def verify(
+    decoder: Decoder,
+    problem: Problem,
+    *,
+    estimator: str = "least_squares",
+    instances: int = 1000,
+    counts: Float64[Tensor, "instances pools"] | None = None,
+    generator: Generator,
+) -> VerificationReport:
+    """Compare the design that a decoder reveals with the one that `problem` claims.
+
+    The decoder is probed at instances of its own problem (for a trained network, the one it was trained for, which
+    the claim may contradict), or at the observed `counts`: regressing real counts on a decoder's calls shows what was
+    really pooled.
+
+    Example:
+        >>> import torch, qgt
+        >>> g = torch.Generator().manual_seed(0)
+        >>> problem = qgt.Problem(qgt.Design.bernoulli(pools=9, items=6, generator=g), qgt.Bernoulli(0.2))
+        >>> report = verify(qgt.MaximumNeighborhood(), problem, estimator="regression", instances=500, generator=g)
+        >>> report.error_percent
+        0.0
+    """
+    if estimator not in ESTIMATORS:
+        raise ValueError(f"estimator={estimator!r} is not known: give one of {', '.join(ESTIMATORS)}.")
+    if estimator != "regression" and not isinstance(decoder, NeuralDecoder):
+        raise ValueError(f"estimator={estimator!r} needs a network's gradients: use estimator='regression'.")
+    own = decoder.problem if isinstance(decoder, NeuralDecoder) else problem
+    if (own.pools, own.items) != (problem.pools, problem.items):
+        raise ValueError(
+            f"the claimed design has {problem.pools} pools and {problem.items} items, the decoder's "
+            f"{own.pools} and {own.items}: claim a design of the same size."
+        )
+    y = own.simulate(whole("instances", instances, least=1), generator=generator).y if counts is None else counts
+    if isinstance(decoder, NeuralDecoder) and estimator != "regression":
+        evidence = jacobian_evidence(decoder.network, y, least_squares=estimator == "least_squares")
+    else:
+        evidence = regression_evidence(y, decoder.bind(own)(y).x)
+    return report_on(evidence.cpu(), problem.design, estimator, len(y))
+
+
+def report_on(
+    evidence: Float64[Tensor, "pools items"], claimed: Design, estimator: str, instances: int
+) -> VerificationReport:
+    """Cluster the evidence and set it beside the claim."""
+    split, centroids = two_means(evidence.flatten())
+    recovered = (evidence > split).to(torch.uint8)
+    nearest = torch.where(recovered == 1, centroids[1], centroids[0])
+    spread = float((evidence - nearest).square().mean().sqrt())
+    return VerificationReport(estimator, instances, claimed, evidence, recovered, centroids, split, spread)
+
+
+def two_means(values: Float64[Tensor, " values"]) -> tuple[float, tuple[float, float]]:
+    """The split of numbers into two groups with the least sum of squares, exactly, and the groups' means.
+
+    Returns the midpoint between the two groups; values above it belong to the upper one. Where all values are equal
+    there is nothing to split, and they all belong to the lower group.
+
+    Example:
+        >>> import torch
+        >>> two_means(torch.tensor([0.0, 0.5, 2.0, 2.5]).double())
+        (1.25, (0.25, 2.25))
+    """
+    ordered = (values - values.mean()).sort().values  # centred, so that sums of squares keep their digits
+    n, sums = len(ordered), ordered.cumsum(0)
+    below = torch.arange(1, n, dtype=torch.float64)
+    # Least within-group squares is most between-group squares: (sum below)^2 / below + (sum above)^2 / above.
+    gain = sums[:-1].square() / below + (sums[-1] - sums[:-1]).square() / (n - below)
+    gain[ordered[1:] == ordered[:-1]] = -1.0  # equal values stay together
+    if n < 2 or not bool((gain > 0).any()):
+        return float(values.max()), (float(values.mean()), float(values.mean()))
+    cut = int(gain.argmax())
+    split = (ordered[cut] + ordered[cut + 1]) / 2 + values.mean()
+    upper = values > split
+    return float(split), (float(values[~upper].mean()), float(values[upper].mean()))
+
+
+def jacobians(network: Network, y: Float[Tensor, "instances pools"]) -> Float[Tensor, "instances items pools"]:
+    """The derivative of a network's scores by the counts, in forward mode: one pass per pool, all instances at once."""
+
+    def scores(counts: Tensor) -> Tensor:
+        single: Tensor = network(counts[None])[0]
+        return single
+
+    def along(direction: Tensor) -> Tensor:
+        derivative: Tensor = torch.func.jvp(scores, (y,), (direction.expand_as(y),))[1]
+        return derivative  # (instances, items)
+
+    directions = torch.eye(y.shape[1], dtype=y.dtype, device=y.device)
+    by_pool: Tensor = torch.func.vmap(along)(directions)  # (pools, instances, items)
+    return by_pool.movedim(0, 2)
+
+
+def jacobian_evidence(
+    network: Network, y: Float64[Tensor, "instances pools"], *, least_squares: bool
+) -> Float64[Tensor, "pools items"]:
+    """The paper's closed form, or the mean Jacobian, accumulated chunk by chunk in float64."""
+    mean: Tensor | float = 0.0
+    square: Tensor | float = 0.0
+    for part in _jacobian_chunks(network, y):
+        mean = mean + part.sum(0) / len(y)  # (items, pools)
+        if least_squares:
+            flat = part.transpose(0, 1).flatten(1)  # (items, instances * pools)
+            square = square + flat @ flat.T / len(y)
+    assert isinstance(mean, Tensor)
+    if not isinstance(square, Tensor):
+        return mean.T.contiguous()
+    # Jacobians are float32, so eigenvalues this small are rounding, not rank.
+    inverse: Tensor = torch.linalg.pinv(square, rtol=1e-11, hermitian=True)
+    return mean.T @ inverse
+
+
+def _jacobian_chunks(network: Network, y: Tensor) -> Iterator[Tensor]:
+    device = next(network.parameters()).device
+    with torch.no_grad():
+        items = network(y[:1].to(device, torch.float32)[None]).shape[2]
+        for counts in y.split(max(1, CHUNK // (y.shape[1] * items))):
+            yield jacobians(network, counts.to(device, torch.float32)).to(torch.float64)
+
+
+def regression_evidence(
+    y: Float64[Tensor, "instances pools"], calls: UInt8[Tensor, "instances items"]
+) -> Float64[Tensor, "pools items"]:
+    """The least-squares W in y = W calls, of least norm where the calls do not determine it."""
+    x = calls.to(torch.float64)
+    inverse: Tensor = torch.linalg.pinv(x.T @ x, hermitian=True)
+    return (inverse @ (x.T @ y)).T.contiguous()
+
+
+def _auc(evidence: Tensor, claimed: Tensor) -> float | None:
+    ones, zeros = evidence[claimed == 1].sort().values, evidence[claimed == 0].sort().values
+    if not len(ones) or not len(zeros):
+        return None
+    below = torch.searchsorted(zeros, ones) + torch.searchsorted(zeros, ones, right=True)
+    return float(below.double().mean() / 2 / len(zeros))  # ties count a half
+
+
+def _swapped(recovered: Tensor, claimed: Tensor) -> list[tuple[int, int]]:
+    """Pairs of rows that are each much nearer to the other's claim than to their own."""
+    a, b = recovered.double(), claimed.double()
+    distance = a.sum(1)[:, None] + b.sum(1) - 2 * a @ b.T  # (rows, rows): differing entries
+    own, nearest = distance.diagonal(), distance.argmin(1)
+    moved = (distance.amin(1) < own / 3) & (own >= 3)
+    pairs = ((i, int(nearest[i])) for i in moved.nonzero().flatten().tolist())
+    return [(i, j) for i, j in pairs if i < j and bool(moved[j]) and int(nearest[j]) == i]
+
+
+def _exchange(matrix: Tensor, pairs: list[tuple[int, int]]) -> Tensor:
+    """The matrix with pairs of rows exchanged."""
+    order = list(range(len(matrix)))
+    for a, b in pairs:
+        order[a], order[b] = b, a
+    return matrix[order]

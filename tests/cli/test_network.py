@@ -1,0 +1,191 @@
+"""The verbs on networks: train, decode --model, verify."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import qgt
+from qgt.cli import main
+from qgt.learning import training
+
+PROBLEM = """
+design = { kind = "bernoulli", pools = 14, items = 18, seed = 7 }
+prior = { kind = "bernoulli", rate = 0.12 }
+noise = { kind = "sparse_integer", rate = 0.03, bound = 1 }
+"""
+SMALL = ["--hidden", "64", "--instances", "6000", "--batch", "250", "--epochs", "12"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a problem, its design, and a trained run."""
+    path = tmp_path_factory.mktemp("network")
+    (path / "problem.toml").write_text(PROBLEM)
+    qgt.Problem.load(path / "problem.toml").design.to_csv(path / "design.csv")
+    assert main(["train", str(path / "problem.toml"), "-o", str(path / "run"), *SMALL]) == 0
+    return path
+
+
+def last_json(capsys: pytest.CaptureFixture[str]) -> dict:
+    return json.loads(capsys.readouterr().out)
+
+
+def test_train_prints_every_figure(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["train", str(folder / "problem.toml"), "-o", str(tmp_path / "run"), *SMALL, "--json"]
+    assert main(arguments) == 0
+    facts = last_json(capsys)
+    for key in ("success_rate", "f1", "precision", "recall", "mse", "threshold", "epochs", "seconds"):
+        assert isinstance(facts[key], int | float), key
+    assert facts["epochs"] == 12
+    assert facts["items_covered"] == 18
+    assert 0 < facts["unseen_supports"] < 1
+    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["model.safetensors"]
+    # The same seed gives the same network.
+    a, b = qgt.load(folder / "run"), qgt.load(tmp_path / "run")
+    assert all(torch.equal(v, b.network.state_dict()[k]) for k, v in a.network.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("options", "architecture"),
+    [
+        (["--level", "2"], qgt.MLP.level(2)),
+        (["--hidden", "8,4"], qgt.MLP((8, 4))),
+        (["--architecture", "residual", "--width", "8", "--blocks", "1", "--steps", "20"], qgt.ResidualMLP(8, 1)),
+    ],
+)
+def test_architectures(folder: Path, tmp_path: Path, options: list[str], architecture: qgt.Architecture) -> None:
+    sizes = ["--batch", "50"] if "residual" in options else ["--instances", "500", "--epochs", "1"]
+    assert main(["train", str(folder / "problem.toml"), "-o", str(tmp_path / "run"), *options, *sizes]) == 0
+    assert qgt.load(tmp_path / "run").architecture == architecture
+
+
+def test_decode_with_a_model_equals_the_library(folder: Path, tmp_path: Path) -> None:
+    counts, truth, calls = (str(tmp_path / name) for name in ("counts.csv", "truth.csv", "calls.csv"))
+    assert main(["simulate", str(folder / "problem.toml"), "--instances", "50", "-o", counts, "--truth", truth]) == 0
+    assert main(["decode", counts, "--model", str(folder / "run"), "-o", calls]) == 0
+    net = qgt.load(folder / "run")
+    rows = [line.split(",")[1:] for line in Path(counts).read_text().splitlines()[1:]]
+    expected = net.bind(net.problem)(torch.tensor([[float(v) for v in row] for row in rows])).x
+    written = [line.split(",")[1:] for line in Path(calls).read_text().splitlines()[1:]]
+    assert torch.equal(torch.tensor([[int(v) for v in row] for row in written], dtype=torch.uint8), expected)
+
+
+def test_verify_agrees_with_the_true_design(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = tmp_path / "report"
+    arguments = ["verify", str(folder / "run"), "--claimed", str(folder / "design.csv"), "-o", str(report)]
+    assert main([*arguments, "--estimator", "regression"]) == 0
+    assert "agrees with the claimed design" in capsys.readouterr().out
+    assert json.loads((report / "report.json").read_text())["error_percent"] == 0.0
+    assert (report / "figure.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_verify_finds_a_wrong_sheet(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = (folder / "design.csv").read_text().splitlines()
+    cells = lines[3].split(",")
+    cells[5] = str(1 - int(cells[5]))
+    (tmp_path / "sheet.csv").write_text("\n".join([*lines[:3], ",".join(cells), *lines[4:]]) + "\n")
+    arguments = [
+        "verify",
+        str(folder / "run"),
+        "--claimed",
+        str(tmp_path / "sheet.csv"),
+        "-o",
+        str(tmp_path / "report"),
+    ]
+    assert main([*arguments, "--estimator", "regression", "--json"]) == 1
+    facts = last_json(capsys)
+    assert [(m["pool"], m["item"]) for m in facts["mismatches"]] == [("P3", "I5")]
+
+
+def test_training_over_something_is_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problem = str(folder / "problem.toml")
+    assert main(["train", problem, "-o", str(folder / "run"), *SMALL]) == 2
+    assert "already holds a model" in capsys.readouterr().err
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "checkpoint.safetensors").write_bytes(b"something")
+    assert main(["train", problem, "-o", str(tmp_path / "half"), *SMALL]) == 2
+    assert "--resume" in capsys.readouterr().err
+    assert main(["train", problem, "-o", str(tmp_path / "half"), *SMALL, "--resume"]) == 2
+    assert "is not a checkpoint" in capsys.readouterr().err
+
+
+def test_interrupted_training_keeps_its_best_and_resumes(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+    original = training.Run.epoch
+
+    def interrupted(run: training.Run) -> qgt.Epoch:
+        if run.number == 5:
+            raise KeyboardInterrupt
+        return original(run)
+
+    arguments = ["train", str(folder / "problem.toml"), "-o", str(tmp_path / "run"), *SMALL]
+    with monkeypatch.context() as patch:
+        patch.setattr(training.Run, "epoch", interrupted)
+        assert main(arguments) == 130
+    assert "--resume continues" in capsys.readouterr().out
+    early = qgt.load(tmp_path / "run")
+    assert early.training["interrupted"]
+    assert len(early.training["history"]) == 5
+    assert main([*arguments, "--resume"]) == 0
+    whole, resumed = qgt.load(folder / "run"), qgt.load(tmp_path / "run")
+    assert all(torch.equal(v, resumed.network.state_dict()[k]) for k, v in whole.network.state_dict().items())
+    assert not (tmp_path / "run" / "checkpoint.safetensors").exists()
+
+
+def test_a_time_limit_is_for_the_exact_decoder(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem, counts, calls = str(folder / "problem.toml"), str(tmp_path / "counts.csv"), str(tmp_path / "calls.csv")
+    assert main(["simulate", problem, "--instances", "4", "-o", counts]) == 0
+    arguments = ["decode", counts, "--problem", problem, "-o", calls, "--time-limit", "20", "--json", "--decoder"]
+    capsys.readouterr()
+    assert main([*arguments, "exact"]) == 0
+    assert last_json(capsys)["status"]["PROVED"] == 4
+    assert main([*arguments, "amp"]) == 2
+    assert "time_limit=20.0 has no meaning for amp" in capsys.readouterr().err
+
+
+def test_limits(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["limits", "--items", "100", "--rate", "0.06", "--noise-rate", "0.1", "--json"]) == 0
+    assert last_json(capsys)["information"]["pools"] == pytest.approx(15.6, abs=0.05)
+    assert main(["limits", "--items", "100", "--rate", "0.06"]) == 0
+    assert "counting" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["train", "PROBLEM", "-o", "OUT", "--level", "9"], "level=9"),
+        (["train", "PROBLEM", "-o", "OUT", "--level", "2", "--hidden", "5"], "level and hidden"),
+        (["train", "PROBLEM", "-o", "OUT", "--hidden", "5,x"], "hidden='5,x'"),
+        (["train", "PROBLEM", "-o", "OUT", "--architecture", "transformer"], "architecture='transformer'"),
+        (["train", "PROBLEM", "-o", "OUT", "--architecture", "residual", "--level", "2"], "width and blocks"),
+        (["train", "PROBLEM", "-o", "OUT", "--steps", "10", "--epochs", "5"], "epochs=5 has no meaning"),
+        (["train", "PROBLEM", "-o", "OUT", "--instances", "-1"], "instances=-1"),
+        (["train", "PROBLEM", "-o", "OUT", "--learning-rate", "nan"], "learning_rate=nan"),
+        (["train", "PROBLEM", "-o", "OUT", "--device", "tpu"], "device='tpu'"),
+        (["train", "absent.toml", "-o", "OUT"], "absent.toml"),
+        (["train", "PROBLEM", "-o", "PROBLEM"], "is not a folder"),
+        (["limits", "--items", "100", "--rate", "7"], "rate=7"),
+        (["limits", "--items", "100", "--rate", "0.1", "--noise-bound", "-1"], "bound=-1"),
+        (["decode", "absent.csv", "-o", "OUT"], "--model"),
+        (["decode", "absent.csv", "-o", "OUT", "--model", "RUN", "--decoder", "prevalence"], "both given"),
+        (["decode", "absent.csv", "-o", "OUT", "--model", "absent"], "absent"),
+        (["verify", "absent", "-o", "OUT"], "absent"),
+        (["verify", "RUN", "-o", "OUT", "--estimator", "magic"], "estimator='magic'"),
+        (["verify", "RUN", "-o", "OUT", "--claimed", "absent.csv"], "absent.csv"),
+    ],
+)
+def test_bad_arguments_say_what_and_leave_nothing(
+    folder: Path, tmp_path: Path, arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = {"PROBLEM": folder / "problem.toml", "OUT": tmp_path / "out", "RUN": folder / "run"}
+    assert main([str(places.get(argument, argument)) for argument in arguments]) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1, lines
+    assert named in lines[0]
+    assert not list(tmp_path.iterdir())

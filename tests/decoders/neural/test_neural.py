@@ -1,0 +1,183 @@
+"""The neural decoder: conformance, saving, and a loader that no altered file gets past."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import qgt
+from qgt.decoders.neural import decoder as neural
+from qgt.decoders.neural.decoder import FILE, ModelFileError
+from qgt.testing import check_decoder
+from qgt.testing.suite import small_problem
+
+CONFIG = qgt.TrainConfig(instances=1000, validation=200, batch=100, epochs=2)
+
+
+def trained(architecture: qgt.Architecture = qgt.MLP((12,))) -> qgt.NeuralDecoder:  # noqa: B008 - frozen
+    return qgt.train(small_problem(), architecture, CONFIG, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("architecture", [qgt.MLP((12,)), qgt.MLP(()), qgt.ResidualMLP(8, 1)])
+def test_conforms(architecture: qgt.Architecture) -> None:
+    result = check_decoder(trained(architecture), small_problem())
+    assert len(result.passed) >= 25
+    assert "saving_keeps_calls_and_uses_no_pickle" in result.passed
+    assert all("trained for problem" in reason for reason in result.not_applicable.values())
+
+
+def test_refuses_another_problem() -> None:
+    net = trained()
+    with pytest.raises(ValueError, match="trained for problem"):
+        net.bind(small_problem(seed=1))
+    p = small_problem()
+    renamed = qgt.Problem(qgt.Design(p.design.matrix, item_names=tuple(map(str, range(24)))), p.prior, p.noise)
+    assert net.supports(renamed) is None  # names are not part of the problem
+
+
+def test_calls_are_scores_at_the_threshold() -> None:
+    net = trained()
+    y = small_problem().simulate(50, generator=torch.Generator().manual_seed(1)).y
+    result = net.bind(net.problem)(y)
+    assert torch.equal(result.x, (result.scores >= net.threshold).to(torch.uint8))
+
+
+def test_large_batches_are_decoded_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = trained()
+    y = small_problem().simulate(50, generator=torch.Generator().manual_seed(1)).y
+    whole = net.bind(net.problem)(y)
+    monkeypatch.setattr(neural, "CHUNK", 7)
+    assert torch.allclose(whole.scores, net.bind(net.problem)(y).scores, atol=1e-5)
+
+
+@pytest.mark.parametrize("architecture", [qgt.MLP((12, 5)), qgt.ResidualMLP(8, 1)])
+def test_round_trip_is_bit_equal(architecture: qgt.Architecture, tmp_path: Path) -> None:
+    net = trained(architecture)
+    net.save(tmp_path / "run")
+    assert [file.name for file in (tmp_path / "run").iterdir()] == [FILE]
+    for path in (tmp_path / "run", tmp_path / "run" / FILE):
+        again = qgt.load(path)
+        assert again.architecture == net.architecture
+        assert again.threshold == net.threshold
+        assert again.spec == net.spec
+        assert again.training == net.training
+        for name, tensor in net.network.state_dict().items():
+            assert tensor.numpy().tobytes() == again.network.state_dict()[name].numpy().tobytes()
+
+
+def test_saving_over_a_model_replaces_it(tmp_path: Path) -> None:
+    trained().save(tmp_path)
+    other = replace(trained(), threshold=0.25)
+    other.save(tmp_path)
+    assert qgt.load(tmp_path).threshold == 0.25
+
+
+def test_mutated_files_never_pass(tmp_path: Path) -> None:
+    """Ten thousand altered files: each gives a ModelFileError or the very model that was saved."""
+    net = trained()
+    net.save(tmp_path)
+    original = (tmp_path / FILE).read_bytes()
+    header = 8 + int.from_bytes(original[:8], "little")
+    expected = net.network.state_dict()
+    g = torch.Generator().manual_seed(0)
+
+    def draw(limit: int) -> int:
+        return int(torch.randint(limit, (), generator=g))
+
+    file, loaded = tmp_path / "mutated.safetensors", 0
+    for i in range(10_000):
+        data = bytearray(original)
+        where = draw(header) if i % 2 else draw(len(data))
+        kind = i % 5
+        if kind == 0:
+            data[where] ^= 1 << draw(8)
+        elif kind == 1:
+            data[where] = draw(256)
+        elif kind == 2:
+            del data[where : where + 1 + draw(40)]
+        elif kind == 3:
+            data[where:where] = bytes(draw(256) for _ in range(1 + draw(9)))
+        else:
+            other = draw(len(data))
+            data[where : where + 8], data[other : other + 8] = data[other : other + 8], data[where : where + 8]
+        file.write_bytes(data)
+        try:
+            model = qgt.load(file)
+        except ModelFileError:
+            continue
+        loaded += 1
+        assert model.threshold == net.threshold
+        assert model.spec == net.spec
+        assert all(torch.equal(tensor, expected[name]) for name, tensor in model.network.state_dict().items())
+    assert loaded < 1000  # a byte put in place of its equal, and the like
+
+
+def rewritten(tmp_path: Path, change: object) -> Path:
+    """A file whose description was altered by someone who also mended the checksum."""
+    net = trained()
+    net.save(tmp_path)
+    text, tensors = neural._read(tmp_path / FILE)
+    description = json.loads(text)
+    change(description, tensors)  # type: ignore[operator]
+    text = json.dumps(description)
+    save_file(tensors, tmp_path / FILE, {"qgt": text, "sha256": neural._checksum(text, tensors)})
+    return tmp_path
+
+
+def infinite(description: dict, tensors: dict) -> None:
+    tensors["output.bias"][0, 0] = torch.inf
+
+
+def halved(description: dict, tensors: dict) -> None:
+    tensors["output.weight"] = tensors["output.weight"].half()
+
+
+CHANGES = {
+    "format": (lambda d, t: d.update(format=99), "format 99"),
+    "architecture kind": (lambda d, t: d["architecture"].update(kind="transformer"), "not known"),
+    "architecture key": (lambda d, t: d["architecture"].update(depth=3), "depth"),
+    "hidden": (lambda d, t: d["architecture"].update(hidden=[13]), "weight"),
+    "enormous": (lambda d, t: d["architecture"].update(hidden=[10**6, 10**6]), "more weights than the file holds"),
+    "batch norm": (lambda d, t: d["architecture"].update(batch_norm=False), "missing or too many"),
+    "threshold": (lambda d, t: d.update(threshold="0.5"), "threshold"),
+    "no threshold": (lambda d, t: d.pop("threshold"), "threshold"),
+    "fingerprint": (lambda d, t: d.update(fingerprint="0" * 64), "fingerprint"),
+    "design": (lambda d, t: d["problem"]["design"]["matrix"].reverse(), "fingerprint"),
+    "no problem": (lambda d, t: d.pop("problem"), "problem"),
+    "infinite weight": (infinite, "not finite"),
+    "half precision": (halved, "float16"),
+    "extra weight": (lambda d, t: t.update(extra=torch.zeros(3)), "missing or too many"),
+    "lost weight": (lambda d, t: t.pop("output.bias"), "missing or too many"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_forged_files_are_refused_with_the_reason(name: str, tmp_path: Path) -> None:
+    change, named = CHANGES[name]
+    with pytest.raises(ModelFileError, match=named):
+        qgt.load(rewritten(tmp_path, change))
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80\x04K\x01.", b"PK\x03\x04", b"not a model at all", b"\xff" * 64])
+def test_foreign_files_are_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(ModelFileError, match="truncated, altered or not a model"):
+        qgt.load(tmp_path)
+
+
+def test_another_programs_safetensors_is_refused(tmp_path: Path) -> None:
+    save_file({"weight": torch.zeros(3)}, tmp_path / FILE)
+    with pytest.raises(ModelFileError, match="another program"):
+        qgt.load(tmp_path)
+
+
+def test_missing_file_and_size_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ModelFileError, match="cannot be read"):
+        qgt.load(tmp_path / "nowhere")
+    trained().save(tmp_path)
+    monkeypatch.setattr(neural, "LARGEST_FILE", 100)
+    with pytest.raises(ModelFileError, match="larger than"):
+        qgt.load(tmp_path)

@@ -1,0 +1,174 @@
+"""Tables in CSV files: what is recognised, what is refused and where, and that a failure leaves nothing behind."""
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qgt.files import tables as table
+
+
+@pytest.fixture
+def sheet(tmp_path):
+    """Write text (or bytes) to a file and read it as a table."""
+
+    def read(content: str | bytes) -> table.Table:
+        path = tmp_path / "sheet.csv"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return table.read(path)
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("text", "rows", "columns", "place"),
+    [
+        ("1,0\n0,1\n", None, None, "row 1, column 1"),
+        ("a,b\n1,0\n0,1\n", None, ("a", "b"), "row 2, column 1"),
+        ("p,1,0\nq,0,1\n", ("p", "q"), None, "row 1, column 2"),
+        ("pool,a,b\np,1,0\nq,0,1\n", ("p", "q"), ("a", "b"), "row 2, column 2"),
+        ("Pool,1,2\n7,1,0\n8,0,1\n", ("7", "8"), ("1", "2"), "row 2, column 2"),  # numeric names: the corner says so
+        ("instance,1,2\n7,1,0\n8,0,1\n", ("7", "8"), ("1", "2"), "row 2, column 2"),
+        (",1,2\n7,1,0\n8,0,1\n", ("7", "8"), ("1", "2"), "row 2, column 2"),
+        ("x,a,b\np,1,0\nq,0,1\n", ("p", "q"), ("a", "b"), "row 2, column 2"),  # any corner, where names are words
+    ],
+)
+def test_names_are_optional_and_places_are_counted_as_a_spreadsheet_does(sheet, text, rows, columns, place):
+    read = sheet(text)
+    assert read.values == [[1.0, 0.0], [0.0, 1.0]]
+    assert (read.row_names, read.column_names, read.place(0, 0)) == (rows, columns, place)
+
+
+def test_place_counts_on_from_the_first_value(sheet):
+    assert sheet("pool,a,b\np,1,0\nq,0,1\n").place(1, 1) == "row 3, column 3"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\xef\xbb\xbf1,0\n0,1\n",  # the byte-order mark of spreadsheets
+        "1,0\r\n0,1\r\n",
+        "1,0\r0,1\r",
+        " 1 , 0 \n 0 , 1 \n\n\n",
+        '"1","0"\n"0","1"',
+        "1e0,0.0\n-0,1.\n",
+    ],
+)
+def test_harmless_differences_of_format_are_accepted(sheet, text):
+    assert sheet(text).values == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_name(sheet):
+    assert sheet(b"\xef\xbb\xbfa,b\n1,0\n").column_names == ("a", "b")
+    assert sheet(b"\xef\xbb\xbfpool,1\n2,0\n").row_names == ("2",)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", ["is empty"]),
+        ("\n \n\n", ["is empty"]),
+        ("a,b\n", ["names but no numbers"]),
+        ("pool\np\n", ["names but no numbers"]),
+        ('""', ["names but no numbers"]),
+        ("1,0\n0\n", ["row 2 has 1 cells", "row 1 has 2"]),
+        ("1,0\n\n0,1\n", ["row 2 has 0 cells"]),
+        ("\n1,0\n", ["row 1 has 0"]),
+        ("a,b\n1,0\n0,1,1\n", ["row 3 has 3 cells", "decimal comma"]),
+        ("a;b\n1;0\n", ["semicolons", "commas"]),
+        ("0,5;1,5\n1,5;2,5\n", ["semicolons", "points"]),
+        ("a\tb\n1\t0\n", ["tabs", "commas"]),
+        ("pool,a,b\np,1,nan\n", ["row 2, column 3", "'nan'", "finite"]),
+        ("pool,a,b\np,1,0\nq,-inf,0\n", ["row 3, column 2", "'-inf'"]),
+        ("pool,a,b\np,1,\n", ["row 2, column 3", "''"]),
+        ('pool,a,b\np,1,"0,5"\n', ["row 2, column 3", "'0,5'", "decimal point"]),
+        ("pool,a\np,1_0\n", ["row 2, column 2", "'1_0'"]),
+        ("pool,a\np,\u0661\n", ["row 2, column 2"]),  # a digit of another script
+        ("a,b\n1,0\n0,x\n", ["row 3, column 2", "'x'"]),
+        ("pool,a,a\np,1,0\n", ["columns 2 and 3", "'a'"]),
+        ("a,b,a\n1,0,1\n", ["columns 1 and 3", "'a'"]),
+        ("pool,a\np,1\nq,0\np,1\n", ["rows 2 and 4", "'p'"]),
+        ("p,1\np,0\n", ["rows 1 and 2", "'p'"]),
+        ("pool,a,\np,1,0\n", ["column 3 has no name"]),
+        ("pool,a\np,1\n,0\n", ["row 3 has no name"]),
+        ('a,b\n"1,0\n', ["quotes"]),
+        (b"1,\xff\n", ["UTF-8", "byte 2"]),
+        ("1,0\n".encode("utf-16"), ["UTF-8"]),
+        ("1,0\n".encode("utf-16-le"), ["NUL"]),
+    ],
+)
+def test_faults_are_refused_in_one_line_that_names_the_file_and_the_place(sheet, content, said):
+    with pytest.raises(ValueError, match=r"sheet\.csv: ") as caught:
+        sheet(content)
+    message = str(caught.value)
+    assert "\n" not in message
+    for words in said:
+        assert words in message
+
+
+def test_a_file_that_does_not_exist_is_a_value_error(tmp_path):
+    with pytest.raises(ValueError, match=r"absent\.csv: cannot be read \(No such file or directory\); check the path"):
+        table.read(tmp_path / "absent.csv")
+    with pytest.raises(ValueError, match="cannot be read"):
+        table.read(tmp_path)
+
+
+# What a label may be: anything printable but for blanks at its ends, which reading strips.
+names = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=6).filter(
+    lambda name: name == name.strip()
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data(), corner=st.sampled_from(table.CORNERS))
+def test_write_then_read_gives_everything_back(data, corner):
+    rows = data.draw(st.lists(names, min_size=1, max_size=4, unique=True))
+    columns = data.draw(st.lists(names, min_size=1, max_size=4, unique=True))
+    numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-5, 300).map(float)
+    values = [[data.draw(numbers) for _ in columns] for _ in rows]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "sheet.csv")
+        table.write(path, values, row_names=rows, column_names=columns, corner=corner)
+        read = table.read(path)
+    assert read.values == values
+    assert (read.row_names, read.column_names) == (tuple(rows), tuple(columns))
+
+
+def test_whole_numbers_are_written_without_a_point(tmp_path):
+    path = tmp_path / "sheet.csv"
+    table.write(path, [[1.0, 2.5], [-3, 0]], row_names=["p", 'q"'], column_names=["a,b", "c"], corner="pool")
+    assert path.read_bytes() == b'pool,"a,b",c\np,1,2.5\n"q""",-3,0\n'
+
+
+def test_replacing_takes_the_place_of_the_file_on_success_only(tmp_path):
+    target = tmp_path / "new" / "result.csv"
+    with table.replacing(target) as temporary:
+        temporary.write_text("first")
+        assert not target.exists()
+    assert target.read_text() == "first"
+    with pytest.raises(RuntimeError, match="half way"), table.replacing(target) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError("half way")
+    assert target.read_text() == "first"
+    assert list(target.parent.iterdir()) == [target]  # no temporary file stays
+
+
+def test_a_failed_write_leaves_no_file(tmp_path):
+    with pytest.raises(ValueError, match="zip"):
+        table.write(tmp_path / "sheet.csv", [[1.0]], row_names=["p", "q"], column_names=["a"], corner="pool")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_written_file_has_ordinary_permissions(tmp_path):
+    path = tmp_path / "sheet.csv"
+    mask = os.umask(0o027)
+    try:
+        table.write(path, [[1.0]], row_names=["p"], column_names=["a"], corner="pool")
+        assert os.umask(0o027) == 0o027  # and the mask is as it was
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640

@@ -1,0 +1,55 @@
+"""Figures are drawn from reports of every kind, degenerate ones included."""
+
+import io
+
+import pytest
+import torch
+
+import qgt
+from qgt.pictures.figures import frontier_figure, reliability_figure, verification_figure
+from qgt.trust.verification import report_on
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        torch.tensor([[0.9, 0.1], [0.2, 1.1]]),
+        torch.zeros(2, 2),
+        torch.full((2, 2), -3.0),
+        torch.tensor([[5.0, 5.0], [0.0, 0.0]]),
+    ],
+)
+def test_verification_figure(evidence: torch.Tensor) -> None:
+    report = report_on(evidence.double(), qgt.Design.from_rows(["10", "01"]), "least_squares", 1000)
+    figure = verification_figure(report)
+    titles = [ax.get_title(loc="left") for ax in figure.axes]
+    assert titles[0] == "Claimed design"
+    assert f"{int(report.wrong.sum())} of 4 entries" in titles[2]
+    assert all(ax.get_xlabel() and ax.get_ylabel() for ax in figure.axes)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    assert buffer.getvalue()[:4] == b"\x89PNG"
+
+
+def test_reliability_figure_leaves_out_empty_bins() -> None:
+    figure = reliability_figure({"one": [(10, 0.5, 1), (0, 0.0, 0), (4, 3.8, 4)]})
+    (ax,) = figure.axes
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["perfectly calibrated", "one"]
+    assert len(ax.containers[0].lines[0].get_xdata()) == 2
+    figure.savefig(io.BytesIO(), format="png")
+
+
+def test_the_frontier_joins_the_decoders_that_none_beats_in_both() -> None:
+    rates = {"quick": 100, "slow and worse": 50, "slow and good": 950, "slower, no better": 949}
+    scores = {name: qgt.Score(10, {(1, 0, 0): right, (0, 1, 1): 1000 - right}) for name, right in rates.items()}
+    times = dict(zip(rates, (1.0, 50.0, 100.0, 1000.0), strict=True))
+    ax = frontier_figure(scores, times).axes[0]
+    assert {text.get_text() for text in ax.texts} == set(rates)
+    joined = ax.lines[-1]
+    assert joined.get_xdata().tolist() == [1.0, 100.0] and joined.get_ydata().tolist() == [0.1, 0.95]
+    assert ax.get_xscale() == "log" and "microseconds" in ax.get_xlabel()
+
+
+def test_a_reliability_figure_says_what_it_shows() -> None:
+    ax = reliability_figure({"a": [(10, 2.0, 3), (0, 0.0, 0)]}, "confidence", "share right").axes[0]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("confidence", "share right")
