@@ -124,7 +124,15 @@ def test_the_parts_need_torch_only():
             alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
         }
         tops |= {str(node.module).split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-        assert tops - allowed <= {"collections", "dataclasses", "functools", "math", "pathlib", "typing"}, name
+        assert tops - allowed <= {
+            "collections",
+            "dataclasses",
+            "functools",
+            "math",
+            "pathlib",
+            "statistics",
+            "typing",
+        }, name
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,8 @@ def _accounts(
     words = wording.verdicts(result)
     for i, name in enumerate(names or _numbers(len(y))):
         others = wording.alternatives(problem, result, i)
-        known = float(result.info["confidence"][i]) if "confidence" in result.info else float("nan")
+        sure = result.evidence.confidence
+        known = float("nan") if sure is None else float(sure[i])
         rows.append(
             {
                 "instance": name,
@@ -230,7 +231,7 @@ def _tell_decoded(
         ["status", "instances", "meaning"],
         *([status.name, number, status.meaning] for status, number in numbers.items() if number),
     )
-    if "confidence" in result.info:
+    if result.evidence.confidence is not None:
         _tell_words(rows)
 
 
