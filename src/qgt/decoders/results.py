@@ -163,6 +163,7 @@ class Evidence:
     confidence: Float64[Tensor, " instances"] | None = None  # the probability of the answer, as far as is known
     unsettled: Bool[Tensor, "instances items"] | None = None  # items on which the answers listed differ
     alternatives: Answers | None = None  # the answers that come near, the answer itself first
+    fit: Float64[Tensor, " instances"] | None = None  # p-value: how often counts of the model fit their answer worse
     iterations: Int64[Tensor, " instances"] | None = None  # until it settled
 
     @property
