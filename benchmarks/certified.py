@@ -191,7 +191,7 @@ def agreement(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         ours, theirs = qgt.Certified().bind(problem)(y), qgt.ExactMAP(time_limit=120.0).bind(problem)(y)
         both = (ours.status == qgt.Status.PROVED) & (theirs.status == qgt.Status.PROVED)
         apart = (ours.evidence.log_joint - theirs.evidence.log_joint).abs()
-        accepted = qgt.check_certificate(problem, y, ours, odds=100.0)
+        accepted = qgt.check_certificate(problem, y, ours)
         yield {
             "setting": name,
             "instances": len(y),

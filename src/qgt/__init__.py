@@ -10,7 +10,9 @@ from qgt.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from qgt.decoders.amp import AMP as AMP
+    from qgt.decoders.certified.certificate import Claims as Claims
     from qgt.decoders.certified.certificate import check_certificate as check_certificate
+    from qgt.decoders.certified.certificate import check_claims as check_claims
     from qgt.decoders.certified.certificate_file import load_certificate as load_certificate
     from qgt.decoders.certified.certificate_file import save_certificate as save_certificate
     from qgt.decoders.certified.decoder import Certified as Certified
@@ -66,7 +68,7 @@ if TYPE_CHECKING:
     from qgt.trust.verification import verify as verify
 
 _PUBLIC = {
-    "decoders.certified.certificate": ("check_certificate",),
+    "decoders.certified.certificate": ("Claims", "check_certificate", "check_claims"),
     "decoders.certified.certificate_file": ("load_certificate", "save_certificate"),
     "decoders.contract": ("BoundDecoder", "Decode", "Decoder"),
     "decoders.registry": ("DECODERS",),

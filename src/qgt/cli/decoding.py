@@ -73,7 +73,7 @@ def decode(
     if report is not None:
         files[report] = partial(_write_report, rows=rows)
     if certificate is not None:
-        files[certificate] = partial(qgt.save_certificate, problem=loaded, result=result)
+        files[certificate] = partial(qgt.save_certificate, problem=loaded, y=y, result=result)
     write_files(files)
     _tell_decoded(name, loaded, result, rows, outputs, as_json)
 
@@ -83,9 +83,6 @@ def check(
     counts: Counts,
     problem: Annotated[Path, typer.Option(metavar="PROBLEM", help="Design, prior and noise: TOML or JSON.")],
     certificate: Annotated[Path, typer.Option(metavar="FILE", help="Proofs from 'qgt decode --certificate'.")],
-    odds: Annotated[
-        float, typer.Option(metavar="R", help="Also that all answers at least 1/R as probable are listed.")
-    ] = 1.0,
     as_json: Json = False,
 ) -> None:
     """Check proofs without the solver that made them: plain sums over the counts, the design and the proofs.
@@ -100,10 +97,8 @@ def check(
 
     loaded = qgt.Problem.load(problem)
     y, names = read_counts(counts, loaded.design, f"the design of {problem}")
-    result = qgt.load_certificate(certificate, loaded)
-    if len(result.x) != len(y):
-        raise ValueError(f"{certificate}: is for {len(result.x)} instances, but {counts} has {len(y)}; match them.")
-    proved = qgt.check_certificate(loaded, y, result, odds=odds).tolist()
+    result = qgt.load_certificate(certificate, loaded, y)
+    proved = qgt.check_certificate(loaded, y, result).tolist()
     open_ = [name for name, ok in zip(names or _numbers(len(y)), proved, strict=True) if not ok]
     facts = {"instances": len(y), "proved": sum(proved), "not_proved": open_}
     rows = [[name, qgt.Status(int(result.status[i])).meaning] for i, name in enumerate(names or _numbers(len(y)))]

@@ -317,9 +317,21 @@ class Search:
 
     def _leaf(self, nodes: Nodes, least: Tensor, most: Tensor) -> None:
         if self.keep_leaves:
-            some = least <= most
-            pi = nodes.state.pi[some, :-1]  # the last one shifts all reduced costs, which tells nothing at one k
-            self.leaves.append(Leaves(nodes.owner[some], nodes.fixed[some], least[some], most[some], pi))
+            some = (least <= most).nonzero()[:, 0]
+            self.leaves.append(_as_leaves(nodes.pick(some), least[some], most[some]))
+
+    def open_leaves(self) -> list[Leaves]:
+        """The open nodes as leaves: what is left of a search that ran out of time."""
+        found = []
+        for block in self.open:
+            most = torch.where(block.total == FREE, len(self.model.known), block.total)
+            found.append(_as_leaves(block, block.total.clamp(min=0), most))
+        return found
+
+
+def _as_leaves(nodes: Nodes, least: Tensor, most: Tensor) -> Leaves:
+    pi = nodes.state.pi[:, :-1]  # the last one shifts all reduced costs, which tells nothing at one k
+    return Leaves(nodes.owner, nodes.fixed, least, most, pi)
 
 
 def _places(order: Tensor) -> Tensor:
