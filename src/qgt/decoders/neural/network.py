@@ -35,6 +35,7 @@ LEVELS: tuple[tuple[int, ...], ...] = (
     (256, 512, 256),
     (128, 256, 512, 256, 128),
 )
+MOST_LAYERS = 1000  # of a network: a layer takes memory and time to build, however few its weights
 
 
 class Network(nn.Module):
@@ -87,6 +88,8 @@ class MLP:
     batch_norm: bool = True
 
     def __post_init__(self) -> None:
+        if len(self.hidden) > MOST_LAYERS:
+            raise ValueError(f"hidden has {len(self.hidden)} layers: give at most {MOST_LAYERS}.")
         object.__setattr__(self, "hidden", tuple(whole("hidden", width, least=1) for width in self.hidden))
         object.__setattr__(self, "negative_slope", fraction("negative_slope", self.negative_slope))
         object.__setattr__(self, "dropout", fraction("dropout", self.dropout))
@@ -128,7 +131,7 @@ class ResidualMLP:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "width", whole("width", self.width, least=1))
-        object.__setattr__(self, "blocks", whole("blocks", self.blocks, least=0))
+        object.__setattr__(self, "blocks", whole("blocks", self.blocks, least=0, most=MOST_LAYERS))
 
     @property
     def loss(self) -> str:
