@@ -124,3 +124,12 @@ def two_means(values: Float64[Tensor, " values"]) -> tuple[float, tuple[float, f
     split = (ordered[cut] + ordered[cut + 1]) / 2 + values.mean()
     upper = values > split
     return float(split), (float(values[~upper].mean()), float(values[upper].mean()))
+
+
+def ranked(evidence: Float64[Tensor, "pools items"], claimed: UInt8[Tensor, "pools items"]) -> float | None:
+    """The chance that evidence for a claimed 1 exceeds that for a claimed 0; None where the claim has only one."""
+    ones, zeros = evidence[claimed == 1].sort().values, evidence[claimed == 0].sort().values
+    if not len(ones) or not len(zeros):
+        return None
+    below = torch.searchsorted(zeros, ones) + torch.searchsorted(zeros, ones, right=True)
+    return float(below.double().mean() / 2 / len(zeros))  # ties count a half

@@ -19,7 +19,7 @@ from qgt.decoders.contract import Decoder
 from qgt.decoders.neural.decoder import NeuralDecoder
 from qgt.model.design import Design
 from qgt.model.problem import Problem
-from qgt.trust.evidence import ESTIMATORS, explained, jacobian_evidence, regression_evidence, two_means
+from qgt.trust.evidence import ESTIMATORS, explained, jacobian_evidence, ranked, regression_evidence, two_means
 
 NO_EVIDENCE = 3.0  # a separation that even one heap of Gaussian evidence, cut in two, reaches (2.65)
 CHANCE = 0.0  # the share of the counts' variance that the best constant guess explains
@@ -96,7 +96,7 @@ class VerificationReport:
     @property
     def auc(self) -> float | None:
         """The chance that evidence for a claimed 1 exceeds that for a claimed 0; None where the claim has only one."""
-        return _auc(self.evidence, self.claimed.matrix)
+        return ranked(self.evidence, self.claimed.matrix)
 
     @property
     def pool_errors(self) -> Int64[Tensor, " pools"]:
@@ -273,14 +273,6 @@ def report_on(
     nearest = torch.where(recovered == 1, centroids[1], centroids[0])
     spread = float((evidence - nearest).square().mean().sqrt())
     return VerificationReport(estimator, instances, claimed, evidence, recovered, centroids, split, spread, explained)
-
-
-def _auc(evidence: Tensor, claimed: Tensor) -> float | None:
-    ones, zeros = evidence[claimed == 1].sort().values, evidence[claimed == 0].sort().values
-    if not len(ones) or not len(zeros):
-        return None
-    below = torch.searchsorted(zeros, ones) + torch.searchsorted(zeros, ones, right=True)
-    return float(below.double().mean() / 2 / len(zeros))  # ties count a half
 
 
 def _swapped(recovered: Tensor, claimed: Tensor) -> list[tuple[int, int]]:
