@@ -79,6 +79,13 @@ def test_fresh_data_trains_the_residual_network() -> None:
     assert success(net) > floor(problem()) + 0.5
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+@pytest.mark.parametrize("batch_norm", [True, False])
+def test_every_kind_of_mlp_trains(batch_norm: bool, dropout: float) -> None:
+    network = qgt.MLP((64,), dropout=dropout, batch_norm=batch_norm)
+    assert success(qgt.train(problem(), network, SHORT, generator=seeded())) > floor(problem()) + 0.1
+
+
 def test_cosine_schedule_warms_up_and_ends_near_zero() -> None:
     config = qgt.TrainConfig.fresh(steps=1000, batch=10, learning_rate=1.0)
     rates = [config.rate_at(step) for step in range(1000)]

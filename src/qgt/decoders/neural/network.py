@@ -228,7 +228,9 @@ class _MLPStack(Network):
             assert isinstance(layer, _Linear)
             h = norm(F.leaky_relu(layer.columns(h, scale), self.config.negative_slope, inplace=self.training))
             if drop and generator is not None:
-                h, scale = h.mul_(keep_mask(h.shape, 1 - drop, generator)), 1 / (1 - drop)
+                mask, scale = keep_mask(h.shape, 1 - drop, generator), 1 / (1 - drop)
+                # In place, but for LeakyReLU's own output, which its derivative needs.
+                h = h.mul_(mask) if self.config.batch_norm else h * mask
         return self.output.columns(h, scale).mT
 
 
