@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 BULKY = ("evidence", "claimed", "recovered", "pool_errors", "item_errors")  # parts of a report only its file has
 CHECKPOINT_BYTES = 16  # for each weight: itself, the best so far, and Adam's two moments
+HEADER_BYTES = 2**20  # for the history, the settings and the problem
 
 
 @app.command()
@@ -162,7 +163,7 @@ def _run_folder(folder: Path, resume: bool, weights: int) -> Iterator[Path]:
             raise ValueError(f"{folder}: holds an unfinished training; add --resume, or give another folder.")
         if (folder / "model.safetensors").exists() and not checkpoint.exists():
             raise ValueError(f"{folder}: already holds a model; give another folder.")
-        check_room(folder, CHECKPOINT_BYTES * weights)
+        check_room(folder, 2 * CHECKPOINT_BYTES * weights + HEADER_BYTES)  # a new one is written beside the old
         yield checkpoint
 
 
