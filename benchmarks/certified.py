@@ -26,9 +26,10 @@ import numpy as np
 import torch
 
 import qgt
-from qgt.decoders.certified.branching import Nodes, Search
+from qgt.decoders.certified.branching import Search
 from qgt.decoders.certified.decoder import batch_of
-from qgt.decoders.certified.relaxation import FREE
+from qgt.decoders.certified.nodes import Nodes
+from qgt.model.prior import FREE
 from setting import paper_problem, provenance, synchronize, write
 
 BINS = 20

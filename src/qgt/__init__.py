@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     from qgt.decoders.greedy import Prevalence as Prevalence
     from qgt.decoders.highs.exact import ExactMAP as ExactMAP
     from qgt.decoders.highs.linear_program import LinearProgram as LinearProgram
-    from qgt.decoders.neural.decoder import ModelFileError as ModelFileError
     from qgt.decoders.neural.decoder import NeuralDecoder as NeuralDecoder
     from qgt.decoders.neural.decoder import load as load
+    from qgt.decoders.neural.model_file import ModelFileError as ModelFileError
     from qgt.decoders.neural.network import MLP as MLP
     from qgt.decoders.neural.network import Architecture as Architecture
     from qgt.decoders.neural.network import ResidualMLP as ResidualMLP
+    from qgt.decoders.neural.record import Epoch as Epoch
+    from qgt.decoders.neural.record import Training as Training
+    from qgt.decoders.neural.settings import TrainConfig as TrainConfig
     from qgt.decoders.registry import DECODERS as DECODERS
     from qgt.decoders.results import Answers as Answers
     from qgt.decoders.results import Decoded as Decoded
@@ -38,9 +41,8 @@ if TYPE_CHECKING:
     from qgt.decoders.results import Proof as Proof
     from qgt.decoders.results import Spans as Spans
     from qgt.decoders.results import Status as Status
-    from qgt.learning.run import Epoch as Epoch
-    from qgt.learning.run import TrainConfig as TrainConfig
     from qgt.learning.threshold import best_threshold as best_threshold
+    from qgt.learning.training import Interrupted as Interrupted
     from qgt.learning.training import train as train
     from qgt.learning.training import train_many as train_many
     from qgt.model.design import Design as Design
@@ -81,7 +83,10 @@ _PUBLIC = {
     "decoders.gamp": ("GAMP",),
     "decoders.greedy": ("MaximumNeighborhood", "Prevalence"),
     "decoders.highs.linear_program": ("LinearProgram",),
-    "decoders.neural.decoder": ("ModelFileError", "NeuralDecoder", "load"),
+    "decoders.neural.decoder": ("NeuralDecoder", "load"),
+    "decoders.neural.model_file": ("ModelFileError",),
+    "decoders.neural.record": ("Epoch", "Training"),
+    "decoders.neural.settings": ("TrainConfig",),
     "model.design": ("Design",),
     "decoders.neural.network": ("MLP", "Architecture", "ResidualMLP"),
     "model.noise": ("Noise", "Noiseless", "RoundedGaussian", "SparseInteger"),
@@ -90,8 +95,7 @@ _PUBLIC = {
     "trust.scoring": ("Score", "score"),
     "study.plan": ("Study",),
     "learning.threshold": ("best_threshold",),
-    "learning.training": ("train", "train_many"),
-    "learning.run": ("Epoch", "TrainConfig"),
+    "learning.training": ("Interrupted", "train", "train_many"),
     "trust.verification": ("Mismatch", "Swap", "VerificationReport", "verify"),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}

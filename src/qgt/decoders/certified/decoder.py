@@ -25,7 +25,8 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import positive
-from qgt.decoders.certified.branching import CLOSE, Found, Leaves, Search
+from qgt.decoders.certified.branching import CLOSE, Search
+from qgt.decoders.certified.nodes import Found, Leaves
 from qgt.decoders.certified.polish import polished
 from qgt.decoders.certified.relaxation import Model, Tables, supported
 from qgt.decoders.contract import BoundDecoder, Decoder, refuse_unsupported
