@@ -3,8 +3,11 @@
 import os
 import re
 import shutil
+import subprocess
+import sys
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +16,8 @@ from studies import DECODERS, NETWORK, small
 import qgt
 from qgt.study import Study, ensure_stack, network_path, networks_folder, run_study, study_results
 from qgt.study import batch as batches
-from qgt.study.networks import weights_digest
+from qgt.study.networks import ensure_network, weights_digest
+from qgt.study.seeds import generator
 from qgt.study.store import Store
 from qgt.study.workers import named
 
@@ -21,6 +25,11 @@ from qgt.study.workers import named
 def counts(study, db):
     """Everything of the results but the time."""
     return [replace(one, seconds=0.0) for one in study_results(study, db)]
+
+
+def folders(networks):
+    """What lies among the networks, but for the locks."""
+    return sorted(path for path in networks.iterdir() if path.name != "locks")
 
 
 def stored(study, db):
@@ -127,8 +136,7 @@ def test_a_network_is_trained_once_and_found_again(tmp_path, monkeypatch):
     run_study(study.with_instances(20), db, on_progress=seen.append)
     assert seen[1].doing == "training network, design.pools = 6, design 0: epoch 1 of 2"
     assert seen[1].row is None
-    folders = sorted(path.name for path in networks_folder(db).iterdir())
-    assert folders == sorted(network_path(networks_folder(db), task).name for task in study.tasks)
+    assert folders(networks_folder(db)) == sorted(network_path(networks_folder(db), task) for task in study.tasks)
     monkeypatch.setattr("qgt.study.networks.train", None)
     run_study(study, db)
     renamed = small(decoders={"other": {**NETWORK, "batch": 10}}, designs=1)
@@ -222,7 +230,7 @@ def test_a_stack_of_networks_is_trained_once_and_used(tmp_path, monkeypatch):
     folder = networks_folder(db)
     ensure_stack(folder, study.tasks, device="cpu")
     paths = [network_path(folder, task) for task in study.tasks]
-    assert sorted(folder.iterdir()) == sorted(paths)
+    assert folders(folder) == sorted(paths)
     monkeypatch.setattr("qgt.study.networks.train_many", None)  # nothing is left to train
     monkeypatch.setattr("qgt.study.networks.train", None)
     ensure_stack(folder, study.tasks, device="cpu")
@@ -238,3 +246,87 @@ def test_a_stack_that_was_cut_off_while_saving_is_completed_alike(tmp_path):
     shutil.rmtree(lost)
     ensure_stack(folders[1], study.tasks, device="cpu")
     assert weights_digest(qgt.load(lost)) == weights_digest(qgt.load(first))
+
+
+# ---------------------------------------------------------------- what a study leaves alone, and what it shares
+
+
+def test_the_callers_threads_are_left_alone(tmp_path, monkeypatch):
+    set_to = []
+    monkeypatch.setattr(torch, "set_num_threads", set_to.append)
+    study = Study.from_plain(small(decoders={**DECODERS, "network": NETWORK, "exact": {"kind": "exact"}}, designs=1))
+    run_study(study.with_instances(20), tmp_path / "study.db")
+    assert set_to == []
+
+
+COMMAND = """
+import sys
+import qgt
+from studies import NETWORK, small
+study = qgt.Study.from_plain(small(decoders={"network": NETWORK}))
+qgt.run_study(study, sys.argv[1])
+"""
+
+
+def test_two_runs_at_once_share_a_database_and_its_networks(tmp_path):
+    db = tmp_path / "study.db"
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-c", COMMAND, str(db)]
+    environment = {**os.environ, "PYTHONPATH": path}
+    both = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) for _ in range(3)]
+    assert [(one.communicate()[1], one.returncode) for one in both] == [(b"", 0)] * 3
+    study = Study.from_plain(small(decoders={"network": NETWORK}))
+    run_study(study, tmp_path / "alone.db")
+    assert counts(study, db) == counts(study, tmp_path / "alone.db")
+    folder = networks_folder(db)
+    assert folders(folder) == sorted(network_path(folder, task) for task in study.tasks)
+
+
+def test_a_network_that_appears_meanwhile_stays(tmp_path, monkeypatch):
+    study = Study.from_plain(small(decoders={"network": NETWORK}, designs=1))
+    (task, *_), folder = study.tasks, tmp_path / "networks"
+    path = network_path(folder, task)
+
+    def trains_while_another_puts_its_own_there(*args, **kwargs):
+        net = qgt.train(*args, **kwargs)
+        replace(net, threshold=0.123).save(path)
+        return net
+
+    monkeypatch.setattr("qgt.study.networks.train", trains_while_another_puts_its_own_there)
+    ensure_network(folder, task)
+    assert qgt.load(path).threshold == 0.123
+    assert folders(folder) == [path]
+
+
+# ---------------------------------------------------------------- readings of A
+
+
+def test_a_is_read_back_from_networks_once(tmp_path, monkeypatch):
+    decoders = {"AMP": {"kind": "amp"}, "network": NETWORK}
+    study, db = Study.from_plain(small(decoders=decoders, verify=40)), tmp_path / "study.db"
+    told = []
+    run_study(study, db, on_progress=told.append)
+    assert told[-1].doing == "reading A back from network, design.pools = 9, design 1: regression"
+    amp, network = study_results(study, db)[:2]
+    assert amp.read_back == ()
+    assert [(one.estimator, one.probes, one.entries) for one in network.read_back] == [
+        ("least_squares", 40, 72),
+        ("mean_jacobian", 40, 72),
+        ("regression", 40, 72),
+    ]
+    task = study.tasks[1]
+    net = qgt.load(network_path(networks_folder(db), task))
+    for one in network.read_back:
+        report = qgt.verify(
+            net, task.problem(), estimator=one.estimator, instances=40, generator=generator("verify", task.key)
+        )
+        assert one.wrong[0] == int(report.wrong.sum())
+        assert one.error_percent == pytest.approx(100 * sum(one.wrong) / 144)
+    monkeypatch.setattr("qgt.study.running.verify", None)
+    run_study(study, db)
+    assert study_results(Study.from_plain(small(decoders=decoders)), db)[1].read_back == ()
+
+
+def test_verify_needs_a_network():
+    with pytest.raises(ValueError, match="verify has no meaning without a network"):
+        Study.from_plain(small(verify=10))

@@ -188,8 +188,8 @@ def test_intervals_hold_the_mean_as_often_as_they_say(decoder, instances):
     """2,000 simulated studies; the standard error of a share of 95 % is 0.005.
 
     Where failures are many the bound is 0.93: 95 % less what skewed values cost, and less three standard errors. Where
-    they are fewer than 30 every interval is Wilson's, whose share swings with the rate (0.91 at 99.5 % of 100 instances,
-    0.905 where one instance in 1,000 fails badly): the bound is 0.89. One of half the right width would hold 0.67.
+    they are fewer than 30 every interval is Wilson's, whose share swings with the rate (0.91 at 99.5 % of 100
+    instances, 0.905 where one in 1,000 fails badly): the bound is 0.89. One of half the right width would hold 0.67.
     """
     many = instances * (1 - DECODERS[decoder][6, 0, 0]) > 60
     kinds, chances = list(DECODERS[decoder]), list(DECODERS[decoder].values())

@@ -14,7 +14,7 @@ def locked(path: Path, on_wait: Callable[[], None] | None = None) -> Iterator[No
     """Hold the lock that a file stands for; wait while another process holds it, telling `on_wait` at each try.
 
     The file is an empty SQLite database, whose locks work on every system and end with the process that holds them,
-    however it ends. The file stays: whoever can tell that nobody needs it any more may remove it.
+    however it ends. The file stays: another process may be waiting for it.
 
     Example:
         >>> import tempfile

@@ -23,6 +23,7 @@ from qgt.study.plan import Task
 from qgt.study.seeds import digest, generator
 
 TRAINED = "trained.json"  # beside a network: what its training took
+LOCKS = "locks"  # in the folder of networks: one empty file for each that was trained there
 
 
 def network_path(folder: Path, task: Task) -> Path:
@@ -111,14 +112,9 @@ def _recipe(task: Task) -> Recipe:
 
 @contextmanager
 def _alone(folder: Path, name: str) -> Iterator[None]:
-    """Let one process at a time do what the name stands for; later ones find it done.
-
-    So the lock's file may go once it is done: whoever waited for it, or makes it anew, has nothing left to do.
-    """
-    lock = folder / f"{name}.lock"
-    with locked(lock):
+    """Let one process at a time do what the name stands for; later ones find it done."""
+    with locked(folder / LOCKS / name):
         yield
-    lock.unlink(missing_ok=True)
 
 
 def _save(nets: Sequence[NeuralDecoder], paths: Sequence[Path]) -> None:

@@ -123,8 +123,10 @@ class Store:
     def _check(self) -> bool:
         """Whether the file has our tables; a file of another program or another format is refused."""
         ask = self._connection.execute
-        application, version = ask("PRAGMA application_id").fetchone()[0], ask("PRAGMA user_version").fetchone()[0]
+        ask("BEGIN")  # one look at the file, which another process may be about to make ours
         empty = ask("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        application, version = ask("PRAGMA application_id").fetchone()[0], ask("PRAGMA user_version").fetchone()[0]
+        ask("COMMIT")
         if application != APPLICATION and not (empty and application == 0):
             raise ValueError(f"{self.path}: is the database of another program; give another path.")
         if application == APPLICATION and version != SCHEMA:
