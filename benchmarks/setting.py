@@ -1,5 +1,6 @@
 """What the benchmarks share: the paper's setting, and how results are written."""
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,8 @@ from typing import Any
 import torch
 
 import qgt
+from qgt.files import provenance as where
 from qgt.files.atomic import write_text
-from qgt.files.provenance import provenance as provenance
 from qgt.files.text import json_by_rows
 
 ITEMS, RATE, BOUND = 100, 0.06, 1  # N, K/N and D of the paper
@@ -18,6 +19,11 @@ def paper_problem(*, pools: int, noise: float, seed: int) -> qgt.Problem:
     """The paper's problem with a design of its own for every seed."""
     design = qgt.Design.bernoulli(pools=pools, items=ITEMS, generator=torch.Generator().manual_seed(seed))
     return qgt.Problem(design, qgt.Bernoulli(RATE), qgt.SparseInteger(rate=noise, bound=BOUND))
+
+
+def provenance(device: str) -> dict[str, Any]:
+    """What a result says about where and when it was measured."""
+    return {**where.provenance(device), "date": time.strftime("%Y-%m-%d")}
 
 
 def write(path: Path, results: Mapping[str, Any]) -> None:

@@ -1,25 +1,24 @@
-"""Where a result was measured, and with which versions: what every stored result says of itself."""
+"""What a result says about where it was made, the same for models, studies and benchmarks."""
 
 import platform
-import time
 
 import torch
 
 from qgt.version import __version__
 
 
-def provenance(device: str | torch.device) -> dict[str, object]:
-    """The machine, its threads, the versions and the day, as plain data.
+def provenance(device: torch.device | str) -> dict[str, str | int]:
+    """The device's name, the threads, and the versions of what computed: plain data.
 
     Example:
         >>> sorted(provenance("cpu"))
-        ['date', 'device', 'threads', 'versions']
+        ['device', 'python', 'qgt', 'threads', 'torch']
     """
-    cuda = torch.device(device).type == "cuda"
-    release = torch.__version__.split("+")[0]  # without the build's suffix
+    device = torch.device(device)
     return {
-        "device": torch.cuda.get_device_name(device) if cuda else f"{platform.machine()} CPU",
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.machine()} CPU",
         "threads": torch.get_num_threads(),
-        "versions": {"qgt": __version__, "torch": release, "python": platform.python_version()},
-        "date": time.strftime("%Y-%m-%d"),
+        "torch": torch.__version__.split("+")[0],  # without the build's suffix
+        "qgt": __version__,
+        "python": platform.python_version(),
     }

@@ -56,7 +56,8 @@ def decode_batch(job: Job) -> Row:
     calls, status = calls.cpu(), status.cpu()  # on a GPU this waits for the work to be done
     seconds = time.perf_counter() - start
     statuses = {kind.name: n for kind in Status if (n := int((status == kind).sum()))}
-    where = {**provenance(device), **({} if ready.network is None else {"network": ready.network})}
+    where = {**provenance(device), "date": time.strftime("%Y-%m-%d")}
+    where |= {} if ready.network is None else {"network": ready.network}
     return Row(task.key, job.batch, outcomes(x, calls), statuses, seconds, where)
 
 

@@ -146,8 +146,7 @@ def measured_on(studies: Iterable[Study], db: str | Path) -> dict[str, Any]:
     with Store(db, reading=True) as store:
         keys = dict.fromkeys(task.key for study in studies for task in study.tasks)
         rows = [row.provenance for key in keys for row in store.rows(key)]
-    names = dict.fromkeys(name for row in rows for name in row["versions"])
-    versions = {name: " and ".join(sorted({str(row["versions"][name]) for row in rows})) for name in names}
+    versions = {name: " and ".join(sorted({str(row[name]) for row in rows})) for name in ("qgt", "torch", "python")}
     return {
         "devices": sorted({str(row["device"]) for row in rows}),
         "threads": sorted({int(row["threads"]) for row in rows}),

@@ -159,6 +159,6 @@ def _reading(task: Task, net: NeuralDecoder, estimator: str, probes: int) -> Rea
     start = time.perf_counter()
     report = verify(net, task.problem(), estimator=estimator, instances=probes, generator=generator("verify", task.key))
     seconds = time.perf_counter() - start
-    where = {**provenance("cpu"), "network": weights_digest(net)}
+    where = {**provenance("cpu"), "date": time.strftime("%Y-%m-%d"), "network": weights_digest(net)}
     counts = int(report.wrong.sum()), report.wrong.numel()
     return Reading(task.key, estimator, probes, *counts, seconds, where)
