@@ -69,7 +69,11 @@ def test_a_key_is_what_determines_the_results():
         small(max_failures=3),
         small(metric="mse"),
         small(designs=1),
-        small(decoders={"other name": {**DECODERS["AMP"], "threshold": 0.5, "limit": True, "instances": 20, "label": "a label"}}),
+        small(
+            decoders={
+                "other name": {**DECODERS["AMP"], "threshold": 0.5, "limit": True, "instances": 20, "label": "a label"}
+            }
+        ),
     ]
     assert {Study.from_plain(data).tasks[0].key for data in same} == {base}
     other = [
