@@ -42,3 +42,14 @@ def test_a_lock_is_free_again_after_an_error(tmp_path):
         raise ZeroDivisionError
     with locked(tmp_path / "a.lock"):
         pass
+
+
+def test_a_place_where_nothing_can_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"a\.lock: cannot be made"), locked(tmp_path / "file" / "a.lock"):
+        pass
+    with pytest.raises(ValueError, match="cannot be"), locked(tmp_path):
+        pass
+    (tmp_path / "file").write_text("no database" * 99)
+    with pytest.raises(ValueError, match="file: cannot be locked"), locked(tmp_path / "file"):
+        pass

@@ -21,16 +21,25 @@ def locked(path: Path, on_wait: Callable[[], None] | None = None) -> Iterator[No
         >>> with tempfile.TemporaryDirectory() as folder, locked(Path(folder) / "a.lock"):
         ...     pass
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
-        while True:
-            try:
-                connection.execute("BEGIN EXCLUSIVE")
-                break
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error):
-                    raise
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+    except (sqlite3.Error, OSError) as error:
+        raise ValueError(f"{path}: cannot be made ({error}); check the folder.") from error
+    with contextlib.closing(connection):
+        while not _taken(connection, path):
             if on_wait is not None:
                 on_wait()
             time.sleep(PAUSE)
         yield
+
+
+def _taken(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether the lock is ours now."""
+    try:
+        connection.execute("BEGIN EXCLUSIVE")
+    except sqlite3.Error as error:
+        if "locked" not in str(error):
+            raise ValueError(f"{path}: cannot be locked ({error}); check the folder.") from error
+        return False
+    return True
