@@ -61,7 +61,17 @@ if TYPE_CHECKING:
     from qgt.model.prior import Sampler as Sampler
     from qgt.model.problem import Instances as Instances
     from qgt.model.problem import Problem as Problem
+    from qgt.study.pairs import Comparison as Comparison
+    from qgt.study.pairs import compare_decoders as compare_decoders
     from qgt.study.plan import Study as Study
+    from qgt.study.reading import StudyResult as StudyResult
+    from qgt.study.reading import study_results as study_results
+    from qgt.study.running import StudyProgress as StudyProgress
+    from qgt.study.running import run_study as run_study
+    from qgt.trust.outcomes import Outcomes as Outcomes
+    from qgt.trust.outcomes import Paired as Paired
+    from qgt.trust.outcomes import outcomes as outcomes
+    from qgt.trust.outcomes import paired as paired
     from qgt.trust.scoring import Score as Score
     from qgt.trust.scoring import score as score
     from qgt.trust.verification import Mismatch as Mismatch
@@ -93,7 +103,11 @@ _PUBLIC = {
     "model.prior": ("Bernoulli", "FactoredPrior", "FixedWeight", "Households", "ItemCosts", "Prior", "Sampler"),
     "model.problem": ("Instances", "Problem"),
     "trust.scoring": ("Score", "score"),
+    "trust.outcomes": ("Outcomes", "Paired", "outcomes", "paired"),
     "study.plan": ("Study",),
+    "study.running": ("StudyProgress", "run_study"),
+    "study.reading": ("StudyResult", "study_results"),
+    "study.pairs": ("Comparison", "compare_decoders"),
     "learning.threshold": ("best_threshold",),
     "learning.training": ("Interrupted", "train", "train_many"),
     "trust.verification": ("Mismatch", "Swap", "VerificationReport", "verify"),

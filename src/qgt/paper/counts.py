@@ -1,6 +1,7 @@
 """What a reproduction found: counts, from which every figure and table is made again.
 
-`counts.json` is small enough to commit; the database and the networks behind it are not.
+`counts.json` is small enough to commit; the database and the networks behind it are not. Its pairs of decoders come
+from the outcome of each instance, which only the database has: counts of runs that kept no outcomes have no pairs.
 """
 
 import json
@@ -9,60 +10,41 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qgt.files.atomic import replacing
-from qgt.study import Result
-from qgt.trust.scoring import Score
+from qgt.files.atomic import write_text
+from qgt.files.text import json_by_rows
+from qgt.paper.plan import Scale
+from qgt.study import Comparison, StudyResult
 
 FIGURES = ("vs_pools", "vs_noise")
+PARTS = (*FIGURES, "complexity")
 Number = int | float
-
-
-@dataclass(frozen=True)
-class Level:
-    """One level of the table of complexity: its networks' calls added up, and each network's reading of A."""
-
-    level: int
-    score: Score
-    wrong: Sequence[int]  # entries of A read back wrongly, by each design's network
-    entries: int  # of A
-
-    @property
-    def error_percent(self) -> float:
-        """The mean share of wrong entries, the paper's measure."""
-        return 100 * sum(self.wrong) / (len(self.wrong) * self.entries)
-
-    def to_plain(self) -> dict[str, Any]:
-        """The counts as plain data."""
-        return {"level": self.level, **self.score.to_plain(), "wrong": list(self.wrong), "entries": self.entries}
-
-    @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> "Level":
-        """The level that `to_plain` described."""
-        return cls(data["level"], Score.from_plain(data), tuple(data["wrong"]), data["entries"])
 
 
 @dataclass(frozen=True)
 class Counts:
     """Everything that was counted, how, on what, and where the time went."""
 
-    scale: Mapping[str, Any]  # the fields of a `Scale`; a design's seed is its number, from 0
+    scale: Scale  # a design's seed is its number, from 0
     measured_on: Mapping[str, Any]
-    seconds: Mapping[str, Mapping[str, Mapping[str, Number]]]  # part, what was done, by whom
-    vs_pools: Sequence[Result]
-    vs_noise: Sequence[Result]
-    complexity: Sequence[Level]
+    seconds: Mapping[str, Mapping[str, Mapping[str, Number]]]  # part, what was done, by which decoder
+    vs_pools: Sequence[StudyResult]
+    vs_noise: Sequence[StudyResult]
+    complexity: Sequence[StudyResult]  # the levels, at the table's single point
+    pairs: Mapping[str, Sequence[Comparison]]  # by figure
 
     def to_plain(self) -> dict[str, Any]:
         """The counts as plain data."""
-        rows = {name: [one.to_plain() for one in getattr(self, name)] for name in (*FIGURES, "complexity")}
-        return {"scale": self.scale, "measured_on": self.measured_on, "seconds": self.seconds, **rows}
+        rows = {name: [one.to_plain() for one in getattr(self, name)] for name in PARTS}
+        pairs = {f"pairs_{name}": [one.to_plain() for one in self.pairs[name]] for name in FIGURES}
+        plain = {"scale": self.scale.to_plain(), "measured_on": self.measured_on, "seconds": self.seconds}
+        return {**plain, **rows, **pairs}
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> "Counts":
         """The counts that `to_plain` described."""
-        found = {name: [Result.from_plain(row) for row in data[name]] for name in FIGURES}
-        levels = [Level.from_plain(row) for row in data["complexity"]]
-        return cls(data["scale"], data["measured_on"], data["seconds"], **found, complexity=levels)
+        found = {name: [StudyResult.from_plain(row) for row in data[name]] for name in PARTS}
+        pairs = {name: [Comparison.from_plain(row) for row in data[f"pairs_{name}"]] for name in FIGURES}
+        return cls(Scale.from_plain(data["scale"]), data["measured_on"], data["seconds"], **found, pairs=pairs)
 
     @classmethod
     def load(cls, path: str | Path) -> "Counts":
@@ -76,19 +58,11 @@ class Counts:
 
     def save(self, path: str | Path) -> None:
         """Write them as JSON, a line for each row so that changes show in a diff."""
-        lines = ",\n".join(f"{json.dumps(key)}: {_rows(value)}" for key, value in self.to_plain().items())
-        with replacing(path) as temporary:
-            temporary.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+        write_text(path, json_by_rows(self.to_plain()))
 
 
-def across(one: Result) -> Number:
+def across(one: StudyResult) -> Number:
     """Where on its figure's x axis a result stands: the number of pools, or the share of noisy counts."""
     value = next(iter(one.point.values()))
     assert not isinstance(value, str)
     return value
-
-
-def _rows(value: Any) -> str:
-    if not isinstance(value, list):
-        return json.dumps(value)
-    return "[\n" + ",\n".join(f" {json.dumps(row)}" for row in value) + "\n]"

@@ -5,12 +5,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qgt.files.atomic import replacing
+from qgt.files.atomic import replacing, write_text
 from qgt.paper.counts import FIGURES, Counts, Number, across
 from qgt.paper.plan import POOLS_NOISE
 from qgt.paper.tables import TABLES, write_complexity_csv
-from qgt.pictures.figures import LIMIT, curves_figure, draw_panel, line_label, line_styles, save_figure
-from qgt.study import Result, write_csv
+from qgt.pictures.figures import curves_figure, draw_panel, line_label, line_styles, save_figure
+from qgt.study import StudyResult, write_csv
 from qgt.trust.scoring import METRICS
 
 if TYPE_CHECKING:
@@ -25,10 +25,7 @@ def draw(counts: Counts, folder: Path) -> list[Path]:
     """Write every figure and table; their paths."""
     writers: dict[str, Callable[[Path], None]] = {
         "complexity.csv": partial(write_complexity_csv, counts),
-        **{
-            f"{name.removeprefix('paper_')}.md": partial(_write_text, make(counts) + "\n")
-            for name, make in TABLES.items()
-        },
+        **{f"{name}.md": partial(write_text, text=make(counts) + "\n") for name, make in TABLES.items()},
     }
     for name in FIGURES:
         found = getattr(counts, name)
@@ -54,14 +51,14 @@ def success_figure(counts: Counts) -> "Figure":
     ax.set_ylabel("share of instances without an error", fontsize=11.5)
     ax.set_title("How often every item is called right", loc="left", fontsize=13.5, fontweight="bold", pad=27)
     setting = (
-        f"{scale['items']} items, {100 * scale['rate']:g} % defective; {100 * POOLS_NOISE:g} % of counts noisy; "
-        f"{scale['designs'] * scale['instances']:,} instances a point"
+        f"{scale.items} items, {100 * scale.rate:g} % defective; {100 * POOLS_NOISE:g} % of counts noisy; "
+        f"{scale.designs * scale.instances:,} instances a point"
     )
     ax.text(0, 1.035, setting, transform=ax.transAxes, fontsize=10.5, color=QUIET)
     return figure
 
 
-def _name_lines(ax: "Axes", found: Sequence[Result], colours: Mapping[str, str]) -> None:
+def _name_lines(ax: "Axes", found: Sequence[StudyResult], colours: Mapping[str, str]) -> None:
     """Write each decoder's name right of its line's end, spread so that none covers another."""
     ends = _ends(found)
     left, right = min(map(across, found)), max(map(across, found))
@@ -73,9 +70,10 @@ def _name_lines(ax: "Axes", found: Sequence[Result], colours: Mapping[str, str])
         thin: dict[str, Any] = {"color": colours[name], "linewidth": 0.8, "alpha": 0.6, "zorder": 1}
         ax.plot([x, right + margin], [y, y], **thin)
         ax.plot([1, 1.01, 1.06], [y, y, heights[name]], **thin, transform=beside, clip_on=False)
-        limit = colours[name] == LIMIT
-        look: dict[str, Any] = {"va": "center", "fontsize": 10.5, "fontweight": "bold" if limit else "normal"}
-        words = line_label([one for one in found if one.decoder == name]).replace(" (", "\n(") if limit else name
+        line = [one for one in found if one.decoder == name]
+        bold = line[0].limit
+        look: dict[str, Any] = {"va": "center", "fontsize": 10.5, "fontweight": "bold" if bold else "normal"}
+        words = line_label(line).replace(" (", "\n(") if bold else line_label(line)
         look |= {"color": _darker(colours[name]), "linespacing": 1.0}
         ax.text(1.07, heights[name], words, transform=beside, **look)
 
@@ -87,9 +85,9 @@ def _darker(colour: str) -> tuple[float, ...]:
     return tuple(0.82 * part for part in to_rgb(colour))
 
 
-def _ends(found: Sequence[Result]) -> dict[str, tuple[Number, float]]:
+def _ends(found: Sequence[StudyResult]) -> dict[str, tuple[Number, float]]:
     """The last point of each decoder's line."""
-    last: dict[str, Result] = {}
+    last: dict[str, StudyResult] = {}
     for one in sorted(found, key=across):
         last[one.decoder] = one
     return {name: (across(one), one.score.success_rate) for name, one in last.items()}
@@ -111,8 +109,3 @@ def _images(name: str, figure: "Figure") -> dict[str, Callable[[Path], None]]:
 def _write_image(figure: "Figure", form: str, path: Path) -> None:
     with replacing(path) as temporary:
         save_figure(figure, temporary, form)
-
-
-def _write_text(text: str, path: Path) -> None:
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")

@@ -25,7 +25,7 @@ from qgt.files import plain
 from qgt.model.problem import Problem
 
 VALIDATION = 1000  # instances on which a threshold is tuned
-COMMON = frozenset({"kind", "defectives", "tune", "instances", "batch", "limit"})
+COMMON = frozenset({"kind", "label", "defectives", "tune", "instances", "batch", "limit"})
 
 Told = Literal["true", "noisy"] | int | None
 
@@ -45,7 +45,10 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Entry:
-    """A decoder of a study; `instances` and `batch` are None where it takes the study's."""
+    """A decoder of a study; `instances` and `batch` are None where it takes the study's.
+
+    `name` identifies it, in files and in code; `label` is what tables and figures call it (empty: the name).
+    """
 
     name: str
     kind: str
@@ -55,6 +58,7 @@ class Entry:
     instances: int | None = None
     batch: int | None = None
     limit: bool = False  # whether figures show it as what no decoder exceeds
+    label: str = ""
 
     @property
     def content(self) -> dict[str, Any]:
@@ -103,6 +107,7 @@ def parse_entry(name: str, value: object) -> Entry:
 def _common(table: Mapping[str, Any]) -> dict[str, Any]:
     """The keys that every entry may have, checked."""
     common: dict[str, Any] = {key: plain.typed(key, table[key], bool) for key in ("tune", "limit") if key in table}
+    common |= {key: plain.typed(key, table[key], str) for key in ("label",) if key in table}
     common |= {key: whole(key, table[key], least=1) for key in ("instances", "batch") if key in table}
     if "defectives" in table:
         told = table["defectives"]

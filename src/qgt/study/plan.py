@@ -18,12 +18,13 @@ from typing import Any
 from qgt.arguments import whole
 from qgt.files import plain
 from qgt.model.problem import Instances, Problem
-from qgt.study.entry import Entry, parse_entry
+from qgt.study.entry import Entry, Recipe, parse_entry
 from qgt.study.seeds import digest, generator
 from qgt.trust.scoring import METRICS
 
 Value = int | float | str
-KEYS = frozenset({"instances", "max_failures", "batch", "designs", "metric", "grid"})
+KEYS = frozenset({"instances", "max_failures", "batch", "designs", "metric", "verify", "grid"})
+NUMBERS = ("instances", "batch", "max_failures", "verify")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,11 @@ class Task:
     def key(self) -> str:
         """The hash of everything that determines the results."""
         return digest("task", self.fingerprint, self.entry.content, self.block, self.batch)
+
+    @property
+    def stream(self) -> str:
+        """Which instances it decodes: tasks with the same stream decode the same ones, in the same order."""
+        return digest("instances", self.fingerprint, self.block)[:32]
 
     @property
     def name(self) -> str:
@@ -72,7 +78,7 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """Problems, decoders and how many instances: everything that `run` and `results` need to know.
+    """Problems, decoders and how many instances: everything that `run_study` and `study_results` need to know.
 
     Example:
         >>> study = Study.from_plain({
@@ -95,6 +101,7 @@ class Study:
     batch: int = 500
     max_failures: int | None = None  # stop a task once its batches, in order, have as many
     metric: str = "success_rate"  # what figures show
+    verify: int | None = None  # at how many instances A is read back from each network; None: it is not
     folder: Path = Path()  # where a design's file is looked for
     tasks: Sequence[Task] = field(init=False, repr=False)
 
@@ -108,15 +115,18 @@ class Study:
         decoders = plain.as_table("decoders", data["decoders"])
         if not decoders:
             raise ValueError("decoders is empty: add a table [decoders.NAME] with a kind.")
-        numbers = {key: whole(key, data[key], least=1) for key in ("instances", "batch", "max_failures") if key in data}
+        numbers = {key: whole(key, data[key], least=1) for key in NUMBERS if key in data}
         metric = data.get("metric", "success_rate")
         if metric not in METRICS:
             raise ValueError(f"metric={metric!r} is not known: give one of {', '.join(METRICS)}.")
         problem = plain.as_table("problem", data["problem"])
         plain.check_keys("problem", problem, required={"design", "prior"}, optional={"noise"})
+        entries = tuple(parse_entry(name, value) for name, value in decoders.items())
+        if "verify" in data and not any(isinstance(entry.method, Recipe) for entry in entries):
+            raise ValueError("verify has no meaning without a network among the decoders: leave it out.")
         return cls(
             problem,
-            tuple(parse_entry(name, value) for name, value in decoders.items()),
+            entries,
             _grid(problem, plain.as_table("grid", data.get("grid", {}))),
             _designs(data.get("designs", 1)),
             metric=metric,
