@@ -39,7 +39,7 @@ def test_count_is_the_sum_over_each_pool(rows, data):
 
 @pytest.mark.parametrize("items", [255, 256, 257, 600, 70_000])
 def test_count_does_not_wrap_in_large_pools(items):
-    design = Design(torch.ones(2, items, dtype=torch.uint8))
+    design = Design.from_matrix(torch.ones(2, items, dtype=torch.uint8))
     x = torch.ones(2, items, dtype=torch.uint8)
     x[1] = torch.randint(0, 2, (items,), generator=generator()).to(torch.uint8)
     assert design.count(x).tolist() == [[items] * 2, [int(x[1].sum())] * 2]
@@ -178,7 +178,7 @@ def test_makers_refuse_what_they_cannot_make(maker, changed, said):
 )
 def test_a_matrix_that_is_no_design_is_refused(matrix, said):
     with pytest.raises(ValueError, match=said):
-        Design(matrix)
+        Design.from_matrix(matrix)
 
 
 def test_names_must_be_as_many_as_needed_and_different():

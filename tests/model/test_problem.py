@@ -94,7 +94,7 @@ def test_every_chunk_is_filled_in_its_place(monkeypatch, instances):
 def test_scratch_memory_is_bounded(monkeypatch, pools, items):
     monkeypatch.setattr(problem, "CHUNK", 100)
     prior, noise = Recording(), Recording()
-    design = Design(torch.ones(pools, items, dtype=torch.uint8))
+    design = Design.from_matrix(torch.ones(pools, items, dtype=torch.uint8))
     Problem(design, prior, noise).simulate(250, generator=generator())
     assert sum(rows for rows, _ in prior.asked) == sum(rows for rows, _ in noise.asked) == 250
     for rows, width in prior.asked + noise.asked:
@@ -103,7 +103,7 @@ def test_scratch_memory_is_bounded(monkeypatch, pools, items):
 
 def test_the_default_chunk_is_used():
     prior = Recording()
-    design = Design(torch.ones(1, 1000, dtype=torch.uint8))
+    design = Design.from_matrix(torch.ones(1, 1000, dtype=torch.uint8))
     Problem(design, prior).simulate(3000, generator=generator())
     assert max(rows for rows, _ in prior.asked) == problem.CHUNK // 1000
 

@@ -32,7 +32,7 @@ def trained(hidden: tuple[int, ...] = (96,)) -> qgt.NeuralDecoder:
 
 def claim(matrix: Tensor) -> qgt.Problem:
     p = problem()
-    return qgt.Problem(qgt.Design(matrix), p.prior, p.noise)
+    return qgt.Problem(qgt.Design.from_matrix(matrix), p.prior, p.noise)
 
 
 def report(claimed: Tensor | None = None, estimator: str = "regression") -> qgt.VerificationReport:
@@ -148,7 +148,7 @@ def test_auc_counts_pairs(seed: int) -> None:
     evidence = torch.randint(0, 6, (4, 5), generator=g).double()
     matrix = torch.randint(0, 2, (4, 5), generator=g).to(torch.uint8)
     ones, zeros = evidence[matrix == 1].tolist(), evidence[matrix == 0].tolist()
-    result = report_on(evidence, qgt.Design(matrix), "regression", 1)
+    result = report_on(evidence, qgt.Design.from_matrix(matrix), "regression", 1)
     if not ones or not zeros:
         assert result.auc is None
         return

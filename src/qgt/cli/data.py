@@ -36,7 +36,7 @@ def design(
     # Made as a problem file's recipe would, so that the same numbers and seed give the same design.
     recipe = {"kind": kind, "pools": pools, "items": items, "seed": seed, **given}
     made = qgt.Problem.from_spec({"design": recipe, "prior": {"kind": "bernoulli", "rate": 0.0}}).design
-    write_files({output: made.to_csv})
+    write_files({output: made.write_csv})
     facts = {"pools": made.pools, "items": made.items, "transfers": int(made.pool_sizes.sum())}
     parts = {"pool_sizes": made.pool_sizes, "item_degrees": made.item_degrees}
     ends = {name: [int(sizes.min()), int(sizes.max())] for name, sizes in parts.items()}

@@ -34,7 +34,9 @@ def test_refuses_another_problem() -> None:
     with pytest.raises(ValueError, match="trained for problem"):
         net.bind(small_problem(seed=1))
     p = small_problem()
-    renamed = qgt.Problem(qgt.Design(p.design.matrix, item_names=tuple(map(str, range(24)))), p.prior, p.noise)
+    renamed = qgt.Problem(
+        qgt.Design.from_matrix(p.design.matrix, item_names=tuple(map(str, range(24)))), p.prior, p.noise
+    )
     assert net.supports(renamed) is None  # names are not part of the problem
 
 

@@ -78,6 +78,12 @@ def save_certificate(path: str | Path, problem: Problem, result: Decoded) -> Non
         ...     load_certificate(f"{folder}/proof", problem).x
         tensor([[0, 1, 0]], dtype=torch.uint8)
     """
+    with replacing(path) as temporary:
+        write_certificate(temporary, problem, result)
+
+
+def write_certificate(path: str | Path, problem: Problem, result: Decoded) -> None:
+    """Write as `save_certificate` does, but straight to the path: for those who replace files themselves."""
     from safetensors.torch import save_file
 
     if "dual" not in result.info:
@@ -86,8 +92,7 @@ def save_certificate(path: str | Path, problem: Problem, result: Decoded) -> Non
     for key in ("alternatives", "dual"):
         tensors |= {f"{key}.{name}": column for name, column in result.info[key].columns.items()}
         tensors[f"{key}.ends"] = result.info[key].ends
-    with replacing(path) as temporary:
-        save_file({k: v.cpu().contiguous() for k, v in tensors.items()}, temporary, {"problem": problem.fingerprint})
+    save_file({k: v.cpu().contiguous() for k, v in tensors.items()}, path, {"problem": problem.fingerprint})
 
 
 def load_certificate(path: str | Path, problem: Problem) -> Decoded:

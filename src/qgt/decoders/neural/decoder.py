@@ -24,7 +24,7 @@ from torch import Tensor
 from qgt.decoders.contract import BoundDecoder, Decoded, Status, refuse_unsupported
 from qgt.decoders.neural.network import ARCHITECTURES, Architecture, Network
 from qgt.files.atomic import replacing
-from qgt.model.problem import Problem, fingerprint_of
+from qgt.model.problem import Problem, fingerprint_of, stored_design
 
 FORMAT = 1
 FILE = "model.safetensors"
@@ -189,8 +189,8 @@ def _parse(text: str, tensors: Mapping[str, Tensor], budget: int) -> dict[str, A
     if description["format"] != FORMAT:
         raise ValueError(f"format {description['format']} is not known here; this version reads format {FORMAT}.")
     architecture = _architecture(dict(description["architecture"]))
-    matrix = description["problem"]["design"]["matrix"]
-    sizes = {"pools": len(matrix), "items": len(matrix[0])}
+    design = stored_design(description["problem"]["design"])
+    sizes = {"pools": design.pools, "items": design.items}
     if 4 * architecture.parameters(**sizes) > budget:  # before building, lest a small file ask for much memory
         raise ValueError(f"{architecture} needs more weights than the file holds")
     network = architecture.build(**sizes, generator=torch.Generator().manual_seed(0))
