@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 from jaxtyping import Float64, Int64, UInt8
 from torch import Generator, Tensor
@@ -62,12 +61,12 @@ class Design:
         for field, (given, prefix, size) in names.items():
             object.__setattr__(self, f"own_{field}", _checked(field, given, prefix, size))
 
-    @property
+    @cached_property
     def pools(self) -> int:
         """The number of pools, M."""
         return len(self.lists)
 
-    @property
+    @cached_property
     def items(self) -> int:
         """The number of items, N."""
         return self.lists.bound
@@ -77,7 +76,7 @@ class Design:
         """The number of ones in the matrix: how often something goes from an item into a pool."""
         return len(self.lists.entries)
 
-    @property
+    @cached_property
     def sparse(self) -> bool:
         """Whether lists are shorter and faster than a matrix."""
         return self.pools * self.items > max(SMALL, RATIO * self.transfers)
@@ -117,7 +116,7 @@ class Design:
     @property
     def rows(self) -> tuple[str, ...]:
         """The matrix as one string of 0s and 1s per pool."""
-        return tuple(row.tobytes().decode("ascii") for row in self.matrix.numpy() + np.uint8(ord("0")))
+        return tuple(bytes(row).decode("ascii") for row in (self.matrix + ord("0")).tolist())
 
     @cached_property
     def fingerprint(self) -> str:
@@ -129,7 +128,7 @@ class Design:
         """
         digest = hashlib.sha256(f"qgt design {self.pools} {self.items}\n".encode())
         for numbers in (self.lists.starts, self.lists.entries):
-            digest.update(np.ascontiguousarray(numbers.numpy(), dtype="<i8").data)
+            digest.update(numbers.contiguous().numpy().astype("<i8", copy=False).data)
         return digest.hexdigest()
 
     def __repr__(self) -> str:
@@ -211,8 +210,8 @@ class Design:
                 raise ValueError(f"row {number} is {row!r}: give strings of 0 and 1, all of the same length.")
         if not rows:
             raise ValueError("rows is empty: give at least one pool.")
-        digits = np.frombuffer("".join(rows).encode("ascii"), dtype=np.uint8) - np.uint8(ord("0"))
-        return cls.from_matrix(torch.from_numpy(digits.reshape(len(rows), -1)), pool_names, item_names)
+        digits = torch.frombuffer(bytearray("".join(rows), "ascii"), dtype=torch.uint8) - ord("0")
+        return cls.from_matrix(digits.reshape(len(rows), -1), pool_names, item_names)
 
     @classmethod
     def from_lists(

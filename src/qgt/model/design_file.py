@@ -42,15 +42,19 @@ class Sheet(NamedTuple):
 def read(path: str | Path) -> Sheet:
     """Read either form; raise a ValueError that says where the file is wrong and what to do."""
     text = tables.text_of(path)
-    first = text.split("\n", 1)[0].split("\r", 1)[0].lower()
-    if tuple(cell.strip().strip('"') for cell in first.split(",")) == HEADER:
+    first = re.split(r"[\r\n]", text[:100], maxsplit=1)[0]
+    if _is_header(next(csv.reader([first]), [])):
         return _read_lists(path, text)
     return _read_matrix(path, tables.parse(path, text))
 
 
+def _is_header(cells: Sequence[str]) -> bool:
+    return [cell.strip().lower() for cell in cells] == list(HEADER)
+
+
 def write_matrix(path: str | Path, lists: Lists, pool_names: Sequence[str], item_names: Sequence[str]) -> None:
     """Write a table of 0s and 1s, row by row."""
-    if tuple(item_names) == HEADER[1:]:  # its header would be that of lists
+    if _is_header([HEADER[0], *item_names]):  # then the matrix would begin as lists do
         return write_lists(path, lists, pool_names, item_names)
     tables.write(path, _rows(lists), row_names=pool_names, column_names=item_names, corner="pool")
 

@@ -72,7 +72,8 @@ class Lists:
     @classmethod
     def of_pairs(cls, owners: Tensor, entries: Tensor, *, lists: int, bound: int) -> "Lists":
         """Take pairs (list, entry) that are sorted already, on any device."""
-        return cls(bound, starts_of(owners.bincount(minlength=lists)).cpu(), entries.cpu())
+        starts = starts_of(owners.bincount(minlength=lists))
+        return cls(bound, starts.cpu(), entries.cpu().contiguous())  # no longer a view of what it was taken from
 
     def __len__(self) -> int:
         return len(self.starts) - 1
