@@ -20,12 +20,7 @@ from torch import Generator, Tensor
 from qgt.arguments import fraction, whole
 from qgt.files.atomic import replacing
 from qgt.model import design_file, makers
-from qgt.model.lists import Lists
-
-# A design is sparse where its matrix has more than SMALL entries, and more than RATIO for each 1 in it. From there on
-# sums over lists are at least as fast as a matrix product, and lists are shorter to write than rows of zeros.
-SMALL = 2**16
-RATIO = 16
+from qgt.model.lists import Lists, is_sparse
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,7 +74,7 @@ class Design:
     @cached_property
     def sparse(self) -> bool:
         """Whether lists are shorter and faster than a matrix."""
-        return self.pools * self.items > max(SMALL, RATIO * self.transfers)
+        return is_sparse(self.pools * self.items, self.transfers)
 
     @cached_property
     def pool_names(self) -> tuple[str, ...]:
@@ -96,7 +91,7 @@ class Design:
         """How many items each pool holds."""
         return self.lists.sizes
 
-    @cached_property
+    @property
     def item_degrees(self) -> Int64[Tensor, " items"]:
         """How many pools each item is in."""
         return self.lists.entries.bincount(minlength=self.items)
@@ -108,7 +103,7 @@ class Design:
 
     @cached_property
     def matrix(self) -> UInt8[Tensor, "pools items"]:
-        """The whole matrix A: made when first asked for, and then kept. Large designs are better left as lists."""
+        """The whole matrix A, made when first asked for and then kept; write into a clone of it, never into itself."""
         matrix = torch.zeros(self.pools, self.items, dtype=torch.uint8)
         matrix[self.lists.owners, self.lists.entries] = 1
         return matrix

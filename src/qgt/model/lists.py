@@ -17,6 +17,14 @@ from torch import Tensor
 # all at once); on a GPU large launches are the cheap ones, as far as memory goes.
 CPU_BLOCK = 64
 GPU_NUMBERS = 2**26
+# From these on sums over lists are at least as fast as a matrix product, and lists are shorter than rows of zeros.
+SMALL = 2**16  # entries of the matrix
+RATIO = 16  # entries for each 1
+
+
+def is_sparse(entries: int, ones: int | float) -> bool:
+    """Whether a 0/1 matrix of so many entries, so many of them ones, is better kept and written as lists."""
+    return entries > max(SMALL, RATIO * ones)
 
 
 @dataclass(frozen=True, eq=False)

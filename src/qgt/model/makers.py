@@ -5,16 +5,17 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from qgt.model.lists import Lists
+from qgt.model.lists import Lists, is_sparse
 
 DRAWN = 2**24  # entries of the matrix that are drawn one by one at a time
-SMALL = 2**16  # up to so many entries every one is drawn
-SPARSE = 1 / 16  # below this density, in larger matrices, only the gaps between ones are drawn
 
 
 def bernoulli(pools: int, items: int, probability: float, generator: Generator) -> Lists:
-    """Each item in each pool independently with the given probability."""
-    if probability < SPARSE and pools * items > SMALL:
+    """Each item in each pool independently with the given probability.
+
+    Every entry of the matrix is drawn, or, where few of very many are ones, only the gaps between those.
+    """
+    if is_sparse(pools * items, pools * items * probability):
         ones = _by_gaps(pools * items, probability, generator)
         return Lists.of_pairs(ones // items, ones % items, lists=pools, bound=items)
     rows = max(1, DRAWN // items)

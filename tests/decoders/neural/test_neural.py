@@ -70,6 +70,17 @@ def test_round_trip_is_bit_equal(architecture: qgt.Architecture, tmp_path: Path)
             assert tensor.numpy().tobytes() == again.network.state_dict()[name].numpy().tobytes()
 
 
+def test_a_model_for_a_sparse_design_stores_lists(tmp_path: Path) -> None:
+    g = torch.Generator().manual_seed(0)
+    problem = qgt.Problem(qgt.Design.column_regular(pools=60, items=1500, weight=2, generator=g), qgt.Bernoulli(0.01))
+    config = replace(CONFIG, instances=100, validation=50, batch=50, epochs=1)
+    qgt.train(problem, qgt.MLP((4,)), config, generator=g).save(tmp_path)
+    again = qgt.load(tmp_path)
+    assert set(again.spec["design"]) == {"items", "lists"}
+    assert again.supports(problem) is None
+    assert again.problem.fingerprint == problem.fingerprint
+
+
 def test_saving_over_a_model_replaces_it(tmp_path: Path) -> None:
     trained().save(tmp_path)
     other = replace(trained(), threshold=0.25)
