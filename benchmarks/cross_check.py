@@ -56,7 +56,7 @@ def compare(bound: int, instances: int) -> int:
     x = torch.tensor([calls for calls, _, _ in theirs], dtype=torch.uint8)
     proved = torch.tensor([sure for _, sure, _ in theirs])
     both = proved & (ours.status == qgt.Status.PROVED)
-    apart = (ours.info["log_joint"] - problem.log_joint(x, y)).abs() > 1e-6
+    apart = (ours.evidence.log_joint - problem.log_joint(x, y)).abs() > 1e-6
     disagreements = int((apart & both).sum())
     print(
         f"D={bound}: {instances} instances, proved by both {int(both.sum())}, by HiGHS "

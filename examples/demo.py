@@ -131,8 +131,8 @@ def examples(problem: qgt.Problem, x: torch.Tensor, y: torch.Tensor) -> report.H
     proofs = f"Proofs that a checker apart from the solver accepted: {int(checked['all'].sum())} of the first {HARDER} "
     proofs += f"with 35 pools, {int(checked['few'].sum())} of {HARDER} with {FEWER_POOLS}."
     off = (problem.design.count(results["all"].x) != y[:1000]).sum(1)
-    words, doubt = verdicts(results["few"]), results["few"].info["confidence"].tolist()
-    numbers = results["few"].info["alternatives"].numbers.tolist()
+    words, doubt = verdicts(results["few"]), results["few"].evidence.confidence.tolist()
+    numbers = results["few"].evidence.alternatives.numbers.tolist()
     proved = [i for i, word in enumerate(verdicts(results["all"])) if word == "proved"]
     confident = [i for i, word in enumerate(words) if word == "confident"]
     unsure = [i for i, word in enumerate(words) if word == "unsure"]

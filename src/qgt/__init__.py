@@ -11,15 +11,12 @@ from qgt.version import __version__ as __version__
 if TYPE_CHECKING:
     from qgt.decoders.amp import AMP as AMP
     from qgt.decoders.certified.certificate import check_certificate as check_certificate
-    from qgt.decoders.certified.certificate import load_certificate as load_certificate
-    from qgt.decoders.certified.certificate import save_certificate as save_certificate
+    from qgt.decoders.certified.certificate_file import load_certificate as load_certificate
+    from qgt.decoders.certified.certificate_file import save_certificate as save_certificate
     from qgt.decoders.certified.decoder import Certified as Certified
     from qgt.decoders.contract import BoundDecoder as BoundDecoder
     from qgt.decoders.contract import Decode as Decode
-    from qgt.decoders.contract import Decoded as Decoded
     from qgt.decoders.contract import Decoder as Decoder
-    from qgt.decoders.contract import Ragged as Ragged
-    from qgt.decoders.contract import Status as Status
     from qgt.decoders.exhaustive import Exhaustive as Exhaustive
     from qgt.decoders.gamp import GAMP as GAMP
     from qgt.decoders.greedy import MaximumNeighborhood as MaximumNeighborhood
@@ -33,19 +30,29 @@ if TYPE_CHECKING:
     from qgt.decoders.neural.network import Architecture as Architecture
     from qgt.decoders.neural.network import ResidualMLP as ResidualMLP
     from qgt.decoders.registry import DECODERS as DECODERS
+    from qgt.decoders.results import Answers as Answers
+    from qgt.decoders.results import Decoded as Decoded
+    from qgt.decoders.results import Evidence as Evidence
+    from qgt.decoders.results import Proof as Proof
+    from qgt.decoders.results import Spans as Spans
+    from qgt.decoders.results import Status as Status
     from qgt.learning.run import Epoch as Epoch
     from qgt.learning.run import TrainConfig as TrainConfig
     from qgt.learning.threshold import best_threshold as best_threshold
     from qgt.learning.training import train as train
     from qgt.learning.training import train_many as train_many
     from qgt.model.design import Design as Design
+    from qgt.model.factors import Factors as Factors
+    from qgt.model.factors import PoolCosts as PoolCosts
     from qgt.model.noise import Noise as Noise
     from qgt.model.noise import Noiseless as Noiseless
     from qgt.model.noise import RoundedGaussian as RoundedGaussian
     from qgt.model.noise import SparseInteger as SparseInteger
     from qgt.model.prior import Bernoulli as Bernoulli
+    from qgt.model.prior import FactoredPrior as FactoredPrior
     from qgt.model.prior import FixedWeight as FixedWeight
     from qgt.model.prior import Households as Households
+    from qgt.model.prior import ItemCosts as ItemCosts
     from qgt.model.prior import Prior as Prior
     from qgt.model.prior import Sampler as Sampler
     from qgt.model.problem import Instances as Instances
@@ -59,9 +66,12 @@ if TYPE_CHECKING:
     from qgt.trust.verification import verify as verify
 
 _PUBLIC = {
-    "decoders.certified.certificate": ("check_certificate", "load_certificate", "save_certificate"),
-    "decoders.contract": ("BoundDecoder", "Decode", "Decoded", "Decoder", "Ragged", "Status"),
+    "decoders.certified.certificate": ("check_certificate",),
+    "decoders.certified.certificate_file": ("load_certificate", "save_certificate"),
+    "decoders.contract": ("BoundDecoder", "Decode", "Decoder"),
     "decoders.registry": ("DECODERS",),
+    "decoders.results": ("Answers", "Decoded", "Evidence", "Proof", "Spans", "Status"),
+    "model.factors": ("Factors", "PoolCosts"),
     "decoders.amp": ("AMP",),
     "decoders.certified.decoder": ("Certified",),
     "decoders.highs.exact": ("ExactMAP",),
@@ -73,7 +83,7 @@ _PUBLIC = {
     "model.design": ("Design",),
     "decoders.neural.network": ("MLP", "Architecture", "ResidualMLP"),
     "model.noise": ("Noise", "Noiseless", "RoundedGaussian", "SparseInteger"),
-    "model.prior": ("Bernoulli", "FixedWeight", "Households", "Prior", "Sampler"),
+    "model.prior": ("Bernoulli", "FactoredPrior", "FixedWeight", "Households", "ItemCosts", "Prior", "Sampler"),
     "model.problem": ("Instances", "Problem"),
     "trust.scoring": ("Score", "score"),
     "study.plan": ("Study",),

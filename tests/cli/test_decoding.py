@@ -65,9 +65,9 @@ def test_the_report_says_what_the_library_says(capsys: pytest.CaptureFixture[str
     y = torch.tensor([[float(cell) for cell in line.split(",")[1:]] for line in _lines("counts.csv")[1:]]).double()
     result = qgt.Certified(odds=30.0).bind(problem)(y)
     for i, told in enumerate(facts["results"]):
-        assert told["confidence"] == pytest.approx(float(result.info["confidence"][i]), abs=1e-6)
+        assert told["confidence"] == pytest.approx(float(result.evidence.confidence[i]), abs=1e-6)
         assert told["status"] == qgt.Status(int(result.status[i])).name
-        assert len(told["alternatives"]) == max(0, len(result.info["alternatives"][i]["x"]) - 1)
+        assert len(told["alternatives"]) == max(0, len(result.evidence.alternatives.of_instance(i).x) - 1)
         calls = [problem.design.item_names[j] for j in result.x[i].nonzero().flatten().tolist()]
         assert told["defective"] == calls
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import qgt
-from qgt.decoders.contract import Decoded, Ragged, Status
+from qgt.decoders.results import Answers, Decoded, Evidence, Spans, Status
 from qgt.lab.wording import in_words, joined, percent, residuals, to_retest, verdict, verdicts
 
 NOISE = qgt.SparseInteger(rate=0.1, bound=1)
@@ -28,15 +28,15 @@ def words(problem: qgt.Problem, y: torch.Tensor, decoder: qgt.Decoder | None = N
 def by_hand(x: list[list[int]], weights: list[float], status: Status, complete: bool) -> Decoded:
     """A result with these answers, the first one given."""
     answers = torch.tensor(x, dtype=torch.uint8)
-    lists = Ragged(torch.tensor([len(x)]), {"x": answers, "probability": torch.tensor(weights, dtype=torch.float64)})
-    info = {
-        "confidence": torch.tensor(weights[:1], dtype=torch.float64),
-        "complete": torch.tensor([complete]),
-        "unsettled": (answers != answers[0]).any(0)[None],
-        "alternatives": lists,
-    }
+    weight = torch.tensor(weights, dtype=torch.float64)
+    evidence = Evidence(
+        complete=torch.tensor([complete]),
+        confidence=weight[:1],
+        unsettled=(answers != answers[0]).any(0)[None],
+        alternatives=Answers(Spans(torch.tensor([len(x)])), answers, weight.log(), weight),
+    )
     scores = (torch.tensor(weights, dtype=torch.float64)[:, None] * answers).sum(0)[None]
-    return Decoded(answers[:1], torch.tensor([status], dtype=torch.uint8), scores, info)
+    return Decoded(answers[:1], torch.tensor([status], dtype=torch.uint8), scores, evidence)
 
 
 @pytest.mark.parametrize(
@@ -118,12 +118,13 @@ def test_a_search_cut_short_says_so():
 def test_time_that_ran_out_before_any_answer():
     problem = problem_of(["11"])
     empty = torch.zeros(0, 2, dtype=torch.uint8)
-    info = {
-        "confidence": torch.zeros(1).double(),
-        "complete": torch.tensor([False]),
-        "alternatives": Ragged(torch.tensor([0]), {"x": empty, "probability": torch.zeros(0).double()}),
-    }
-    nothing = Decoded(torch.zeros(1, 2, dtype=torch.uint8), torch.tensor([3], dtype=torch.uint8), None, info)
+    none = torch.zeros(0, dtype=torch.float64)
+    evidence = Evidence(
+        complete=torch.tensor([False]),
+        confidence=torch.zeros(1, dtype=torch.float64),
+        alternatives=Answers(Spans(torch.tensor([0])), empty, none, none),
+    )
+    nothing = Decoded(torch.zeros(1, 2, dtype=torch.uint8), torch.tensor([3], dtype=torch.uint8), None, evidence)
     assert in_words(problem, counts(1)[0], nothing, 0).startswith("Time ran out before any possible answer was found.")
 
 
@@ -140,7 +141,7 @@ def test_decoders_that_list_no_answers_get_words_too():
     proved = words(problem, counts(1, 0, 0), qgt.ExactMAP())
     assert "proved to be the most probable answer; how probable it is was not computed." in proved
     assert "not computed." in words(problem, counts(1, 0, 0), qgt.Certified(odds=1.0))
-    assert "Nothing is proved: decoded; nothing is claimed" in words(problem, counts(1, 0, 0), qgt.Prevalence())
+    assert "Nothing is proved: decoded; the decoder makes no claim" in words(problem, counts(1, 0, 0), qgt.Prevalence())
 
 
 def test_every_simulated_decode_has_two_to_six_sentences():

@@ -58,8 +58,13 @@ class Recording:
         self.asked.append((first, items))
         return torch.zeros(first, items, dtype=torch.uint8)
 
-    def log_prob(self, y, counts):
+    def log_prob(self, y, counts, sizes):
         raise NotImplementedError
+
+    def reach(self, size, tail):
+        raise NotImplementedError
+
+    integer = True
 
 
 # --- simulate
@@ -85,7 +90,8 @@ def test_every_chunk_is_filled_in_its_place(monkeypatch, instances):
     for start in range(0, instances, 4):
         part = x[start : start + 4]
         assert torch.equal(part, one.prior.sample(len(part), 10, generator=g))
-        assert torch.equal(y[start : start + 4], one.noise.sample(design.count(part), generator=g))
+        reports = one.noise.sample(design.count(part), design.pool_sizes.double(), generator=g)
+        assert torch.equal(y[start : start + 4], reports)
     assert x.shape == (instances, 10)
     assert y.shape == (instances, 5)
 
@@ -188,8 +194,7 @@ def test_explainable_is_that_each_pool_alone_has_some_x(rows, data):
     one = Problem(Design.from_rows(rows), Bernoulli(0.5), noise)
     y = torch.tensor(y, dtype=torch.float64)
     counts = one.design.count(statuses(one.items))  # (x, pools)
-    shape = len(y), *counts.shape
-    possible = noise.log_prob(y[:, None].expand(shape), counts.expand(shape)) > -math.inf  # (instances, x, pools)
+    possible = noise.log_prob(y[:, None], counts, one.design.pool_sizes.double()) > -math.inf  # (instances, x, pools)
     found = one.explainable(y)
     assert found.tolist() == possible.any(1).all(1).tolist()
     assert not (possible.all(2).any(1) & ~found).any()  # what some x explains is never called inexplicable

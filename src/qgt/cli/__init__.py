@@ -5,6 +5,8 @@ library refuses (a ValueError) and what the command line lacks become one line o
 exception is a bug and shows its traceback.
 """
 
+import contextlib
+import os
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -15,7 +17,20 @@ from typer.main import get_command
 from qgt.cli import data, decoding, network, studies  # importing them adds their verbs to the application
 from qgt.cli.shell import app
 
-__all__ = ["app", "data", "decoding", "main", "network", "studies"]
+__all__ = ["app", "command", "data", "decoding", "main", "network", "studies"]
+
+
+def command() -> int:
+    """The console script: one verb, with what C libraries print moved to standard error.
+
+    HiGHS now and then prints a line that no option turns off (jump-dev/HiGHS.jl issue 312); it would come between the
+    lines of a command's JSON. This process is the command's own, so its standard output may be.
+    """
+    with contextlib.suppress(OSError):  # a standard output that is closed has nothing to protect
+        ours = os.dup(1)
+        os.dup2(2, 1)
+        sys.stdout = os.fdopen(ours, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors, buffering=1)
+    return main()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

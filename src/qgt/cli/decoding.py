@@ -73,7 +73,7 @@ def decode(
     if report is not None:
         files[report] = partial(_write_report, rows=rows)
     if certificate is not None:
-        from qgt.decoders.certified.certificate import write_certificate
+        from qgt.decoders.certified.certificate_file import write_certificate
 
         files[certificate] = partial(write_certificate, problem=loaded, result=result)
     write_files(files)
@@ -177,7 +177,8 @@ def _accounts(
     words = wording.verdicts(result)
     for i, name in enumerate(names or _numbers(len(y))):
         others = wording.alternatives(problem, result, i)
-        known = float(result.info["confidence"][i]) if "confidence" in result.info else float("nan")
+        sure = result.evidence.confidence
+        known = float("nan") if sure is None else float(sure[i])
         rows.append(
             {
                 "instance": name,
@@ -232,7 +233,7 @@ def _tell_decoded(
         ["status", "instances", "meaning"],
         *([status.name, number, status.meaning] for status, number in numbers.items() if number),
     )
-    if "confidence" in result.info:
+    if result.evidence.confidence is not None:
         _tell_words(rows)
 
 

@@ -19,7 +19,8 @@ import torch
 from jaxtyping import Float64, UInt8
 from torch import Tensor
 
-from qgt.decoders.contract import Decoded, Status
+from qgt.decoders.results import Decoded, Status
+from qgt.model.factors import pool_costs
 from qgt.model.problem import Problem
 
 Verdict = Literal["proved", "confident", "unsure", "impossible"]
@@ -141,18 +142,18 @@ def residuals(problem: Problem, y: Float64[Tensor, " pools"], x: UInt8[Tensor, "
 
 def alternatives(problem: Problem, result: Decoded, i: int) -> list[Alternative]:
     """The other answers listed for an instance, most probable first; none where the decoder lists none."""
-    if "alternatives" not in result.info:
+    if result.evidence.alternatives is None:
         return []
-    listed, own = result.info["alternatives"][i], result.x[i]
-    found = zip(listed["x"], listed["probability"].tolist(), strict=True)
+    listed, own = result.evidence.alternatives.of_instance(i), result.x[i]
+    found = zip(listed.x, listed.probability.tolist(), strict=True)
     return [Alternative.of(problem, own, x, probability) for x, probability in found if not torch.equal(x, own)]
 
 
 def to_retest(problem: Problem, result: Decoded, i: int) -> list[str]:
     """The items on which the answers listed differ, the most doubtful first."""
-    if "unsettled" not in result.info:
+    if result.evidence.unsettled is None:
         return []
-    items = result.info["unsettled"][i].nonzero().flatten().tolist()
+    items = result.evidence.unsettled[i].nonzero().flatten().tolist()
     if result.scores is not None:
         doubt = (result.scores[i] - 0.5).abs().round(decimals=9).tolist()  # equal doubts keep the items' order
         items.sort(key=lambda j: doubt[j])
@@ -191,8 +192,9 @@ def joined(names: Sequence[str], most: int | None = None) -> str:
 
 def _known(result: Decoded, i: int) -> tuple[int, float, bool]:
     """An instance's status, its confidence (NaN where the decoder tells none) and whether its list is complete."""
-    confidence = float(result.info["confidence"][i]) if "confidence" in result.info else math.nan
-    complete = bool(result.info["complete"][i]) if "complete" in result.info else False
+    evidence = result.evidence
+    confidence = math.nan if evidence.confidence is None else float(evidence.confidence[i])
+    complete = False if evidence.complete is None else bool(evidence.complete[i])
     return int(result.status[i]), confidence, complete
 
 
@@ -251,18 +253,11 @@ def _advice(problem: Problem, result: Decoded, i: int) -> str:
 
 def _why_impossible(problem: Problem, y: Tensor) -> str:
     """Name the pools whose count is impossible by itself; where there are none, pools contradict each other."""
-    sizes = problem.design.pool_sizes.tolist()
-    alone = [
-        f"{name} (counted {count:g}, of {size} items)"
-        for name, count, size in zip(problem.design.pool_names, y.tolist(), sizes, strict=True)
-        if not _possible(problem, count, size)
-    ]
+    sizes = problem.design.pool_sizes
+    possible = pool_costs(problem.design, problem.noise, y[None]).possible(sizes)[0].tolist()
+    rows = zip(problem.design.pool_names, y.tolist(), sizes.tolist(), possible, strict=True)
+    alone = [f"{name} (counted {count:g}, of {size} items)" for name, count, size, fine in rows if not fine]
     start = "Impossible: no set of defective items explains these counts, so a count or the design is wrong."
     if alone:
         return f"{start} Impossible whatever the others say: {joined(alone, most=RETESTED)}. Count there again."
     return f"{start} Each count by itself is possible, but together they contradict each other."
-
-
-def _possible(problem: Problem, count: float, size: int) -> bool:
-    counts = torch.arange(size + 1, dtype=torch.float64)
-    return bool((problem.noise.log_prob(torch.full_like(counts, count), counts) > -torch.inf).any())

@@ -25,8 +25,9 @@ from qgt.arguments import whole
 from qgt.files import plain
 from qgt.files.atomic import replacing
 from qgt.model.design import Design
+from qgt.model.factors import Factors, pool_costs
 from qgt.model.noise import Noise, Noiseless, RoundedGaussian, SparseInteger
-from qgt.model.prior import Bernoulli, FixedWeight, Households, Prior, Sampler
+from qgt.model.prior import Bernoulli, FactoredPrior, FixedWeight, Households, Prior, Sampler
 
 PRIORS: dict[str, type] = {"bernoulli": Bernoulli, "fixed_weight": FixedWeight, "households": Households}
 NOISES: dict[str, type] = {
@@ -88,10 +89,11 @@ class Problem:
         y = torch.empty(instances, self.pools, dtype=torch.float64, device=device)
         # On a GPU large launches are the cheap ones.
         rows = max(1, CHUNK // max(self.items, self.pools)) if device.type == "cpu" else 2**18
+        sizes = self.design.pool_sizes.to(device, torch.float64)
         for start in range(0, instances, rows):
             chunk = slice(start, start + rows)
             x[chunk] = self.prior.sample(len(x[chunk]), self.items, generator=generator)
-            y[chunk] = self.noise.sample(self.design.count(x[chunk]), generator=generator)
+            y[chunk] = self.noise.sample(self.design.count(x[chunk]), sizes, generator=generator)
         return Instances(x, y)
 
     def log_joint(
@@ -100,20 +102,21 @@ class Problem:
         """The log probability of x and y together: the oracle for every decoder."""
         if not isinstance(self.prior, Prior):
             raise ValueError(f"{self.prior} can only be sampled: give it methods `log_prob` and `marginals`.")
-        return self.prior.log_prob(x) + self.noise.log_prob(y, self.design.count(x)).sum(1)
+        sizes = self.design.pool_sizes.to(y.device, torch.float64)
+        return self.prior.log_prob(x) + self.noise.log_prob(y, self.design.count(x), sizes).sum(1)
 
     def explainable(self, y: Float64[Tensor, "instances pools"]) -> Bool[Tensor, " instances"]:
         """Whether each pool's count, taken alone, is possible for some number of defectives in that pool.
 
         False proves that no x explains the instance; True proves nothing, since pools may contradict each other.
         """
-        sizes = self.design.pool_sizes.to(y.device)
-        values, which = _distinct(y)
-        counts = torch.arange(int(sizes.max()) + 1, dtype=torch.float64, device=y.device)
-        shape = len(values), len(counts)
-        possible = self.noise.log_prob(values[:, None].expand(shape), counts.expand(shape)) > -torch.inf
-        within = possible.cumsum(1) > 0  # (values, counts): possible for some number up to this one
-        return within[which, sizes.expand_as(which)].all(1)
+        return pool_costs(self.design, self.noise, y).possible(self.design.pool_sizes).all(1)
+
+    def factors(self, y: Float64[Tensor, "instances pools"]) -> Factors:
+        """The problem and some counts as costs, for decoders that search among all x."""
+        if not isinstance(self.prior, FactoredPrior):
+            raise ValueError(f"{self.prior} is not a sum over items: give it a method `costs`.")
+        return Factors(self.design, self.prior.costs(self.items), pool_costs(self.design, self.noise, y))
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -155,15 +158,6 @@ class Problem:
         text = json.dumps(self.spec, indent=1) + "\n" if Path(path).suffix == ".json" else _toml(self.spec)
         with replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
-
-
-def _distinct(y: Tensor) -> tuple[Tensor, Tensor]:
-    """Values that cover all of y, and where each entry stands among them."""
-    if y.numel() and float(y.max() - y.min()) < 2**16 and bool((y == y.floor()).all()):  # far cheaper than sorting
-        lowest, highest = int(y.min()), int(y.max())
-        return torch.arange(lowest, highest + 1, dtype=y.dtype, device=y.device), (y - lowest).to(torch.int64)
-    values, which = y.unique(return_inverse=True)
-    return values, which
 
 
 def fingerprint_of(spec: Mapping[str, Any]) -> str:

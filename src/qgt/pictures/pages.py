@@ -5,6 +5,7 @@ enters, so names of items and pools may hold anything. Pictures are inline (`svg
 page itself forbids requests and scripts.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import NewType, get_args
 from jaxtyping import Float64, UInt8
 from torch import Tensor
 
-from qgt.decoders.contract import Decoded
+from qgt.decoders.results import Decoded
 from qgt.lab.wording import (
     Alternative,
     Verdict,
@@ -236,7 +237,9 @@ def _answers(problem: Problem, result: Decoded, i: int) -> str:
     if not others:
         return ""
     own = [problem.design.item_names[j] for j in result.x[i].nonzero().flatten().tolist()]
-    rows = [(percent(float(result.info["confidence"][i])), f"{escape(joined(own) or 'none')} <em>(the answer)</em>")]
+    sure = result.evidence.confidence
+    answer = f"{escape(joined(own) or 'none')} <em>(the answer)</em>"
+    rows = [(percent(math.nan if sure is None else float(sure[i])), answer)]
     rows += [(percent(one.probability), escape(one.change)) for one in others[: ANSWERS - 1]]
     if left := others[ANSWERS - 1 :]:
         rows.append((percent(sum(one.probability for one in left)), f"{len(left)} more, together"))
@@ -249,7 +252,8 @@ def _against(problem: Problem, result: Decoded, i: int, truth: Tensor) -> str:
     """How the truth, known of simulated data, compares."""
     if bool((truth == result.x[i]).all()):
         return "The truth, which the decoder never saw, is the answer."
-    listed = result.info["alternatives"][i]["x"].tolist() if "alternatives" in result.info else []
+    answers = result.evidence.alternatives
+    listed = [] if answers is None else answers.of_instance(i).x.tolist()
     place = f", number {listed.index(truth.tolist()) + 1} of those listed" if truth.tolist() in listed else ""
     return f"The truth, which the decoder never saw: {Alternative.of(problem, result.x[i], truth, 0.0).change}{place}."
 

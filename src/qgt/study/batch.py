@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from qgt.decoders.contract import BoundDecoder, Decode, Decoded, Decoder, Status
+from qgt.decoders.contract import BoundDecoder, Decode, Decoder
 from qgt.decoders.neural.decoder import load
+from qgt.decoders.results import Decoded, Status
 from qgt.learning.threshold import best_threshold
 from qgt.model.problem import Problem
 from qgt.study.entry import VALIDATION, Entry, Recipe

@@ -23,10 +23,12 @@ def test_what_is_saved_comes_back(tmp_path: Path) -> None:
     qgt.save_certificate(tmp_path / "proof", problem, result)
     loaded = qgt.load_certificate(tmp_path / "proof", problem)
     assert torch.equal(loaded.x, result.x) and torch.equal(loaded.status, result.status)
-    for key in ("alternatives", "dual"):
-        assert torch.equal(loaded.info[key].ends, result.info[key].ends)
-        for name, column in result.info[key].columns.items():
-            assert torch.equal(loaded.info[key].columns[name], column)
+    for name in ("fixed", "least", "most", "pi"):
+        assert torch.equal(getattr(loaded.proof, name), getattr(result.proof, name))
+    for name in ("x", "log_joint", "probability"):
+        assert torch.equal(getattr(loaded.evidence.alternatives, name), getattr(result.evidence.alternatives, name))
+    assert torch.equal(loaded.proof.spans.ends, result.proof.spans.ends)
+    assert torch.equal(loaded.evidence.alternatives.spans.ends, result.evidence.alternatives.spans.ends)
     assert bool(qgt.check_certificate(problem, y, loaded, odds=100.0).all())
 
 
@@ -56,10 +58,10 @@ def test_what_is_no_certificate_is_refused(tmp_path: Path) -> None:
         ("x", lambda t: t.float()),
         ("status", lambda t: t[:, None]),
         ("status", lambda t: t + 200),
-        ("dual.pi", lambda t: t[:, 1:]),
-        ("dual.fixed", lambda t: t[1:]),
-        ("dual.least", lambda t: t.double()),
-        ("dual.ends", lambda t: t.flip(0)),
+        ("proof.pi", lambda t: t[:, 1:]),
+        ("proof.fixed", lambda t: t[1:]),
+        ("proof.least", lambda t: t.double()),
+        ("proof.ends", lambda t: t.flip(0)),
         ("alternatives.ends", lambda t: t - t[-1]),
         ("alternatives.x", lambda t: t[:0]),
     ],
@@ -88,18 +90,17 @@ def test_no_instances_have_an_empty_certificate(tmp_path: Path) -> None:
 def claim(problem: qgt.Problem, x: list[int], status: int, pi: float, fixed: list[list[int]]) -> qgt.Decoded:
     """A certificate written by hand: boxes with equal multipliers, and no alternatives."""
     leaves = len(fixed)
-    dual = {
-        "fixed": torch.tensor(fixed, dtype=torch.int8),
-        "least": torch.zeros(leaves, dtype=torch.int64),
-        "most": torch.full((leaves,), problem.items),
-        "pi": torch.full((leaves, problem.pools), pi),
-    }
-    none = {"x": torch.zeros(0, problem.items, dtype=torch.uint8)}
-    info = {
-        "dual": qgt.Ragged(torch.tensor([leaves]), dual),
-        "alternatives": qgt.Ragged(torch.tensor([0]), none),
-    }
-    return qgt.Decoded(torch.tensor([x], dtype=torch.uint8), torch.tensor([status], dtype=torch.uint8), None, info)
+    proof = qgt.Proof(
+        qgt.Spans(torch.tensor([leaves])),
+        torch.tensor(fixed, dtype=torch.int8).view(leaves, problem.items),
+        torch.zeros(leaves, dtype=torch.int64),
+        torch.full((leaves,), problem.items),
+        torch.full((leaves, problem.pools), pi),
+    )
+    none = torch.zeros(0, dtype=torch.float64)
+    answers = qgt.Answers(qgt.Spans(torch.tensor([0])), torch.zeros(0, problem.items, dtype=torch.uint8), none, none)
+    calls, said = torch.tensor([x], dtype=torch.uint8), torch.tensor([status], dtype=torch.uint8)
+    return qgt.Decoded(calls, said, None, qgt.Evidence(alternatives=answers), proof)
 
 
 def two_pools() -> tuple[qgt.Problem, torch.Tensor]:
@@ -124,7 +125,7 @@ def test_no_multipliers_prove_a_wrong_answer_however_they_round() -> None:
         for x in (x for x in EVERY if x != [0, 1, 0]):
             result = claim(problem, x, qgt.Status.PROVED, 0.0, [[-1, -1, -1]])
             for _ in range(20):
-                result.info["dual"].columns["pi"][:] = scale * torch.randn(1, 2, generator=g)
+                result.proof.pi[:] = scale * torch.randn(1, 2, generator=g)
                 assert not bool(qgt.check_certificate(problem, y, result))
 
 
@@ -134,7 +135,7 @@ def test_what_sums_may_round_off_is_not_counted_as_proved() -> None:
     result = claim(problem, [1] * 50, qgt.Status.PROVED, 0.0, [[-1] * 50])
     # Opposite multipliers cancel, but for what is lost of them: a bound of up to 1e6 too high, if that were ignored.
     for pi in (1e20, 3e20, 7e21):
-        result.info["dual"].columns["pi"][:] = torch.tensor([[pi, -pi]])
+        result.proof.pi[:] = torch.tensor([[pi, -pi]])
         assert not bool(qgt.check_certificate(problem, y, result))
 
 

@@ -29,7 +29,8 @@ import torch
 from torch import Tensor
 
 from qgt.decoders.certified.polish import cost_of, polished
-from qgt.decoders.certified.relaxation import FREE, Model, State, Tables, lower_bound, reduced_costs, relax, rows_of
+from qgt.decoders.certified.relaxation import Model, State, Tables, lower_bound, reduced_costs, relax, rows_of
+from qgt.model.prior import FREE
 
 CLOSE = 1e-6  # costs that differ by less are equal: a factor of 1.000001 in probability
 ROOT_ITERATIONS, ITERATIONS = 100, 60

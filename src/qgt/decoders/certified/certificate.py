@@ -17,8 +17,7 @@ Where all items weigh the same and a count costs one of two values, the costs of
 bound above the last step below the limit reaches it. Sums are in float64; `MARGIN` is far more than they round off.
 """
 
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,14 +25,14 @@ from jaxtyping import Bool, Float64
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qgt.decoders.contract import Decoded, Ragged, Status
-from qgt.files.atomic import replacing
-from qgt.model.prior import Bernoulli, FixedWeight
+from qgt.arguments import positive
+from qgt.decoders.results import Decoded, Proof, Status
+from qgt.model.factors import Factors
+from qgt.model.prior import FREE, FactoredPrior
 from qgt.model.problem import Problem
 
 MARGIN = 1e-7
 CLOSE = 2e-6  # an x that is more probable by a factor of 1.000002 counts as equally probable
-FREE = -1
 
 Floats = NDArray[np.float64]
 
@@ -54,104 +53,41 @@ def check_certificate(
         >>> check_certificate(problem, y, result), check_certificate(problem, y + 1, result)
         (tensor([True]), tensor([False]))
     """
-    if "dual" not in result.info:
+    if result.proof is None or result.evidence.alternatives is None:
         raise ValueError("the result has no certificates: decode with Certified(certificates=True).")
-    own = result.x.cpu().numpy()
-    costs = _Costs.of(problem)
+    if not positive("odds", odds) >= 1:
+        raise ValueError(f"odds={odds} is not valid: give 1 or more.")
+    if len(y) != len(result.x):
+        raise ValueError(f"y has {len(y)} instances, but the result has {len(result.x)}: give the counts it is for.")
+    if not isinstance(problem.prior, FactoredPrior):
+        raise ValueError(f"{problem.prior} is not a sum over items: certificates are for Bernoulli and FixedWeight.")
+    factors, own, proof = problem.factors(y.cpu()), result.x.cpu().numpy(), result.proof
     proved = [
-        _proves(costs.with_tables(problem, y[i].cpu()), own[i], Status(status), _plain(result, "alternatives", i),
-                _plain(result, "dual", i), odds)
+        _proves(
+            _Costs.of(factors, i),
+            own[i],
+            Status(status),
+            result.evidence.alternatives.of_instance(i).x.cpu().numpy(),
+            _Leaves.of(proof.of_instance(i)),
+            odds,
+        )
         for i, status in enumerate(result.status.tolist())
-    ]  # fmt: skip
+    ]
     return torch.tensor(proved, dtype=torch.bool)
 
 
-def save_certificate(path: str | Path, problem: Problem, result: Decoded) -> None:
-    """Write a result's answers, alternatives and proofs, as safetensors, with the problem's fingerprint.
+class _Leaves(NamedTuple):
+    """One instance's leaves."""
 
-    Example:
-        >>> import tempfile, torch, qgt
-        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1))
-        >>> result = qgt.Certified().bind(problem)(torch.tensor([[1.0, 1.0]]))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     save_certificate(f"{folder}/proof", problem, result)
-        ...     load_certificate(f"{folder}/proof", problem).x
-        tensor([[0, 1, 0]], dtype=torch.uint8)
-    """
-    with replacing(path) as temporary:
-        write_certificate(temporary, problem, result)
+    fixed: NDArray[np.int8]
+    least: NDArray[np.int64]
+    most: NDArray[np.int64]
+    pi: Floats
 
-
-def write_certificate(path: str | Path, problem: Problem, result: Decoded) -> None:
-    """Write as `save_certificate` does, but straight to the path: for those who replace files themselves."""
-    from safetensors.torch import save_file
-
-    if "dual" not in result.info:
-        raise ValueError("the result has no certificates: decode with Certified(certificates=True).")
-    tensors = {"x": result.x, "status": result.status}
-    for key in ("alternatives", "dual"):
-        tensors |= {f"{key}.{name}": column for name, column in result.info[key].columns.items()}
-        tensors[f"{key}.ends"] = result.info[key].ends
-    save_file({k: v.cpu().contiguous() for k, v in tensors.items()}, path, {"problem": problem.fingerprint})
-
-
-def load_certificate(path: str | Path, problem: Problem) -> Decoded:
-    """Read what `save_certificate` wrote for this problem; whether it proves anything is for `check_certificate`.
-
-    Example:
-        >>> import tempfile, torch, qgt
-        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1))
-        >>> y = torch.tensor([[1.0, 1.0]], dtype=torch.float64)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     save_certificate(f"{folder}/proof", problem, qgt.Certified().bind(problem)(y))
-        ...     check_certificate(problem, y, load_certificate(f"{folder}/proof", problem))
-        tensor([True])
-    """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, "pt") as file:
-            owner = (file.metadata() or {}).get("problem")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - a file is no dict
-    except (OSError, SafetensorError) as error:
-        raise ValueError(f"{path}: cannot be read as a certificate ({error}).") from error
-    if owner != problem.fingerprint:
-        raise ValueError(f"{path}: is a certificate for another problem: check it against the one it was made for.")
-    _refuse_malformed(path, tensors, problem)
-    rows = {
-        key: Ragged(tensors[f"{key}.ends"], {name: tensors[f"{key}.{name}"] for name in columns})
-        for key, columns in _COLUMNS.items()
-    }
-    return Decoded(tensors["x"], tensors["status"], None, rows)
-
-
-_COLUMNS = {"alternatives": ("x", "log_joint", "probability"), "dual": ("fixed", "least", "most", "pi")}
-
-
-def _refuse_malformed(path: str | Path, tensors: dict[str, Tensor], problem: Problem) -> None:
-    """Raise a ValueError unless the tensors have the names, kinds and sizes of a certificate."""
-    width = {"x": problem.items, "fixed": problem.items, "pi": problem.pools}
-    kinds = {"x": torch.uint8, "status": torch.uint8, "fixed": torch.int8, "pi": torch.float32}
-    kinds |= {"least": torch.int64, "most": torch.int64, "ends": torch.int64}
-    kinds |= {"log_joint": torch.float64, "probability": torch.float64}
-    wanted = {"x", "status"} | {f"{key}.{name}" for key, columns in _COLUMNS.items() for name in (*columns, "ends")}
-    if set(tensors) != wanted:
-        raise ValueError(f"{path}: is not a certificate: it holds {', '.join(sorted(tensors)) or 'nothing'}.")
-    for name, tensor in tensors.items():
-        part, _, kind = name.rpartition(".")
-        ends = tensors[f"{part}.ends"] if part else tensors["status"]
-        rows = len(tensors["status"]) if not part or kind == "ends" else int(ends[-1]) if len(ends) else 0
-        shape = (rows, width[kind]) if kind in width else (rows,)
-        if tensor.dtype != kinds[kind] or tensor.shape != shape:
-            raise ValueError(f"{path}: {name} is {tensor.dtype} of shape {tuple(tensor.shape)}, not {shape}.")
-        if kind == "status" and bool((tensor > max(Status)).any()):
-            raise ValueError(f"{path}: holds a status that there is not: the file is damaged.")
-        if kind == "ends" and bool((tensor.diff(prepend=tensor.new_zeros(1)) < 0).any()):
-            raise ValueError(f"{path}: {name} is not in order: the file is damaged.")
-
-
-def _plain(result: Decoded, key: str, instance: int) -> dict[str, Any]:
-    return {name: column.cpu().numpy() for name, column in result.info[key][instance].items()}
+    @classmethod
+    def of(cls, proof: Proof) -> "_Leaves":
+        fixed, least, most, pi = (part.cpu().numpy() for part in (proof.fixed, proof.least, proof.most, proof.pi))
+        return cls(fixed, least, most, pi.astype(np.float64))
 
 
 class _Costs(NamedTuple):
@@ -162,33 +98,18 @@ class _Costs(NamedTuple):
     known: NDArray[np.int8]
     total: int | None
     constant: float
-    tables: Floats = np.zeros((0, 0))  # (pools, counts), infinite where impossible
+    tables: Floats  # (pools, counts), infinite where impossible
 
     @classmethod
-    def of(cls, problem: Problem) -> "_Costs":
-        matrix, items = problem.design.matrix.cpu().numpy().astype(np.float64), problem.items
-        free, nothing = np.full(items, FREE, dtype=np.int8), np.zeros(items)
-        if isinstance(problem.prior, FixedWeight):
-            some = (torch.arange(items) < problem.prior.defectives).to(torch.uint8)
-            constant = -float(problem.prior.log_prob(some[None])[0])
-            return cls(matrix, nothing, free, problem.prior.defectives, constant)
-        if not isinstance(problem.prior, Bernoulli):
-            raise ValueError(
-                f"{problem.prior} is not a sum over items: certificates are for Bernoulli and FixedWeight."
-            )
-        rate = problem.prior.marginals(items).numpy()
-        sure = (rate == 0) | (rate == 1)
-        odds = np.where(sure, 0.5, rate)
-        weights, none = np.log1p(-odds) - np.log(odds), np.where(sure, 0.0, np.log1p(-odds))
-        return cls(matrix, weights, np.where(sure, rate, FREE).astype(np.int8), None, -float(none.sum()))
+    def of(cls, factors: Factors, instance: int) -> "_Costs":
+        """One instance's costs; a pool has no more defectives than items."""
+        items, sizes = factors.items, factors.design.pool_sizes.cpu()
+        tables = factors.pools.of_instance(instance).cpu()
+        tables = torch.where(torch.arange(tables.shape[1]) <= sizes[:, None], tables, torch.inf)
+        matrix = factors.design.matrix.cpu().numpy().astype(np.float64)
+        return cls(matrix, items.weights.numpy(), items.known.numpy(), items.number, items.base, tables.numpy())
 
-    def with_tables(self, problem: Problem, y: Tensor) -> "_Costs":
-        sizes = problem.design.pool_sizes.cpu()
-        counts = torch.arange(int(sizes.max()) + 1, dtype=torch.float64).expand(len(y), -1)
-        log_prob = problem.noise.log_prob(y[:, None].expand_as(counts), counts)
-        return self._replace(tables=torch.where(counts <= sizes[:, None], -log_prob, torch.inf).numpy())
-
-    def of_x(self, x: NDArray[Any]) -> Floats:
+    def of_x(self, x: NDArray[np.uint8]) -> Floats:
         """The costs of whole x: (rows,)."""
         possible = ((self.known == FREE) | (self.known == x)).all(1) & (x <= 1).all(1)
         if self.total is not None:
@@ -211,7 +132,7 @@ class _Costs(NamedTuple):
 
 
 def _proves(
-    costs: _Costs, x: NDArray[np.uint8], status: Status, listed: dict[str, Any], leaves: dict[str, Any], odds: float
+    costs: _Costs, x: NDArray[np.uint8], status: Status, listed: NDArray[np.uint8], leaves: _Leaves, odds: float
 ) -> bool:
     """Whether one instance's leaves prove its claim."""
     if status not in (Status.PROVED, Status.INFEASIBLE) or not np.isfinite(costs.tables).any(1).all():
@@ -221,7 +142,9 @@ def _proves(
         cost = float(costs.of_x(x[None])[0])
         if not np.isfinite(cost):
             return False
-        known, limit = np.concatenate([x[None], listed["x"]]), cost + float(np.log(odds)) - CLOSE
+        if len(listed) and costs.of_x(listed).min() < cost - CLOSE:
+            return False  # an answer that is listed and more probable
+        known, limit = np.concatenate([x[None], listed]), cost + float(np.log(odds)) - CLOSE
     return _hold_all(costs, leaves) and _exclude_all(costs, limit, known, leaves)
 
 
@@ -231,11 +154,11 @@ def _more_than_any(costs: _Costs) -> float:
     return float(costs.constant + np.maximum(costs.weights, 0.0).sum() + finite.sum() + 1.0)
 
 
-def _hold_all(costs: _Costs, leaves: dict[str, Any]) -> bool:
+def _hold_all(costs: _Costs, leaves: _Leaves) -> bool:
     """Whether every possible x is in some leaf: for each k, the leaves split the cube item by item."""
-    fixed, free = leaves["fixed"], costs.known == FREE
+    fixed, free = leaves.fixed, costs.known == FREE
     agree = (fixed[:, ~free] == FREE) | (fixed[:, ~free] == costs.known[~free])
-    fixed, least, most = fixed[agree.all(1)][:, free], leaves["least"][agree.all(1)], leaves["most"][agree.all(1)]
+    fixed, least, most = fixed[agree.all(1)][:, free], leaves.least[agree.all(1)], leaves.most[agree.all(1)]
     totals = range(len(free) + 1) if costs.total is None else [costs.total]
     seen: set[bytes] = set()  # most k have the same leaves as their neighbours
     for total in totals:
@@ -264,9 +187,9 @@ def _covers(fixed: NDArray[np.int8]) -> bool:
     return True
 
 
-def _exclude_all(costs: _Costs, limit: float, known: NDArray[np.uint8], leaves: dict[str, Any]) -> bool:
+def _exclude_all(costs: _Costs, limit: float, known: NDArray[np.uint8], leaves: _Leaves) -> bool:
     """Whether each leaf holds nothing below the limit but known x."""
-    fixed, pi = leaves["fixed"], leaves["pi"].astype(np.float64)
+    fixed, pi = leaves.fixed, leaves.pi
     if not np.isfinite(pi).all():
         return False
     free, counts = fixed == FREE, np.arange(costs.tables.shape[1])
@@ -276,7 +199,7 @@ def _exclude_all(costs: _Costs, limit: float, known: NDArray[np.uint8], leaves: 
     pools = sum((row + pi[:, i, None] * counts).min(1) for i, row in enumerate(costs.tables))
     base = costs.constant + np.where(fixed == 1, reduced, 0.0).sum(1) + pools - _rounding(costs, pi)
 
-    leaf, total = _pairs(leaves["least"], leaves["most"], len(costs.known))
+    leaf, total = _pairs(leaves.least, leaves.most, len(costs.known))
     number = total - (fixed == 1).sum(1)[leaf]  # of free items that are defective
     possible = (number >= 0) & (number <= free.sum(1)[leaf])
     leaf, total, number = leaf[possible], total[possible], number[possible]

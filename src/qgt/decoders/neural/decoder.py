@@ -21,8 +21,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from qgt.decoders.contract import BoundDecoder, Decoded, Status, refuse_unsupported
+from qgt.decoders.contract import BoundDecoder, refuse_unsupported
 from qgt.decoders.neural.network import ARCHITECTURES, Architecture, Network
+from qgt.decoders.results import Decoded, Status
 from qgt.files.atomic import replacing
 from qgt.model.problem import Problem, fingerprint_of, stored_design
 
