@@ -25,7 +25,7 @@ def tampered(design: qgt.Design, generator: torch.Generator) -> tuple[qgt.Design
     chosen = torch.randperm(matrix.numel(), generator=generator)[:FLIPS]
     matrix.view(-1)[chosen] ^= 1
     pairs = [divmod(int(i), design.items) for i in chosen]
-    return qgt.Design(matrix), {(design.pool_names[i], design.item_names[j]) for i, j in pairs}
+    return qgt.Design.from_matrix(matrix), {(design.pool_names[i], design.item_names[j]) for i, j in pairs}
 
 
 def tamper_test(net: qgt.NeuralDecoder) -> list[dict[str, int]]:

@@ -109,7 +109,7 @@ def examples(problem: qgt.Problem, x: torch.Tensor, y: torch.Tensor) -> report.H
 
     With 35 pools hardly any instance is in doubt, so the doubtful ones come from the first 22 pools alone.
     """
-    few = qgt.Problem(qgt.Design(problem.design.matrix[:FEWER_POOLS].clone()), problem.prior, problem.noise)
+    few = qgt.Problem(qgt.Design.from_matrix(problem.design.matrix[:FEWER_POOLS].clone()), problem.prior, problem.noise)
     y_few = y[:HARDER, :FEWER_POOLS].clone()
     results = {name: qgt.Certified().bind(p)(c) for name, p, c in (("all", problem, y[:1000]), ("few", few, y_few))}
     checked = {

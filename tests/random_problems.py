@@ -80,7 +80,7 @@ def random_problem(seed: int) -> Problem:
     for value in (0, 1):
         if _whole(0, 4, g) == 0:
             matrix[_whole(0, pools - 1, g)] = value
-    return Problem(Design(matrix), _prior(items, g), NOISES[seed % len(NOISES)])
+    return Problem(Design.from_matrix(matrix), _prior(items, g), NOISES[seed % len(NOISES)])
 
 
 def counts_of(problem: Problem, seed: int) -> Tensor:

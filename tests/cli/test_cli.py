@@ -1,6 +1,7 @@
 """The command: round trips through files, and one clear line for every kind of bad input."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -210,6 +211,27 @@ def test_design_is_the_recipe_of_a_problem_file(command, recipe, facts):
     assert qgt.Design.from_csv("design.csv").rows == problem.design.rows
 
 
+def test_a_large_sparse_design_is_written_as_lists(facts, folder, capsys):
+    command = "design column_regular --pools 200 --items 2000 --weight 3 -o design.csv"
+    made = facts(command)
+    assert Path("design.csv").read_text().startswith("pool,items\n,I1 I2 ")
+    drawn = facts("simulate problem.toml --instances 2 -o counts.csv")
+    assert (made["transfers"], drawn["pools"], drawn["items"]) == (6000, 200, 2000)
+    assert main(command.split()) == 0
+    assert "a line per pool with its items." in capsys.readouterr().out
+
+
+def test_names_that_begin_like_formulas_are_escaped_in_every_file_and_matched_again(facts, folder):
+    (folder / "design.csv").write_text("pool,=A,+B\n@P,1,1\n-1,0,1\n")
+    facts("simulate problem.toml --instances 3 -o counts.csv --truth truth.csv")
+    assert Path("counts.csv").read_text().startswith("instance,'@P,'-1\n1,")
+    text = Path("counts.csv").read_text().replace("\n1,", "\n=cmd,").replace("\n2,", "\n'=2,")
+    (folder / "counts.csv").write_text(text)
+    facts(DECODE)
+    assert Path("out.csv").read_text().startswith("instance,'=A,'+B\n'=cmd,")
+    assert table.read("out.csv").row_names == ("=cmd", "=2", "3")
+
+
 def test_problem_in_another_folder_finds_its_design(facts, folder):
     (folder / "sub").mkdir()
     (folder / "sub" / "problem.toml").write_text(PROBLEM.replace("design.csv", "../design.csv"))
@@ -340,13 +362,29 @@ def test_two_files_are_written_or_none(refused, monkeypatch):
     assert len(calls) == 2
 
 
+@pytest.mark.parametrize(
+    ("command", "outputs"),
+    [
+        ("design bernoulli --pools 3 --items 4 -o out.csv", 1),
+        (SIMULATE + " --truth t.csv", 2),
+        ("decode counts.csv --problem problem.toml -o out.csv --report report.csv --certificate proofs", 3),
+    ],
+)
+def test_each_output_has_one_temporary_file(command, outputs, facts, monkeypatch):
+    opened = []
+    make = os.open
+    monkeypatch.setattr(os, "open", lambda path, *rest, **more: opened.append(path) or make(path, *rest, **more))
+    facts(command)
+    assert len([path for path in opened if Path(path).name.startswith(".")]) == outputs
+
+
 def test_message_is_one_short_line_whatever_it_quotes(refused, folder):
     (folder / "counts.csv").write_text('instance,P1,P2,P3\ns1,1,1,"a\n' + "b" * 100_000 + '"\n')
     refused(DECODE, "row 2, column 4")
 
 
 def _raising(error):
-    def fail(path):
+    def fail(path, **_):
         raise error
 
     return fail

@@ -81,7 +81,7 @@ def test_other_decoders_tell_no_confidence(capsys: pytest.CaptureFixture[str]) -
 def test_proofs_are_written_and_checked(capsys: pytest.CaptureFixture[str]) -> None:
     run(f"{DECODE} --certificate proofs.safetensors", capsys)
     check = "check counts.csv --problem problem.toml --certificate proofs.safetensors"
-    assert "12 of 12 instances are proved" in run(f"{check} --odds 100", capsys)
+    assert "12 of 12 instances are proved" in run(f"{check}", capsys)
     text = Path("counts.csv").read_text().splitlines()
     text[1], text[2] = text[2].replace("s1,", "s0,"), text[1].replace("s0,", "s1,")
     Path("counts.csv").write_text("\n".join(text))
@@ -94,7 +94,7 @@ def test_proofs_of_other_instances_are_refused(capsys: pytest.CaptureFixture[str
     run(f"{DECODE} --certificate proofs.safetensors", capsys)
     Path("counts.csv").write_text("\n".join(_lines("counts.csv")[:5]))
     error = run("check counts.csv --problem problem.toml --certificate proofs.safetensors", capsys, code=2)
-    assert "12 instances" in error and "has 4" in error
+    assert "other counts" in error
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def tags(text: str) -> list[str]:
 def small() -> tuple[qgt.Problem, torch.Tensor, torch.Tensor, qgt.Decoded]:
     g = torch.Generator().manual_seed(3)
     made = qgt.Design.bernoulli(pools=8, items=20, generator=g)
-    design = qgt.Design(made.matrix, (EVIL, *made.pool_names[1:]), tuple(f"<i{j}>" for j in range(20)))
+    design = qgt.Design.from_matrix(made.matrix, (EVIL, *made.pool_names[1:]), tuple(f"<i{j}>" for j in range(20)))
     problem = qgt.Problem(design, qgt.Bernoulli(0.1), qgt.SparseInteger(rate=0.1, bound=1))
     x, y = problem.simulate(30, generator=g)
     y[0, 0] = 99.0  # impossible

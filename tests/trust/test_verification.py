@@ -40,7 +40,7 @@ def trained(hidden: tuple[int, ...] = (96,)) -> qgt.NeuralDecoder:
 
 def claim(matrix: Tensor) -> qgt.Problem:
     p = problem()
-    return qgt.Problem(qgt.Design(matrix), p.prior, p.noise)
+    return qgt.Problem(qgt.Design.from_matrix(matrix), p.prior, p.noise)
 
 
 def report(claimed: Tensor | None = None, estimator: str = "regression") -> qgt.VerificationReport:
@@ -156,7 +156,7 @@ def test_auc_counts_pairs(seed: int) -> None:
     evidence = torch.randint(0, 6, (4, 5), generator=g).double()
     matrix = torch.randint(0, 2, (4, 5), generator=g).to(torch.uint8)
     ones, zeros = evidence[matrix == 1].tolist(), evidence[matrix == 0].tolist()
-    result = report_on(evidence, qgt.Design(matrix), "regression", 1)
+    result = report_on(evidence, qgt.Design.from_matrix(matrix), "regression", 1)
     if not ones or not zeros:
         assert result.auc is None
         return
@@ -219,7 +219,9 @@ def test_a_network_that_only_guesses_accuses_nobody(estimator: str) -> None:
     assert not found.agrees
     assert found.verdict.startswith("No verdict: the decoder explains the counts no better than a constant guess.")
     # However clearly the evidence falls into two groups:
-    sure = report_on(torch.eye(5).double(), qgt.Design(torch.eye(5).to(torch.uint8)), estimator, 9, found.explained)
+    sure = report_on(
+        torch.eye(5).double(), qgt.Design.from_matrix(torch.eye(5).to(torch.uint8)), estimator, 9, found.explained
+    )
     assert sure.separation > 3
     assert not sure.decisive
     assert report_on(sure.evidence, sure.claimed, estimator, 9, 0.5).agrees

@@ -27,6 +27,8 @@ def design(
     column_regular  puts each item into W pools; pool sizes differ by at most one
     doubly_regular  puts each item into W pools; all pools have the same size
 
+    The file is a table of 0s and 1s or, for a large design with few items a pool, a line per pool with its items.
+
     \b
     Example:
       qgt design column_regular --pools 35 --items 100 --weight 8 -o design.csv
@@ -36,13 +38,13 @@ def design(
     # Made as a problem file's recipe would, so that the same numbers and seed give the same design.
     recipe = {"kind": kind, "pools": pools, "items": items, "seed": seed, **given}
     made = qgt.Problem.from_spec({"design": recipe, "prior": {"kind": "bernoulli", "rate": 0.0}}).design
-    write_files({output: made.to_csv})
-    facts = {"pools": made.pools, "items": made.items, "transfers": int(made.pool_sizes.sum())}
+    write_files({output: made.write_csv})
+    facts = {"pools": made.pools, "items": made.items, "transfers": made.transfers}
     parts = {"pool_sizes": made.pool_sizes, "item_degrees": made.item_degrees}
     ends = {name: [int(sizes.min()), int(sizes.max())] for name, sizes in parts.items()}
     tell(
         {"design": str(output), "kind": kind, "seed": seed, **facts, **ends} if as_json else None,
-        f"Wrote {output}, a {kind} design.",
+        f"Wrote {output}, a {kind} design" + (": a line per pool with its items." if made.sparse else "."),
         [name.replace("_", " ") for name in [*facts, *ends]],
         [*facts.values(), *(f"{low}-{high}" for low, high in ends.values())],
     )

@@ -73,7 +73,9 @@ def decode(
     if report is not None:
         files[report] = partial(_write_report, rows=rows)
     if certificate is not None:
-        files[certificate] = partial(qgt.save_certificate, problem=loaded, y=y, result=result)
+        from qgt.decoders.certified.certificate_file import write_certificate
+
+        files[certificate] = partial(write_certificate, problem=loaded, y=y, result=result)
     write_files(files)
     _tell_decoded(name, loaded, result, rows, outputs, as_json)
 

@@ -1,10 +1,11 @@
 """The problem: everything a decoder may know. y = A x + noise, with x drawn from the prior.
 
 A problem has a readable spec (plain dicts, lists, numbers and strings) that goes through TOML and JSON unchanged, and
-a fingerprint, the SHA-256 of that spec, by which results and trained decoders name the problem they belong to.
+a fingerprint by which results and trained decoders name the problem they belong to.
 
-A problem file may describe its design in three ways: `matrix` (rows of 0s and 1s), `file` (a CSV beside the problem
-file), or `kind` with a maker's arguments and a `seed`.
+A problem file may describe its design in four ways: `matrix` (rows of 0s and 1s), `lists` (the items of each pool,
+counted from 0) with the number of `items`, `file` (a CSV beside the problem file), or `kind` with a maker's arguments
+and a `seed`. The spec has a matrix for a small or dense design, and lists for a sparse one.
 """
 
 import dataclasses
@@ -121,11 +122,7 @@ class Problem:
     def spec(self) -> dict[str, Any]:
         """The problem as plain data; `from_spec` gives it back."""
         return {
-            "design": {
-                "matrix": list(self.design.rows),
-                "pool_names": list(self.design.pool_names),
-                "item_names": list(self.design.item_names),
-            },
+            "design": _design_spec(self.design),
             "prior": _part_spec(self.prior, PRIORS),
             "noise": _part_spec(self.noise, NOISES),
         }
@@ -133,7 +130,7 @@ class Problem:
     @property
     def fingerprint(self) -> str:
         """The same on every machine, different for every other problem; see `fingerprint_of`."""
-        return fingerprint_of(self.spec)
+        return _fingerprint(self.design, _part_spec(self.prior, PRIORS), _part_spec(self.noise, NOISES))
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any], *, folder: Path = Path()) -> "Problem":
@@ -164,10 +161,24 @@ class Problem:
 
 
 def fingerprint_of(spec: Mapping[str, Any]) -> str:
-    """The SHA-256 of a problem's spec without its names, as JSON with sorted keys and no spaces."""
-    essence = {**spec, "design": {"matrix": spec["design"]["matrix"]}}
+    """The fingerprint of the problem that a spec describes, even where its prior or noise is of the user's own."""
+    return _fingerprint(stored_design(spec["design"]), spec["prior"], spec["noise"])
+
+
+def _fingerprint(design: Design, prior: Mapping[str, Any], noise: Mapping[str, Any]) -> str:
+    """The SHA-256 of the design's own and the specs of the other parts, as JSON with sorted keys and no spaces."""
+    essence = {"design": design.fingerprint, "prior": prior, "noise": noise}
     text = json.dumps(essence, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _design_spec(design: Design) -> dict[str, Any]:
+    """The design as plain data, with its names where they are not the usual ones."""
+    names = {"pool_names": design.own_pool_names, "item_names": design.own_item_names}
+    given = {key: list(value) for key, value in names.items() if value is not None}
+    if not design.sparse:
+        return {"matrix": list(design.rows), **given}
+    return {"items": design.items, "lists": list(design.lists), **given}
 
 
 def _part_spec(part: object, kinds: Mapping[str, type]) -> dict[str, Any]:
@@ -196,18 +207,29 @@ def _part(where: str, spec: dict[str, Any], kinds: Mapping[str, type]) -> Any:
         raise ValueError(f"{where}: {error}") from error
 
 
+def stored_design(spec: Mapping[str, Any]) -> Design:
+    """The design that a problem's spec holds, as rows or lists: nothing is drawn, and no other file is read."""
+    form = {"lists", "items"} if "lists" in spec else {"matrix"}
+    plain.check_keys("design", spec, required=form, optional={"pool_names", "item_names"})
+    lists = {key: plain.typed(key, value, list) for key, value in spec.items() if key != "items"}
+    for key in ("pool_names", "item_names"):
+        for name in lists.get(key, []):
+            plain.typed(key, name, str)
+    names = lists.get("pool_names", ()), lists.get("item_names", ())
+    if "matrix" in spec:
+        return Design.from_rows(lists["matrix"], *names)
+    for one in lists["lists"]:
+        plain.typed("lists", one, list)
+    return Design.from_lists(lists["lists"], items=spec["items"], pool_names=names[0], item_names=names[1])
+
+
 def _design(where: str, spec: dict[str, Any], folder: Path) -> Design:
     try:
         if "file" in spec:
             plain.check_keys(where, spec, required={"file"})
             return Design.from_csv(folder / plain.typed("file", spec["file"], str))
-        if "matrix" in spec:
-            plain.check_keys(where, spec, required={"matrix"}, optional={"pool_names", "item_names"})
-            lists = {key: plain.typed(key, value, list) for key, value in spec.items()}
-            for key in ("pool_names", "item_names"):
-                for name in lists.get(key, []):
-                    plain.typed(key, name, str)
-            return Design.from_rows(lists["matrix"], lists.get("pool_names", ()), lists.get("item_names", ()))
+        if "matrix" in spec or "lists" in spec:
+            return stored_design(spec)
         maker: Callable[..., Design] = plain.kind_of(where, spec, MAKERS)
         parameters = inspect.signature(maker).parameters.values()
         wanted = {p.name for p in parameters if p.name != "generator"}

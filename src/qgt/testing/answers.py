@@ -159,7 +159,7 @@ def _relabel(decoder: Decoder, problem: Problem, pools: Tensor, items: Tensor, w
     rate = problem.prior.marginals(problem.items) * torch.linspace(1.0, 0.8, problem.items, dtype=torch.float64)
     own = Problem(problem.design, Bernoulli(rate), problem.noise)
     matrix = problem.design.matrix[pools][:, items]
-    other = Problem(Design(matrix.contiguous()), Bernoulli(rate[items]), problem.noise)
+    other = Problem(Design.from_matrix(matrix.contiguous()), Bernoulli(rate[items]), problem.noise)
     y = instances_of(problem).y
     a = bound(decoder, own)(y)
     b = bound(decoder, other)(y[:, pools])

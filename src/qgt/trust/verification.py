@@ -201,7 +201,7 @@ class VerificationReport:
             "pool_errors": dict(zip(self.claimed.pool_names, self.pool_errors.tolist(), strict=True)),
             "item_errors": dict(zip(self.claimed.item_names, self.item_errors.tolist(), strict=True)),
             "claimed": list(self.claimed.rows),
-            "recovered": list(Design(self.recovered).rows),
+            "recovered": list(Design.from_matrix(self.recovered).rows),
             "evidence": self.evidence.tolist(),
         }
 

@@ -54,7 +54,9 @@ def test_refuses_another_problem() -> None:
     with pytest.raises(ValueError, match="trained for problem"):
         net.bind(small_problem(seed=1))
     p = small_problem()
-    renamed = qgt.Problem(qgt.Design(p.design.matrix, item_names=tuple(map(str, range(24)))), p.prior, p.noise)
+    renamed = qgt.Problem(
+        qgt.Design.from_matrix(p.design.matrix, item_names=tuple(map(str, range(24)))), p.prior, p.noise
+    )
     assert net.supports(renamed) is None  # names are not part of the problem
 
 
@@ -86,6 +88,17 @@ def test_round_trip_is_bit_equal(architecture: qgt.Architecture, tmp_path: Path)
         assert again.training == net.training
         for name, tensor in net.network.state_dict().items():
             assert tensor.numpy().tobytes() == again.network.state_dict()[name].numpy().tobytes()
+
+
+def test_a_model_for_a_sparse_design_stores_lists(tmp_path: Path) -> None:
+    g = torch.Generator().manual_seed(0)
+    problem = qgt.Problem(qgt.Design.column_regular(pools=60, items=1500, weight=2, generator=g), qgt.Bernoulli(0.01))
+    config = replace(CONFIG, instances=100, validation=50, batch=50, epochs=1)
+    qgt.train(problem, qgt.MLP((4,)), config, generator=g).save(tmp_path)
+    again = qgt.load(tmp_path)
+    assert set(again.spec["design"]) == {"items", "lists"}
+    assert again.supports(problem) is None
+    assert again.problem.fingerprint == problem.fingerprint
 
 
 def test_saving_over_a_model_replaces_it(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from qgt.decoders.neural.model_file import ModelFileError
 from qgt.decoders.neural.network import ARCHITECTURES, Architecture, Network
 from qgt.decoders.neural.record import Training
 from qgt.decoders.results import Decoded, Status
-from qgt.model.problem import Problem, fingerprint_of
+from qgt.model.problem import Problem, fingerprint_of, stored_design
 
 CHUNK = 8192  # instances per forward pass, so that memory does not grow with the batch
 
@@ -142,8 +142,8 @@ def _decoder(description: Mapping[str, Any], weights: Mapping[str, Tensor]) -> N
     """The decoder that a file describes, every field checked against the others."""
     architecture = _architecture(dict(description["architecture"]))
     spec, threshold, training = description["problem"], description["threshold"], description["training"]
-    matrix = spec["design"]["matrix"]
-    pools, items = len(matrix), len(matrix[0])
+    design = stored_design(spec["design"])
+    pools, items = design.pools, design.items
     model_file.check_cost(architecture, weights, pools=pools, items=items)
     network = architecture.build(pools=pools, items=items, generator=torch.Generator().manual_seed(0))
     model_file.check_weights(network.state_dict(), weights)
