@@ -245,7 +245,7 @@ def test_spread_of_fractions_is_exact_to_the_last_digits():
     torch.testing.assert_close(design.spread(z), z @ design.matrix.double(), rtol=1e-14, atol=0)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize(
     "design", [sparse_design(), Design.from_rows(["1101", "0000", "0111"])], ids=["sparse", "dense"]
 )
