@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from qgt.decoders.results import Proof as Proof
     from qgt.decoders.results import Spans as Spans
     from qgt.decoders.results import Status as Status
+    from qgt.lab.accounts import Account as Account
+    from qgt.lab.accounts import accounts as accounts
+    from qgt.lab.verdicts import Verdict as Verdict
     from qgt.learning.run import Epoch as Epoch
     from qgt.learning.run import TrainConfig as TrainConfig
     from qgt.learning.threshold import best_threshold as best_threshold
@@ -85,6 +88,8 @@ _PUBLIC = {
     "model.noise": ("Noise", "Noiseless", "RoundedGaussian", "SparseInteger"),
     "model.prior": ("Bernoulli", "FactoredPrior", "FixedWeight", "Households", "ItemCosts", "Prior", "Sampler"),
     "model.problem": ("Instances", "Problem"),
+    "lab.accounts": ("Account", "accounts"),
+    "lab.verdicts": ("Verdict",),
     "trust.scoring": ("Score", "score"),
     "study.plan": ("Study",),
     "learning.threshold": ("best_threshold",),
