@@ -209,7 +209,7 @@ def _overview(made: Sequence[Account], anchors: Mapping[str, str]) -> pages.Piec
             pages.badge(one.verdict.value, anchor=anchors.get(one.name, "")),
             "no call" if one.undecided else joined(map(quoted, one.defective)) or "none",
             _percent(one.confidence),
-            joined(map(quoted, one.retests), most=6),
+            joined(map(quoted, one.retests), most=4),
         )
         for one in made
     ]
