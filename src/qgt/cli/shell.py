@@ -106,7 +106,7 @@ def check_outputs(outputs: Sequence[Path], inputs: Sequence[Path] = ()) -> None:
 
 def check_new(path: Path, force: bool) -> None:
     """Refuse to replace a file, unless that is wanted."""
-    if not force and os.path.lexists(path):
+    if not force and path.exists():
         raise ValueError(f"{path}: is there already; give another path, or add --force to replace it.")
 
 
