@@ -74,6 +74,10 @@ def decode(
       qgt decode counts.csv --problem problem.toml --decoder gamp --set damping=0.5 -o calls.csv
       qgt decode counts.csv --model runs/mlp -o calls.csv
     """
+    if model is None and problem is None:
+        raise ValueError("give --problem, or --model; see 'qgt decode --help'.")
+    if model is not None and decoder is not None:
+        raise ValueError("decoder and model were both given: give one of them.")
     outputs = {"calls": output, "report": report, "page": html, "certificate": certificate}
     check_files([*outputs.values()], inputs=[counts, problem, model])
     given = {"odds": odds, "time_limit": time_limit}
@@ -138,16 +142,13 @@ def _chosen(
     from qgt.lab.options import parse_settings, with_options
 
     if model is not None:
-        if name is not None:
-            raise ValueError("decoder and model were both given: give one of them.")
         if settings or keep_proofs:
             raise ValueError(
                 f"{settings[0] if settings else 'certificate'} has no meaning for a network: leave it out."
             )
         net = qgt.load(model)
         return "neural", net, net.problem if problem is None else qgt.Problem.load(problem)
-    if problem is None:
-        raise ValueError("give --problem, or --model; see 'qgt decode --help'.")
+    assert problem is not None  # one of the two was given
     name = name or "certified"
     if name not in qgt.DECODERS:
         raise ValueError(f"decoder={name!r} is not known: give one of {', '.join(qgt.DECODERS)}.")
