@@ -26,9 +26,10 @@ import numpy as np
 import torch
 
 import qgt
-from qgt.decoders.certified.branching import Nodes, Search
+from qgt.decoders.certified.branching import Search
 from qgt.decoders.certified.decoder import batch_of
-from qgt.decoders.certified.relaxation import FREE
+from qgt.decoders.certified.nodes import Nodes
+from qgt.model.prior import FREE
 from setting import paper_problem, provenance, synchronize, write
 
 BINS = 20
@@ -191,7 +192,7 @@ def agreement(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         ours, theirs = qgt.Certified().bind(problem)(y), qgt.ExactMAP(time_limit=120.0).bind(problem)(y)
         both = (ours.status == qgt.Status.PROVED) & (theirs.status == qgt.Status.PROVED)
         apart = (ours.evidence.log_joint - theirs.evidence.log_joint).abs()
-        accepted = qgt.check_certificate(problem, y, ours, odds=100.0)
+        accepted = qgt.check_certificate(problem, y, ours)
         yield {
             "setting": name,
             "instances": len(y),

@@ -16,7 +16,8 @@ import torch
 
 import qgt
 from qgt.paper.tables import PAPER
-from qgt.trust.verification import ESTIMATORS, verify
+from qgt.trust.evidence import ESTIMATORS
+from qgt.trust.verification import verify
 from setting import paper_problem, provenance, synchronize, write
 
 POOLS, NOISE, SEEDS, FLIPS = 35, 0.06, range(5), 20
@@ -56,9 +57,10 @@ def measure(level: int, device: str, save: Path | None) -> tuple[list[dict[str, 
     for seed, net in zip(SEEDS, nets, strict=True):
         if save is not None:
             net.save(save / f"level{level}-{seed}")
-        row: dict[str, Any] = {"level": level, "seed": seed, "epochs": len(net.training["history"])}
-        row |= {key: net.training[key]["outcomes"] for key in ("test", "test_seen", "test_unseen")}
-        row |= {"items_covered": net.training["items_covered"], "error_percent": {}}
+        row: dict[str, Any] = {"level": level, "seed": seed, "epochs": net.training.epochs}
+        record = net.training.to_plain()
+        row |= {key: record[key] for key in ("test", "test_seen", "test_unseen", "items_covered")}
+        row["error_percent"] = {}
         for estimator in ESTIMATORS:
             report = verify(net, net.problem, estimator=estimator, generator=generator)
             row["error_percent"][estimator] = round(report.error_percent, 4)

@@ -128,8 +128,8 @@ def examples(problem: qgt.Problem, x: torch.Tensor, y: torch.Tensor) -> pages.Pi
     found_all, found_few = qgt.Certified().bind(problem)(y_all), qgt.Certified().bind(few)(y_few)
     all_, harder = qgt.accounts(problem, y_all, None, found_all), qgt.accounts(few, y_few, None, found_few)
     some = found_all.pick(torch.arange(HARDER))
-    held = int(qgt.check_certificate(problem, y[:HARDER], some, odds=100.0).sum())
-    held_few = int(qgt.check_certificate(few, y_few, found_few, odds=100.0).sum())
+    held = int(qgt.check_certificate(problem, y[:HARDER], some).sum())
+    held_few = int(qgt.check_certificate(few, y_few, found_few).sum())
     proofs = f"Proofs that a checker apart from the solver accepted: {held} of the first {HARDER} with 35 pools, "
     proofs += f"{held_few} of {HARDER} with {FEWER_POOLS}."
     most_off = f"All 35 pools; of {MANY:,} instances, the one with most counts off."

@@ -10,7 +10,9 @@ from qgt.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from qgt.decoders.amp import AMP as AMP
+    from qgt.decoders.certified.certificate import Claims as Claims
     from qgt.decoders.certified.certificate import check_certificate as check_certificate
+    from qgt.decoders.certified.certificate import check_claims as check_claims
     from qgt.decoders.certified.certificate_file import load_certificate as load_certificate
     from qgt.decoders.certified.certificate_file import save_certificate as save_certificate
     from qgt.decoders.certified.decoder import Certified as Certified
@@ -23,12 +25,15 @@ if TYPE_CHECKING:
     from qgt.decoders.greedy import Prevalence as Prevalence
     from qgt.decoders.highs.exact import ExactMAP as ExactMAP
     from qgt.decoders.highs.linear_program import LinearProgram as LinearProgram
-    from qgt.decoders.neural.decoder import ModelFileError as ModelFileError
     from qgt.decoders.neural.decoder import NeuralDecoder as NeuralDecoder
     from qgt.decoders.neural.decoder import load as load
+    from qgt.decoders.neural.model_file import ModelFileError as ModelFileError
     from qgt.decoders.neural.network import MLP as MLP
     from qgt.decoders.neural.network import Architecture as Architecture
     from qgt.decoders.neural.network import ResidualMLP as ResidualMLP
+    from qgt.decoders.neural.record import Epoch as Epoch
+    from qgt.decoders.neural.record import Training as Training
+    from qgt.decoders.neural.settings import TrainConfig as TrainConfig
     from qgt.decoders.registry import DECODERS as DECODERS
     from qgt.decoders.results import Answers as Answers
     from qgt.decoders.results import Decoded as Decoded
@@ -39,9 +44,8 @@ if TYPE_CHECKING:
     from qgt.lab.accounts import Account as Account
     from qgt.lab.accounts import accounts as accounts
     from qgt.lab.verdicts import Verdict as Verdict
-    from qgt.learning.run import Epoch as Epoch
-    from qgt.learning.run import TrainConfig as TrainConfig
     from qgt.learning.threshold import best_threshold as best_threshold
+    from qgt.learning.training import Interrupted as Interrupted
     from qgt.learning.training import train as train
     from qgt.learning.training import train_many as train_many
     from qgt.model.design import Design as Design
@@ -69,7 +73,7 @@ if TYPE_CHECKING:
     from qgt.trust.verification import verify as verify
 
 _PUBLIC = {
-    "decoders.certified.certificate": ("check_certificate",),
+    "decoders.certified.certificate": ("Claims", "check_certificate", "check_claims"),
     "decoders.certified.certificate_file": ("load_certificate", "save_certificate"),
     "decoders.contract": ("BoundDecoder", "Decode", "Decoder"),
     "decoders.registry": ("DECODERS",),
@@ -82,7 +86,10 @@ _PUBLIC = {
     "decoders.gamp": ("GAMP",),
     "decoders.greedy": ("MaximumNeighborhood", "Prevalence"),
     "decoders.highs.linear_program": ("LinearProgram",),
-    "decoders.neural.decoder": ("ModelFileError", "NeuralDecoder", "load"),
+    "decoders.neural.decoder": ("NeuralDecoder", "load"),
+    "decoders.neural.model_file": ("ModelFileError",),
+    "decoders.neural.record": ("Epoch", "Training"),
+    "decoders.neural.settings": ("TrainConfig",),
     "model.design": ("Design",),
     "decoders.neural.network": ("MLP", "Architecture", "ResidualMLP"),
     "model.noise": ("Noise", "Noiseless", "RoundedGaussian", "SparseInteger"),
@@ -93,8 +100,7 @@ _PUBLIC = {
     "trust.scoring": ("Score", "score"),
     "study.plan": ("Study",),
     "learning.threshold": ("best_threshold",),
-    "learning.training": ("train", "train_many"),
-    "learning.run": ("Epoch", "TrainConfig"),
+    "learning.training": ("Interrupted", "train", "train_many"),
     "trust.verification": ("Mismatch", "Swap", "VerificationReport", "verify"),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}

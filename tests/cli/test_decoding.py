@@ -125,23 +125,26 @@ def test_any_option_of_a_decoder_can_be_set(prefix: str, capsys: pytest.CaptureF
     assert settled["OK"] > 0 and cut["NOT_CONVERGED"] == 11
 
 
-def test_proofs_are_written_and_checked(capsys: pytest.CaptureFixture[str]) -> None:
-    run(f"{DECODE} --certificate proofs.safetensors", capsys)
-    check = "check counts.csv --problem problem.toml --certificate proofs.safetensors"
-    assert "The proofs of 11 of 11 instances hold." in run(f"{check} --odds 100", capsys)
-    text = Path("counts.csv").read_text().splitlines()
-    text[1], text[2] = text[2].replace("s1,", "s0,"), text[1].replace("s0,", "s1,")
-    Path("counts.csv").write_text("\n".join(text))
-    facts = json.loads(run(f"{check} --json", capsys, code=1))
-    assert facts["not_proved"] == ["s0", "s1"] and facts["proved"] == 9
-    assert "s0" in run(check, capsys, code=1)
+CHECK = "check counts.csv --problem problem.toml --certificate proofs.safetensors"
 
 
-def test_proofs_of_other_instances_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_proofs_are_written_and_checked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     run(f"{DECODE} --certificate proofs.safetensors", capsys)
-    Path("counts.csv").write_text("\n".join(_lines("counts.csv")[:5]))
-    error = run("check counts.csv --problem problem.toml --certificate proofs.safetensors", capsys, code=2)
-    assert "11 instances" in error and "has 4" in error
+    assert "The proofs of 11 of 11 instances hold." in run(CHECK, capsys)
+    holds = torch.tensor([False, *[True] * 9, False])
+    monkeypatch.setattr(qgt, "check_certificate", lambda problem, y, result: holds)
+    facts = json.loads(run(f"{CHECK} --json", capsys, code=1))
+    assert facts == {"instances": 11, "proved": 9, "not_proved": ["s0", "s10"]}
+    out = run(CHECK, capsys, code=1)
+    assert "The proofs of 9 of 11 instances hold; these do not:" in out and "s10" in out
+
+
+@pytest.mark.parametrize("rows", [[0, 2, 1, 3, 4], [0, 1, 2, 3]])
+def test_proofs_of_other_counts_are_refused(rows: list[int], capsys: pytest.CaptureFixture[str]) -> None:
+    run(f"{DECODE} --certificate proofs.safetensors", capsys)
+    lines = _lines("counts.csv")
+    Path("counts.csv").write_text("\n".join(lines[row] for row in rows))
+    assert "proofs.safetensors: is a certificate for other counts" in run(CHECK, capsys, code=2)
 
 
 @pytest.mark.parametrize(

@@ -201,3 +201,10 @@ def test_a_tally_counts_every_instance_once():
     made = [told(by_hand([[1, 0]], [1.0], Status.PROVED, True))] * 3
     made += [told(by_hand([[1, 0], [0, 1]], [0.5, 0.5], Status.PROVED, True))]
     assert tally(made, [True, False, True, True]) == {Verdict.CERTAIN: (3, 2), Verdict.UNSURE: (1, 1)}
+
+
+def test_a_missing_count_fits_anything():
+    result = by_hand([[1, 0]], [1.0], Status.PROVED, True)
+    problem = problem_of(["11", "10"])
+    (one,) = accounts(problem, counts(float("nan"), 1), None, result)
+    assert one.residuals == () and "The count agrees with this answer exactly." in one.words

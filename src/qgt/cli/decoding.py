@@ -99,9 +99,6 @@ def check(
     counts: Counts,
     problem: Annotated[Path, typer.Option(metavar="PROBLEM", help="Design, prior and noise: TOML or JSON.")],
     certificate: Annotated[Path, typer.Option(metavar="FILE", help="Proofs from 'qgt decode --certificate'.")],
-    odds: Annotated[
-        float, typer.Option(metavar="R", help="Also that all answers at least 1/R as probable are listed.")
-    ] = 1.0,
     as_json: Json = False,
 ) -> None:
     """Check proofs without the solver that made them: plain sums over the counts, the design and the proofs.
@@ -118,10 +115,8 @@ def check(
 
     loaded = qgt.Problem.load(problem)
     y, names = read_counts(counts, loaded.design, f"the design of {problem}")
-    result = qgt.load_certificate(certificate, loaded)
-    if len(result.x) != len(y):
-        raise ValueError(f"{certificate}: is for {len(result.x)} instances, but {counts} has {len(y)}; match them.")
-    proved = qgt.check_certificate(loaded, y, result, odds=odds).tolist()
+    result = qgt.load_certificate(certificate, loaded, y)
+    proved = qgt.check_certificate(loaded, y, result).tolist()
     rows = [[name, qgt.Status(int(result.status[i])).meaning] for i, name in enumerate(names or numbers(len(y)))]
     open_ = [row for row, holds in zip(rows, proved, strict=True) if not holds]
     facts = {"instances": len(y), "proved": sum(proved), "not_proved": [name for name, _ in open_]}
@@ -196,7 +191,7 @@ def _files(
         page = reports.sheet_page(sheet, title=f"Decoded: {Path(str(facts['counts'])).name}", facts=facts)
         files[html] = partial(Path.write_text, data=page, encoding="utf-8")
     if certificate is not None:
-        files[certificate] = partial(qgt.save_certificate, problem=sheet.problem, result=sheet.result)
+        files[certificate] = partial(qgt.save_certificate, problem=sheet.problem, y=sheet.y, result=sheet.result)
     return files
 
 

@@ -129,6 +129,7 @@ class Proof:
         True
     """
 
+    odds: float  # the alternatives are claimed to hold every x more than 1/odds as probable as the answer
     spans: Spans
     fixed: Int8[Tensor, "leaves items"]
     least: Int64[Tensor, " leaves"]
@@ -142,7 +143,7 @@ class Proof:
     def pick(self, instances: Int64[Tensor, " picked"]) -> "Proof":
         """The leaves of some instances."""
         spans, rows = self.spans.pick(instances)
-        return Proof(spans, self.fixed[rows], self.least[rows], self.most[rows], self.pi[rows])
+        return Proof(self.odds, spans, self.fixed[rows], self.least[rows], self.most[rows], self.pi[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,6 +228,6 @@ def _joined(parts: Sequence[Any]) -> Any:
         return torch.cat(list(parts))
     if isinstance(first, Spans):
         return Spans(torch.cat([part.numbers for part in parts]).cumsum(0))
-    if first is None:
-        return None
+    if first is None or isinstance(first, float):
+        return first
     return type(first)(**{name: _joined([getattr(part, name) for part in parts]) for name in _names(first)})

@@ -98,7 +98,7 @@ def accounts(
     """
     names = numbers(len(y)) if names is None else names
     expected = problem.design.count(result.x)  # (instances, pools)
-    off = y != expected
+    off = (y != expected) & ~y.isnan()  # a count that is missing fits anything
     undecided = _undecided(result)  # (instances, items)
     listed = _listed(problem, result)
     return [
@@ -149,6 +149,7 @@ def _account(problem: Problem, one: _Instance, result: Decoded) -> Account:
     defective = _names(problem, (result.x[i] > 0) & ~one.undecided)
     residuals = () if nothing or word is Verdict.IMPOSSIBLE else _residuals(problem, one)
     retests = () if nothing else _retests(problem, result, i)
+    counted = int((~one.y.isnan()).sum())
     made = Account(
         name=one.name,
         verdict=word,
@@ -165,17 +166,17 @@ def _account(problem: Problem, one: _Instance, result: Decoded) -> Account:
     )
     if word is Verdict.IMPOSSIBLE:
         return replace(made, words=_why_impossible(problem, one.y))
-    return replace(made, words=NOTHING if nothing else _in_words(problem, made, listed_all=not incomplete))
+    return replace(made, words=NOTHING if nothing else _in_words(problem, made, counted, listed_all=not incomplete))
 
 
-def _in_words(problem: Problem, made: Account, *, listed_all: bool) -> str:
+def _in_words(problem: Problem, made: Account, counted: int, *, listed_all: bool) -> str:
     """A possible answer in two to seven sentences."""
     word, status = made.verdict, made.status
     sentences = (
         wording.called(made.defective, problem.items, trusted=word in (Verdict.CERTAIN, Verdict.CONFIDENT)),
         wording.standing(status, word, made.confidence, made.at_most, alone=listed_all and not made.alternatives),
         wording.misfit(made.fit, word),
-        wording.explained(made.residuals, problem.pools, whole=problem.noise.integer),
+        wording.explained(made.residuals, counted, whole=problem.noise.integer),
         wording.others(made.alternatives),
         wording.advice(word, status, made.retests),
     )

@@ -78,6 +78,6 @@ def _on_cpu(part: Any) -> Any:
     """A result, or a part of one, with its tensors on the CPU."""
     if isinstance(part, Tensor):
         return part.cpu()
-    if part is None:
-        return None
+    if not dataclasses.is_dataclass(part) or isinstance(part, type):
+        return part
     return dataclasses.replace(part, **{f.name: _on_cpu(getattr(part, f.name)) for f in dataclasses.fields(part)})

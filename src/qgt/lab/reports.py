@@ -168,7 +168,9 @@ def card(
     """An account as a page shows it, with its counts and, if known, the truth."""
     off = {residual.pool: f"{residual.off:+g}" for residual in one.residuals} if problem.noise.integer else {}
     rows = zip(problem.design.pool_names, y.tolist(), strict=True)
-    counts = [pages.Count(pool, f"{count:g}", off.get(pool, "")) for pool, count in rows]
+    counts = [
+        pages.Count(pool, "missing" if count != count else f"{count:g}", off.get(pool, "")) for pool, count in rows
+    ]
     against = "" if truth is None else _against(problem, one, truth)
     name = one.name if title is None else title
     return pages.Card(name, one.verdict.value, one.words, counts, _answers(one), note, against, anchor)

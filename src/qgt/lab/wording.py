@@ -117,7 +117,7 @@ def explained(residuals: Sequence[Residual], pools: int, *, whole: bool) -> str:
         '1 of 20 counts differs from this answer: P2 (counted -1, expected 0). The other 19 agree with it.'
     """
     if not residuals:
-        return f"All {pools} counts agree with this answer exactly."
+        return f"{f'All {pools} counts agree' if pools > 1 else 'The count agrees'} with this answer exactly."
     if not whole:
         sizes = [abs(one.off) for one in residuals]
         worst = residuals[sizes.index(max(sizes))]

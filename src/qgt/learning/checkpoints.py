@@ -5,41 +5,51 @@ A checkpoint carries the identity of the work it belongs to; reading it for othe
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
-from qgt.files.atomic import replacing
+from qgt.files import tensors as tensor_files
 
 KEY = "qgt-checkpoint"
 
 
-def write(path: Path, tensors: Mapping[str, Tensor], identity: Mapping[str, Any], progress: Mapping[str, Any]) -> None:
+@dataclass(frozen=True, eq=False)
+class State:
+    """All that work in progress needs to go on: tensors by name, and plain data."""
+
+    tensors: Mapping[str, Tensor]
+    progress: Mapping[str, Any]
+
+    def under(self, prefix: str) -> dict[str, Tensor]:
+        """The tensors whose names begin with the prefix, without it."""
+        return {n.removeprefix(prefix): tensor for n, tensor in self.tensors.items() if n.startswith(prefix)}
+
+
+def write(path: Path, state: State, identity: Mapping[str, Any]) -> None:
     """Replace the file at `path`, or leave it as it was."""
-    text = json.dumps({"identity": identity, "progress": progress})
-    plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    with replacing(path) as temporary:
-        save_file(plain, temporary, {KEY: text})
+    text = json.dumps({"identity": identity, "progress": state.progress}, allow_nan=False)
+    tensor_files.write(path, state.tensors, {KEY: text})
 
 
-def read(path: Path, identity: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the progress; a ValueError where the file is damaged or belongs to other work."""
+def read(path: Path, identity: Mapping[str, Any]) -> State:
+    """The state; a ValueError where the file is damaged or belongs to other work."""
     try:
         with safe_open(path, framework="pt") as content:
-            state = json.loads((content.metadata() or {})[KEY])
+            text = json.loads((content.metadata() or {})[KEY])
             tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118 - not a dict
-        found, progress = state["identity"], dict(state["progress"])
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: is not a checkpoint ({error}); remove it to start anew.") from error
+        found, state = dict(text["identity"]), State(tensors, dict(text["progress"]))
+    except (OSError, SafetensorError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise refusal(path, error) from error
     for key, value in identity.items():
         if json.dumps(found.get(key)) != json.dumps(value):
             raise ValueError(f"{path}: was made with another {key}; use the same {key}, or remove it to start anew.")
-    return tensors, progress
+    return state
 
 
-def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names begin with the prefix, without it."""
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+def refusal(path: Path, error: Exception) -> ValueError:
+    """What to raise where a file does not hold what a checkpoint must."""
+    return ValueError(f"{path}: is not a checkpoint ({error}); remove it to start anew.")

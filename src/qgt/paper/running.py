@@ -5,7 +5,6 @@ checkpoints of those in training in `reproduce.networks`.
 """
 
 import dataclasses
-import math
 import os
 import platform
 import time
@@ -15,7 +14,7 @@ from pathlib import Path
 import torch
 
 from qgt.decoders.neural.decoder import NeuralDecoder, load
-from qgt.learning.run import Epoch
+from qgt.decoders.neural.record import Epoch
 from qgt.paper.counts import Counts, Level
 from qgt.paper.drawing import draw
 from qgt.paper.plan import Scale, all_studies, level_name, parts
@@ -162,8 +161,10 @@ def _seconds(
 
 def _share(net: NeuralDecoder, nets: Iterable[NeuralDecoder]) -> float:
     """A network's part of the time its stack took: until the last of it had stopped."""
-    stack = [other for other in nets if other.training["seed"] == net.training["seed"]]
-    return max(math.fsum(row["seconds"] for row in other.training["history"]) for other in stack) / len(stack)
+    own = net.training
+    assert own is not None
+    stack = [other.training for other in nets if other.training is not None and other.training.seed == own.seed]
+    return max(training.seconds for training in stack) / len(stack)
 
 
 def _measured_on(tasks: Sequence[Task], db: Path) -> dict[str, object]:

@@ -19,9 +19,9 @@ from qgt.arguments import whole
 from qgt.decoders.contract import BoundDecoder, Decoder
 from qgt.decoders.neural.decoder import describe
 from qgt.decoders.neural.network import ARCHITECTURES, MLP, Architecture, ResidualMLP
+from qgt.decoders.neural.settings import TrainConfig, make_config
 from qgt.decoders.registry import DECODERS
 from qgt.files import plain
-from qgt.learning.run import TrainConfig, make_config
 from qgt.model.problem import Problem
 
 VALIDATION = 1000  # instances on which a threshold is tuned

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from qgt.decoders.neural.decoder import NeuralDecoder
-from qgt.learning.run import Epoch
+from qgt.decoders.neural.record import Epoch
 from qgt.learning.training import train, train_many
 from qgt.study.entry import Recipe
 from qgt.study.plan import Task
@@ -43,8 +43,6 @@ def ensure_network(
         on_epoch=on_epoch,
         checkpoint=part / "checkpoint.safetensors",
     )
-    if net.training["interrupted"]:
-        raise KeyboardInterrupt
     net.save(part)
     (part / "checkpoint.safetensors").unlink(missing_ok=True)
     part.rename(path)
@@ -73,8 +71,6 @@ def ensure_stack(
         on_epoch=on_epoch,
         checkpoint=part / "checkpoint.safetensors",
     )
-    if nets[0].training["interrupted"]:
-        raise KeyboardInterrupt
     for path, net in zip(paths, nets, strict=True):
         if not path.exists():
             net.save(part / path.name)

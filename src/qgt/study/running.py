@@ -22,7 +22,7 @@ import torch
 
 from qgt.arguments import whole
 from qgt.decoders.neural.decoder import load
-from qgt.learning.run import Epoch
+from qgt.decoders.neural.record import Epoch
 from qgt.study.batch import Job, decode_batch
 from qgt.study.entry import Recipe
 from qgt.study.networks import ensure_network, network_path, weights_digest

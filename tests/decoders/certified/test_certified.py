@@ -73,7 +73,7 @@ def test_it_calls_what_trying_every_x_calls(name: str) -> None:
     assert torch.equal(ours.x, truth.x) and torch.equal(ours.status, truth.status)
     torch.testing.assert_close(ours.evidence.log_joint, truth.evidence.log_joint)
     assert bool(ours.evidence.complete.all())
-    assert bool(qgt.check_certificate(problem, y, ours, odds=100.0).all())
+    assert bool(qgt.check_certificate(problem, y, ours).all())
 
 
 def test_it_equals_enumeration_on_random_problems() -> None:
@@ -85,7 +85,7 @@ def test_it_equals_enumeration_on_random_problems() -> None:
         found = result.status == qgt.Status.PROVED
         close = {"atol": 2e-6, "rtol": 1e-9}
         torch.testing.assert_close(result.evidence.log_joint[found], log_joint[found], msg=str(seed), **close)
-        assert bool(qgt.check_certificate(problem, y, result, odds=100.0).all()), seed
+        assert bool(qgt.check_certificate(problem, y, result).all()), seed
         proved += int(found.sum())
     assert 200 < proved < 300  # some of the counts are wrong
 
@@ -161,7 +161,7 @@ def test_it_agrees_with_the_solver_of_integer_programs(pools: int, items: int, n
     ours, theirs = qgt.Certified().bind(problem)(y), qgt.ExactMAP().bind(problem)(y)
     assert bool((ours.status == qgt.Status.PROVED).all())
     torch.testing.assert_close(ours.evidence.log_joint, theirs.evidence.log_joint, atol=2e-6, rtol=0.0)
-    assert bool(qgt.check_certificate(problem, y, ours, odds=100.0).all())
+    assert bool(qgt.check_certificate(problem, y, ours).all())
 
 
 # --- the bound ------------------------------------------------------------------------------------------------------
@@ -356,14 +356,15 @@ def test_every_corrupted_certificate_is_rejected() -> None:
     for problem in (middling()[0], SMALL["rates"], SMALL["known number"], SMALL["gaussian"]):
         y = problem.simulate(40, generator=g).y
         result = qgt.Certified().bind(problem)(y)
-        assert bool(qgt.check_certificate(problem, y, result, odds=100.0).all())
+        assert bool(qgt.check_certificate(problem, y, result).all())
         for i in range(len(y)):
             one, alone = y[i : i + 1], result.pick(torch.tensor([i]))
             for kind, false in corrupted(problem, one, alone, g).items():
-                assert not bool(qgt.check_certificate(problem, one, false, odds=100.0).any()), f"instance {i}: {kind}"
+                assert not bool(qgt.check_certificate(problem, one, false).any()), f"instance {i}: {kind}"
                 # The answer stays right where only alternatives are missing or multipliers are others.
                 if kind not in ("an alternative is missing", "multipliers are of other leaves and wrong"):
-                    assert not bool(qgt.check_certificate(problem, one, false).any()), f"instance {i}: {kind}, odds 1"
+                    brief = replace(false, proof=replace(false.proof, odds=1.0))
+                    assert not bool(qgt.check_certificate(problem, one, brief).any()), f"instance {i}: {kind}, odds 1"
                 kinds.add(kind)
                 rejected += 1
     assert rejected >= 1000 and len(kinds) == 9
@@ -373,7 +374,8 @@ def test_every_corrupted_certificate_is_rejected() -> None:
 def test_odds_that_would_ask_nothing_are_refused(odds: float) -> None:
     problem, _, y = middling()
     with pytest.raises(ValueError, match="odds"):
-        qgt.check_certificate(problem, y, qgt.Certified().bind(problem)(y), odds=odds)
+        result = qgt.Certified().bind(problem)(y)
+        qgt.check_certificate(problem, y, replace(result, proof=replace(result.proof, odds=odds)))
 
 
 def test_a_certificate_is_for_its_own_counts() -> None:

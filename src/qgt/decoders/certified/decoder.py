@@ -25,7 +25,8 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import positive
-from qgt.decoders.certified.branching import CLOSE, Found, Leaves, Search
+from qgt.decoders.certified.branching import CLOSE, Search
+from qgt.decoders.certified.nodes import Found, Leaves
 from qgt.decoders.certified.polish import polished
 from qgt.decoders.certified.relaxation import Model, Tables, supported
 from qgt.decoders.contract import BoundDecoder, Decoder, refuse_unsupported
@@ -100,7 +101,7 @@ class Certified:
                 all_ = torch.arange(len(y), device=y.device)
                 search.propose(all_, polished(model, tables, all_, propose(y).x))
             search.run(batch_of(y.device, problem.items), deadline)
-            return _decoded(problem, y, search, search.best >= nothing, self.odds > 1)
+            return _decoded(problem, y, search, search.best >= nothing, self.odds)
 
         return BoundDecoder(problem, decode)
 
@@ -113,8 +114,9 @@ def batch_of(device: torch.device, items: int) -> int:
     return max(64, size // items)
 
 
-def _decoded(problem: Problem, y: Tensor, search: Search, none_found: Tensor, listed: bool) -> Decoded:
+def _decoded(problem: Problem, y: Tensor, search: Search, none_found: Tensor, odds: float) -> Decoded:
     """What the search found, as a result."""
+    listed = odds > 1
     unexplored = torch.full_like(search.best, torch.inf)
     for block in search.open:
         unexplored.scatter_reduce_(0, block.owner, block.bound, "amin")
@@ -149,7 +151,7 @@ def _decoded(problem: Problem, y: Tensor, search: Search, none_found: Tensor, li
         unsettled=differing > 0,
         alternatives=Answers(spans, answers.x, -cost, weight),
     )
-    proof = _proof(search) if search.keep_leaves else None
+    proof = _proof(search, odds) if search.keep_leaves else None
     return Decoded(x, status, marginals if listed else None, evidence, proof)
 
 
@@ -177,10 +179,11 @@ def _answers(search: Search, none_found: Tensor) -> Found:
     return Found(owner[order], x[order], cost[order])
 
 
-def _proof(search: Search) -> Proof:
-    """The leaves of each instance's tree."""
+def _proof(search: Search, odds: float) -> Proof:
+    """The leaves of each instance's tree; what is still open is a leaf too, shown as far as it was."""
     none = search.tables.which[:0]  # (0, pools), int64: what there is for no instances
     nothing = Leaves(none[:, 0], search.answer[:0].to(torch.int8), none[:, 0], none[:, 0], none.float())
-    owner, fixed, least, most, pi = (torch.cat(part) for part in zip(nothing, *search.leaves, strict=True))
+    leaves = [nothing, *search.leaves, *search.open_leaves()]
+    owner, fixed, least, most, pi = (torch.cat(part) for part in zip(*leaves, strict=True))
     spans, order = Spans.of(owner, len(search.best))
-    return Proof(spans, fixed[order], least[order], most[order], pi[order])
+    return Proof(odds, spans, fixed[order], least[order], most[order], pi[order])
