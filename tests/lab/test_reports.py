@@ -117,6 +117,7 @@ def test_a_page_shows_every_instance_and_escapes_every_name():
     assert "=3&lt;q&gt;" in page and "&lt;i&gt;" in page and "&lt;u&gt;.csv" in page
     assert not re.search("<q>|<i>|<u>", page)
     assert "20 instances of 8 items, counted in 5 pools: " in page
+    assert page.count("<td>check the counts</td>") == 1 and "<td>retest " in page
 
 
 def test_a_card_tells_the_truth_where_it_is_known():

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from qgt.decoders.results import Status
 from qgt.files.cells import escape
 from qgt.lab.accounts import Account
 from qgt.lab.decoding import DecodedSheet
@@ -210,12 +211,21 @@ def _overview(made: Sequence[Account], anchors: Mapping[str, str]) -> pages.Piec
             one.name,
             pages.badge(one.verdict.value, anchor=anchors.get(one.name, "")),
             "no call" if one.undecided else joined(map(quoted, one.defective)) or "none",
-            _percent(one.confidence),
-            joined(map(quoted, one.retests), most=4),
+            "in doubt" if one.verdict is Verdict.SUSPECT else _percent(one.confidence),
+            _next_step(one),
         )
         for one in made
     ]
-    return pages.table(("instance", "verdict", "defective", "probability", "to retest"), rows, kind="texts")
+    return pages.table(("instance", "verdict", "defective", "probability", "next step"), rows, kind="texts")
+
+
+def _next_step(one: Account) -> str:
+    if one.verdict in (Verdict.IMPOSSIBLE, Verdict.SUSPECT):
+        return "check the counts"
+    if one.verdict is Verdict.CERTAIN:
+        return ""
+    names = joined(map(quoted, one.retests), most=4)
+    return f"retest {names}" if names else "decode with more time" if one.status == Status.TIME_LIMIT else ""
 
 
 def _difference(other: Alternative) -> str:
