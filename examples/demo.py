@@ -6,7 +6,7 @@ limit on the same instances, the pooling matrix read back from the network, and 
 
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,14 +19,16 @@ from rich.table import Table
 import qgt
 from qgt.files.atomic import write_text
 from qgt.files.provenance import provenance
-from qgt.lab.wording import verdicts
-from qgt.pictures import pages as report
+from qgt.lab.accounts import Account, tally
+from qgt.lab.reports import card
+from qgt.lab.verdicts import Verdict
+from qgt.pictures import pages
 from qgt.pictures.pages import Standing
 from qgt.study import network_path, networks_folder
 from qgt.study.entry import Entry, Recipe
 
 REPORT = "out/demo/report.html"
-SEED, HELD_OUT, HARDER, FEWER_POOLS = 0, 10_000, 100, 22
+SEED, HELD_OUT, MANY, HARDER, FEWER_POOLS = 0, 10_000, 1000, 100, 22
 # To early stopping, as in the paper, it takes some 300 epochs; a cosine rate gets nearly as far in 40.
 TRAINING = qgt.TrainConfig(epochs=40, batch=512, learning_rate=3e-3, patience=None, cosine=True)
 PROBLEM = (
@@ -104,58 +106,61 @@ def sheet(standings: list[Standing]) -> Table:
     return shown
 
 
-def examples(problem: qgt.Problem, x: torch.Tensor, y: torch.Tensor) -> report.Html:
+def examples(problem: qgt.Problem, x: torch.Tensor, y: torch.Tensor) -> pages.Piece:
     """Three decodes as different as they come, and how verdicts fare over all.
 
     With 35 pools hardly any instance is in doubt, so the doubtful ones come from the first 22 pools alone.
     """
     few = qgt.Problem(qgt.Design.from_matrix(problem.design.matrix[:FEWER_POOLS].clone()), problem.prior, problem.noise)
-    y_few = y[:HARDER, :FEWER_POOLS].clone()
-    results = {name: qgt.Certified().bind(p)(c) for name, p, c in (("all", problem, y[:1000]), ("few", few, y_few))}
-    checked = {
-        "all": qgt.check_certificate(problem, y[:HARDER], qgt.Certified().bind(problem)(y[:HARDER]), odds=100.0),
-        "few": qgt.check_certificate(few, y_few, results["few"], odds=100.0),
-    }
-    proofs = f"Proofs that a checker apart from the solver accepted: {int(checked['all'].sum())} of the first {HARDER} "
-    proofs += f"with 35 pools, {int(checked['few'].sum())} of {HARDER} with {FEWER_POOLS}."
-    off = (problem.design.count(results["all"].x) != y[:1000]).sum(1)
-    words, doubt = verdicts(results["few"]), results["few"].evidence.confidence.tolist()
-    numbers = results["few"].evidence.alternatives.numbers.tolist()
-    proved = [i for i, word in enumerate(verdicts(results["all"])) if word == "proved"]
-    confident = [i for i, word in enumerate(words) if word == "confident"]
-    unsure = [i for i, word in enumerate(words) if word == "unsure"]
-    harder = f"The same kind of instance, but only the first {FEWER_POOLS} of its 35 pools were counted."
-    cards = []
-    if proved:
-        i, note = (
-            max(proved, key=lambda i: int(off[i])),
-            "All 35 pools; of 1,000 instances, the one with most counts off.",
-        )
-        card = report.decode_card(problem, y[i], results["all"], i, title="Certain", note=note, truth=x[i])
-        cards.append(card)
-    if confident:
-        i = max(confident, key=lambda i: numbers[i])
-        title = "Confident, with alternatives"
-        cards.append(report.decode_card(few, y_few[i], results["few"], i, title=title, note=harder, truth=x[i]))
-    if unsure:
-        i = min(unsure, key=lambda i: doubt[i])
-        cards.append(report.decode_card(few, y_few[i], results["few"], i, title="In doubt", note=harder, truth=x[i]))
-    tallies = {"35 pools": (results["all"], x[:1000]), f"{FEWER_POOLS} pools": (results["few"], x[:HARDER])}
-    meaning = "Proved: the most probable answer, certain to 99 %. Confident: to 90 %. Unsure: less."
-    return report.section(
+    y_all, y_few = y[:MANY], y[:HARDER, :FEWER_POOLS].clone()
+    found_all, found_few = qgt.Certified().bind(problem)(y_all), qgt.Certified().bind(few)(y_few)
+    all_, harder = qgt.accounts(problem, y_all, None, found_all), qgt.accounts(few, y_few, None, found_few)
+    some = found_all.pick(torch.arange(HARDER))
+    held = int(qgt.check_certificate(problem, y[:HARDER], some).sum())
+    held_few = int(qgt.check_certificate(few, y_few, found_few).sum())
+    proofs = f"Proofs that a checker apart from the solver accepted: {held} of the first {HARDER} with 35 pools, "
+    proofs += f"{held_few} of {HARDER} with {FEWER_POOLS}."
+    most_off = f"All 35 pools; of {MANY:,} instances, the one with most counts off."
+    fewer = f"The same kind of instance, but only the first {FEWER_POOLS} of its 35 pools were counted."
+    chosen = [
+        ("All pools", most_off, problem, y_all, _extreme(all_, Verdict.CERTAIN, lambda one: len(one.residuals))),
+        ("Fewer pools", fewer, few, y_few, _extreme(harder, Verdict.CONFIDENT, lambda one: len(one.alternatives))),
+        (
+            "Fewer pools, in doubt",
+            fewer,
+            few,
+            y_few,
+            _extreme(harder, Verdict.UNSURE, lambda one: -(one.confidence or 0.0)),
+        ),
+    ]
+    cards = [
+        card(of, one, counts[i], title=title, note=note, truth=x[i])
+        for title, note, of, counts, one in chosen
+        if one is not None and (i := int(one.name) - 1) >= 0
+    ]
+    right_all = (found_all.x == x[:MANY]).all(1).tolist()
+    right_few = (found_few.x == x[:HARDER]).all(1).tolist()
+    tallies = {"35 pools": tally(all_, right_all), f"{FEWER_POOLS} pools": tally(harder, right_few)}
+    meaning = "Certain: the answer has a probability of 99 % or more. Confident: of 90 % or more. Unsure: of less."
+    return pages.section(
         "Three decodes, in words",
-        report.paragraph(
+        pages.paragraph(
             "Certified names the most probable answer, proves it, and lists every other answer that is at least a "
             "hundredth as probable. So it knows when to doubt. With all 35 pools it hardly ever has to; the second and "
             f"third example use the first {FEWER_POOLS} pools only, which is a harder problem of the same design."
         ),
-        *cards,
-        report.trust_table(tallies, caption=f"How verdicts fare against the truth. {meaning}"),
-        report.paragraph(proofs, quiet=True),
+        *map(pages.decode_card, cards),
+        pages.trust_table(tallies, caption=f"How verdicts fare against the truth. {meaning}"),
+        pages.paragraph(proofs, quiet=True),
     )
 
 
-def write(problem: qgt.Problem, standings: list[Standing], found: qgt.VerificationReport, decodes: report.Html,
+def _extreme(made: list[Account], word: Verdict, key: Callable[[Account], float]) -> Account | None:
+    """Of the instances with a verdict, the one with the largest key; None where there is none."""
+    return max((one for one in made if one.verdict is word), key=key, default=None)
+
+
+def write(problem: qgt.Problem, standings: list[Standing], found: qgt.VerificationReport, decodes: pages.Piece,
           colophon: Mapping[str, object]) -> None:  # fmt: skip
     """The report, as one file."""
     caption = "Held out, and the same for all; 95 % intervals below the numbers. Times are for batches of "
@@ -170,18 +175,18 @@ def write(problem: qgt.Problem, standings: list[Standing], found: qgt.Verificati
         "The network was never shown the pooling matrix A. Its derivatives give it away: the closed form of the paper, "
         f"at {found.instances:,} instances, reads A back from the network alone."
     )
-    text = report.page(
+    text = pages.page(
         "Finding the defective items among 100 from 35 pooled counts",
         "Seven decoders on the same simulated instances, the limit that none can pass, and how far to trust an answer.",
         [
-            report.section("The problem", report.paragraph(PROBLEM)),
-            report.section("Who finds them", report.standings_chart(standings, caption=bars),
-                           report.standings_table(standings, caption=caption), report.paragraph(limit)),
+            pages.section("The problem", pages.paragraph(PROBLEM)),
+            pages.section("Who finds them", pages.standings_chart(standings, caption=bars),
+                           pages.standings_table(standings, caption=caption), pages.paragraph(limit)),
             decodes,
-            report.section("The pools, read back from the network", report.paragraph(jacobian),
-                           report.verification(found)),
+            pages.section("The pools, read back from the network", pages.paragraph(jacobian),
+                           pages.verification(found)),
         ],
-        colophon=report.facts(colophon),
+        colophon=pages.facts(colophon),
     )  # fmt: skip
     write_text(REPORT, text)
 

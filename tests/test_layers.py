@@ -22,9 +22,8 @@ ROOMS = (
     ("theory", "trust", "testing"),
     ("learning",),
     ("study",),
-    ("lab",),
     ("pictures",),
-    ("paper",),
+    ("lab", "paper"),
     ("qgt",),  # the package itself names everything public
     ("cli",),
     ("__main__",),

@@ -16,7 +16,14 @@ import pytest
 import qgt
 
 ROOT = Path(__file__).parent.parent
-LATE = ("typer", "rich", "pydantic", "matplotlib")  # for the command and for figures, never for the library
+LATE = (
+    "typer",
+    "rich",
+    "pydantic",
+    "matplotlib",
+    "jinja2",
+    "markupsafe",
+)  # for the command and for figures, never for the library
 
 
 def declared() -> dict[str, str]:

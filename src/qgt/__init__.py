@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from qgt.decoders.results import Proof as Proof
     from qgt.decoders.results import Spans as Spans
     from qgt.decoders.results import Status as Status
+    from qgt.lab.accounts import Account as Account
+    from qgt.lab.accounts import accounts as accounts
+    from qgt.lab.verdicts import Verdict as Verdict
     from qgt.learning.threshold import best_threshold as best_threshold
     from qgt.learning.training import Interrupted as Interrupted
     from qgt.learning.training import train as train
@@ -102,6 +105,8 @@ _PUBLIC = {
     "model.noise": ("Noise", "Noiseless", "RoundedGaussian", "SparseInteger"),
     "model.prior": ("Bernoulli", "FactoredPrior", "FixedWeight", "Households", "ItemCosts", "Prior", "Sampler"),
     "model.problem": ("Instances", "Problem"),
+    "lab.accounts": ("Account", "accounts"),
+    "lab.verdicts": ("Verdict",),
     "trust.scoring": ("Score", "score"),
     "trust.outcomes": ("Outcomes", "Paired", "outcomes", "paired"),
     "study.plan": ("Study",),

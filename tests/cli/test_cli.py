@@ -42,8 +42,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def facts(capsys):
     """Run a command that must succeed and return its JSON."""
 
-    def run(command: str) -> dict:
-        assert main([*command.split(), "--json"]) == 0
+    def run(command: str, code: int = 0) -> dict:
+        assert main([*command.split(), "--json"]) == code
         out, err = capsys.readouterr()
         assert err == ""
         assert out.count("\n") == 1
@@ -78,7 +78,7 @@ def _refused(folder, capsys, command, words):
 @pytest.mark.parametrize("decoder", sorted(qgt.DECODERS))
 def test_round_trip(decoder, facts):
     items = 12 if decoder == "exhaustive" else 60
-    made = facts(f"design column_regular --pools 35 --items {items} --weight 8 --seed 3 -o design.csv")
+    made = facts(f"design column_regular --pools 35 --items {items} --weight 8 --seed 3 -o design.csv --force")
     assert made == {
         "design": "design.csv",
         "kind": "column_regular",
@@ -164,8 +164,10 @@ def test_defectives_are_passed_on(facts):
 
 def test_noninteger_counts_under_integer_noise_are_infeasible(facts, folder):
     (folder / "counts.csv").write_text("instance,P1,P2,P3\ns1,0.5,1,0\ns2,0,1,1\ns3,0,1,40\n")
-    status = facts(DECODE)["status"]
-    assert (status["INFEASIBLE"], status["OK"]) == (2, 1)
+    found = facts(DECODE, code=1)
+    assert (found["status"]["INFEASIBLE"], found["status"]["OK"]) == (2, 1)
+    assert "not whole numbers: round them, or use a noise for real-valued counts" in found["results"][0]["words"]
+    assert Path("out.csv").read_text().splitlines()[1::2] == ["s1,,,,", "s3,,,,"]
 
 
 @pytest.mark.parametrize("name", ["design.csv", "counts.csv", "truth.csv", "problem.toml"])
@@ -205,7 +207,7 @@ def test_problem_file_forms(design, facts, folder):
     ],
 )
 def test_design_is_the_recipe_of_a_problem_file(command, recipe, facts):
-    facts(f"design {command} --pools 5 --items 9 --seed 7 -o design.csv")
+    facts(f"design {command} --pools 5 --items 9 --seed 7 -o design.csv --force")
     spec = {"kind": command.split()[0], "pools": 5, "items": 9, "seed": 7, **recipe}
     problem = qgt.Problem.from_spec({"design": spec, "prior": {"kind": "bernoulli", "rate": 0.1}})
     assert qgt.Design.from_csv("design.csv").rows == problem.design.rows
@@ -217,7 +219,7 @@ def test_a_large_sparse_design_is_written_as_lists(facts, folder, capsys):
     assert Path("design.csv").read_text().startswith("pool,items\n,I1 I2 ")
     drawn = facts("simulate problem.toml --instances 2 -o counts.csv")
     assert (made["transfers"], drawn["pools"], drawn["items"]) == (6000, 200, 2000)
-    assert main(command.split()) == 0
+    assert main([*command.split(), "--force"]) == 0
     assert "a line per pool with its items." in capsys.readouterr().out
 
 
@@ -249,7 +251,7 @@ def test_seeds(facts):
 
 def test_instances_do_not_repeat_the_design_of_the_same_seed(facts, folder):
     # From one stream, x (below 0.1) would be a subset of the design (below 0.5), row by row.
-    facts("design bernoulli --pools 30 --items 100 --seed 5 -o design.csv")
+    facts("design bernoulli --pools 30 --items 100 --seed 5 -o design.csv --force")
     facts("simulate problem.toml --instances 30 --seed 5 -o counts.csv --truth truth.csv")
     x = torch.tensor(table.read("truth.csv").values)
     assert bool((x > qgt.Design.from_csv("design.csv").matrix).any())
@@ -266,7 +268,7 @@ def test_instances_do_not_repeat_the_design_of_the_same_seed(facts, folder):
             ["out.csv", "transfers", "60", "12-12", "3-3"],
         ),
         (SIMULATE + " --truth t.csv", ["out.csv and t.csv", "mean defectives"]),
-        (DECODE, ["out.csv", "OK", qgt.Status.OK.meaning, "1.00 defectives called"]),
+        (DECODE, ["out.csv", "OK", qgt.Status.OK.meaning, "1.00 items called defective"]),
         (SCORE, ["2 instances of 4 items", "success rate", "f1", "precision", "recall", "mse", "1.0000"]),
     ],
 )

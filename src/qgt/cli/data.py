@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 import qgt
-from qgt.cli.shell import Json, Output, Seed, app, check_outputs, csv_writer, own_generator, tell, write_files
+from qgt.cli.shell import Json, Output, Seed, app, check_files, check_new, csv_writer, own_generator, tell, write_files
 
 
 @app.command()
@@ -18,6 +18,7 @@ def design(
     probability: Annotated[float | None, typer.Option(metavar="P", help="For bernoulli, if not 0.5.")] = None,
     weight: Annotated[int | None, typer.Option(metavar="W", help="For column_regular and doubly_regular.")] = None,
     seed: Seed = 0,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it is there already.")] = False,
     as_json: Json = False,
 ) -> None:
     """Make a design: which items go into which pools.
@@ -33,7 +34,8 @@ def design(
     Example:
       qgt design column_regular --pools 35 --items 100 --weight 8 -o design.csv
     """
-    check_outputs([output])
+    check_files([output])
+    check_new(output, force)
     given = {k: v for k, v in {"probability": probability, "weight": weight}.items() if v is not None}
     # Made as a problem file's recipe would, so that the same numbers and seed give the same design.
     recipe = {"kind": kind, "pools": pools, "items": items, "seed": seed, **given}
@@ -71,7 +73,7 @@ def simulate(
     Example:
       qgt simulate problem.toml --instances 1000 -o counts.csv --truth truth.csv
     """
-    check_outputs([output] if truth is None else [output, truth], inputs=[problem])
+    check_files([output, truth], inputs=[problem])
     loaded = qgt.Problem.load(problem)
     x, y = loaded.simulate(instances, generator=own_generator("simulate", seed, "cpu"))
     truths = {} if truth is None else {truth: csv_writer(x, None, loaded.design.item_names)}
@@ -95,13 +97,18 @@ def score(
 ) -> None:
     """Compare calls with the truth: five metrics, each with a 95 % interval.
 
+    Calls with empty cells (undecided items) are refused: leave those instances out of both files.
+
     \b
     Example:
       qgt score truth.csv calls.csv
     """
+    check_files([], inputs=[truth, calls])
+    from qgt.lab.reports import refuse_undecided
     from qgt.lab.sheets import read_pair
     from qgt.trust.scoring import METRICS
 
+    refuse_undecided(calls)
     result = qgt.score(*read_pair(truth, calls))
     each = {name: {"mean": result.mean(name), **result.interval(name)._asdict()} for name in METRICS}
     tell(

@@ -57,7 +57,7 @@ def check_claims(problem: Problem, y: Float64[Tensor, "instances pools"], result
         >>> import torch, qgt
         >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1))
         >>> y = torch.tensor([[1.0, 1.0]], dtype=torch.float64)
-        >>> check_claims(problem, y, qgt.Certified(odds=1).bind(problem)(y)).optimal
+        >>> check_claims(problem, y, qgt.Certified(odds=1.0).bind(problem)(y)).optimal
         tensor([True])
     """
     proof, answers = result.proof, result.evidence.alternatives
