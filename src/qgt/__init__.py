@@ -71,10 +71,15 @@ if TYPE_CHECKING:
     from qgt.study.reading import study_results as study_results
     from qgt.study.running import StudyProgress as StudyProgress
     from qgt.study.running import run_study as run_study
+    from qgt.trust.calibration import Calibrated as Calibrated
+    from qgt.trust.fit import FileFit as FileFit
+    from qgt.trust.fit import file_fit as file_fit
+    from qgt.trust.fit import instance_fit as instance_fit
     from qgt.trust.outcomes import Outcomes as Outcomes
     from qgt.trust.outcomes import Paired as Paired
     from qgt.trust.outcomes import outcomes as outcomes
     from qgt.trust.outcomes import paired as paired
+    from qgt.trust.reference import Reference as Reference
     from qgt.trust.scoring import Score as Score
     from qgt.trust.scoring import score as score
     from qgt.trust.verification import Mismatch as Mismatch
@@ -107,6 +112,9 @@ _PUBLIC = {
     "model.problem": ("Instances", "Problem"),
     "lab.accounts": ("Account", "accounts"),
     "lab.verdicts": ("Verdict",),
+    "trust.calibration": ("Calibrated",),
+    "trust.fit": ("FileFit", "file_fit", "instance_fit"),
+    "trust.reference": ("Reference",),
     "trust.scoring": ("Score", "score"),
     "trust.outcomes": ("Outcomes", "Paired", "outcomes", "paired"),
     "study.plan": ("Study",),

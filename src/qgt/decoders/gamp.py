@@ -102,7 +102,7 @@ def _model(problem: Problem) -> _Model:
 
 def _offsets(problem: Problem, largest: int) -> Tensor:
     """How far from a report its true count may be, but for a probability too small to count."""
-    reach = math.ceil(problem.noise.reach(largest, TAIL))
+    reach = min(math.ceil(problem.noise.reach(largest, TAIL)), largest + 1)  # beyond, all counts are looked at
     return torch.arange(-reach, reach + 1, dtype=torch.float64)
 
 

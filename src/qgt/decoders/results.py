@@ -108,6 +108,10 @@ class Answers:
         """One instance's answers."""
         return self.pick(torch.tensor([instance], device=self.x.device))
 
+    def cpu(self) -> "Answers":
+        """The same, on the CPU."""
+        return Answers(Spans(self.spans.ends.cpu()), self.x.cpu(), self.log_joint.cpu(), self.probability.cpu())
+
     def pick(self, instances: Int64[Tensor, " picked"]) -> "Answers":
         """The answers to some instances."""
         spans, rows = self.spans.pick(instances)

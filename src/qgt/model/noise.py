@@ -168,3 +168,47 @@ class RoundedGaussian:
         lower = torch.special.log_ndtr((error - 0.5) / self.sigma)
         mass = upper + torch.log(-torch.expm1(lower - upper))
         return torch.where((error == error.floor()) & (upper > -inf), mass, -inf)
+
+
+@dataclass(frozen=True)
+class Outliers:
+    """Any noise, but with a small chance `rate` a report is arbitrary: anything from 0 to the pool's size.
+
+    Example:
+        >>> import torch
+        >>> y, count, size = torch.tensor([[2.0, 7.0], [2.0, 2.0], [9.0, 9.0]], dtype=torch.float64)
+        >>> Outliers(Noiseless(), rate=0.1).log_prob(y, count, size).exp()
+        tensor([0.9100, 0.0100], dtype=torch.float64)
+    """
+
+    noise: Noise
+    rate: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rate", fraction("rate", self.rate))
+
+    @property
+    def integer(self) -> bool:
+        """What the noise says; then arbitrary reports are whole too."""
+        return self.noise.integer
+
+    def reach(self, size: int, tail: float) -> float:
+        """The whole pool, where arbitrary reports are not too rare to count."""
+        return max(float(size), self.noise.reach(size, tail)) if self.rate > tail else self.noise.reach(size, tail)
+
+    def sample(
+        self, counts: Float64[Tensor, "instances pools"], sizes: Float64[Tensor, " pools"], *, generator: Generator
+    ) -> Float64[Tensor, "instances pools"]:
+        """What the noise reports, and now and then something else."""
+        reports = self.noise.sample(counts, sizes, generator=generator)
+        draws = torch.rand(2, *counts.shape, dtype=torch.float64, generator=generator, device=generator.device)
+        anything = draws[0] * (sizes + 1)
+        anything = anything.floor() if self.integer else anything - 0.5
+        return torch.where(draws[1] < self.rate, anything, reports)
+
+    def log_prob(self, y: Numbers, counts: Numbers, sizes: Numbers) -> Numbers:
+        """The two ways to a report, added up."""
+        inside = (y >= -0.5) & (y <= sizes + 0.5) & ((y == y.floor()) if self.integer else torch.ones_like(y).bool())
+        arbitrary = torch.where(inside, -(sizes + 1).log(), -inf) + (log(self.rate) if self.rate else -inf)
+        usual = self.noise.log_prob(y, counts, sizes) + (log(1 - self.rate) if self.rate < 1 else -inf)
+        return torch.logaddexp(usual, arbitrary)

@@ -14,7 +14,7 @@ from torch import Tensor
 from qgt.model.problem import Problem
 from qgt.trust.reference import Misfit, Reference, both, misfit, normal_tail, share_above
 
-INSTANCE_ALARM = 1e-3  # a p-value below this makes an instance suspect
+INSTANCE_ALARM = 5e-4  # a p-value below this makes an instance suspect
 FILE_ALARM = 1e-2  # and a file
 
 

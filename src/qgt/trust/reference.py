@@ -13,12 +13,12 @@ decoders err by themselves: for them the reference holds their own answers to si
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float64, UInt8
 from torch import Generator, Tensor
 
-from qgt.decoders.contract import Decode
 from qgt.model.factors import pool_costs
 from qgt.model.prior import Prior
 from qgt.model.problem import Problem
@@ -77,33 +77,43 @@ class Reference:
     pool_variance: Float64[Tensor, " pools"]
 
     @classmethod
-    def of(
-        cls,
-        problem: Problem,
-        *,
-        generator: Generator,
-        decode: Decode | None = None,
-        instances: int | None = None,
-    ) -> "Reference":
-        """Simulate; with `decode`, hold the decoder's own answers against their counts instead of the truths."""
-        affordable = max(LEAST, min(MOST, NUMBERS // (problem.items + problem.pools)))
-        left = affordable if instances is None else instances
+    def of(cls, problem: Problem, *, generator: Generator) -> "Reference":
+        """Simulate truths and their counts."""
+        left = max(LEAST, min(MOST, NUMBERS // (problem.items + problem.pools)))
         rows = max(1, CHUNK // (problem.items + problem.pools))
-        noise, prior, total = [], [], torch.zeros(2, problem.pools, dtype=torch.float64)
-        number = left
+        parts = []
         while left > 0:
             x, y = problem.simulate(min(rows, left), generator=generator)
-            part = misfit(problem, y, x if decode is None else decode(y).x)
-            noise.append(part.noise.cpu())
-            prior.append(part.prior.cpu())
-            # Calls that are impossible cost infinitely much: they count as the worst there are, not in the means.
-            finite = part.pools.nan_to_num(posinf=0.0).cpu()
-            total += torch.stack([finite.sum(0), finite.square().sum(0)])
+            parts.append(_Sums.of(misfit(problem, y, x)))
             left -= len(x)
-        mean = total[0] / number
-        return cls(
-            torch.cat(noise).sort().values, torch.cat(prior).sort().values, mean, total[1] / number - mean.square()
-        )
+        return cls._of_sums(parts)
+
+    @classmethod
+    def of_answers(cls, problem: Problem, y: Float64[Tensor, "n pools"], x: UInt8[Tensor, "n items"]) -> "Reference":
+        """A reference of a decoder's own answers to simulated counts."""
+        return cls._of_sums([_Sums.of(misfit(problem, y, x))])
+
+    @classmethod
+    def _of_sums(cls, parts: "list[_Sums]") -> "Reference":
+        noise, prior = (torch.cat([part[i] for part in parts]).sort().values for i in range(2))
+        mean = torch.stack([part.total for part in parts]).sum(0) / len(noise)
+        square = torch.stack([part.squares for part in parts]).sum(0) / len(noise)
+        return cls(noise, prior, mean, square - mean.square())
+
+
+class _Sums(NamedTuple):
+    """What is kept of some instances' misfits."""
+
+    noise: Tensor  # (instances,)
+    prior: Tensor
+    total: Tensor  # (pools,)
+    squares: Tensor
+
+    @classmethod
+    def of(cls, found: Misfit) -> "_Sums":
+        # Calls that are impossible cost infinitely much: they are the worst there are, and not part of the means.
+        finite = found.pools.nan_to_num(posinf=0.0)
+        return cls(found.noise, found.prior, finite.sum(0), finite.square().sum(0))
 
 
 def both(*p: Float64[Tensor, " n"]) -> Float64[Tensor, " n"]:
@@ -126,7 +136,8 @@ def share_above(values: Float64[Tensor, " simulated"], value: Float64[Tensor, " 
         tensor([0.6000, 0.2000], dtype=torch.float64)
     """
     number = len(values)
-    below = torch.searchsorted(values, value - SLACK * (1 + value.abs()))
+    slack = torch.where(value.isfinite(), SLACK * (1 + value.abs()), 0.0)
+    below = torch.searchsorted(values, value - slack)
     counted = (number - below + 1).double() / (number + 1)
     beyond = (below == number) & value.isfinite()
     if not bool(beyond.any()):

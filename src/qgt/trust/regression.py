@@ -1,0 +1,97 @@
+"""Probabilities from features: a logistic regression, and the monotone step function nearest to what was seen.
+
+Both are small on purpose: they are fitted to a few thousand simulated instances in milliseconds.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float64
+from torch import Tensor
+
+RIDGE = 1.0  # how strongly weights are pulled to 0: one observation's worth
+STEPS = 30
+
+
+@dataclass(frozen=True, eq=False)
+class Logistic:
+    """P(yes) = sigmoid(bias + weights . (features - centre) / scale).
+
+    Example:
+        >>> import torch
+        >>> x = torch.linspace(-3, 3, 200, dtype=torch.float64)[:, None]
+        >>> fitted = Logistic.fit(x, torch.rand(200, generator=torch.Generator().manual_seed(0)) < x[:, 0].sigmoid())
+        >>> bool(fitted(x)[150] > fitted(x)[50])
+        True
+    """
+
+    centre: Float64[Tensor, " features"]
+    scale: Float64[Tensor, " features"]
+    weights: Float64[Tensor, " features"]
+    bias: Float64[Tensor, ""]
+
+    @classmethod
+    def fit(cls, features: Float64[Tensor, "n features"], yes: Bool[Tensor, " n"]) -> "Logistic":
+        """By Newton's method, with weights pulled to 0 and the share of yes to a half, by an observation each."""
+        centre = features.mean(0) if len(features) else features.new_zeros(features.shape[1])
+        scale = features.std(0, correction=0).clamp(min=1e-9) if len(features) else torch.ones_like(centre)
+        z = torch.cat([(features - centre) / scale, torch.ones_like(features[:, :1])], 1)
+        # One yes and one no at the centre: where all answers are alike, the estimate stays finite.
+        extra = torch.zeros(2, z.shape[1], dtype=z.dtype)
+        extra[:, -1] = 1.0
+        z, target = torch.cat([z, extra]), torch.cat([yes.double(), torch.tensor([0.0, 1.0], dtype=torch.float64)])
+        pull = torch.full((z.shape[1],), RIDGE, dtype=z.dtype)
+        pull[-1] = 0.0
+        w = torch.zeros(z.shape[1], dtype=z.dtype)
+        for _ in range(STEPS):
+            p = torch.sigmoid(z @ w)
+            gradient = z.T @ (p - target) + pull * w
+            curvature = (z * (p * (1 - p))[:, None]).T @ z + torch.diag(pull + 1e-9)
+            step = torch.linalg.solve(curvature, gradient)
+            w = w - step * min(1.0, 5.0 / max(float(step.abs().max()), 1e-12))
+            if float(step.abs().max()) < 1e-9:
+                break
+        return cls(centre, scale, w[:-1], w[-1])
+
+    def __call__(self, features: Float64[Tensor, "n features"]) -> Float64[Tensor, " n"]:
+        """The probabilities of yes."""
+        return torch.sigmoid(((features - self.centre) / self.scale) @ self.weights + self.bias)
+
+
+@dataclass(frozen=True, eq=False)
+class Monotone:
+    """A function that never falls: the share of yes in each stretch of scores, interpolated.
+
+    Example:
+        >>> import torch
+        >>> score = torch.arange(8.0, dtype=torch.float64)
+        >>> Monotone.fit(score, torch.tensor([0, 0, 1, 0, 0, 1, 1, 1]).bool())(score)
+        tensor([0.2500, 0.2500, 0.3167, 0.3500, 0.3833, 0.6500, 0.8000, 0.8000], dtype=torch.float64)
+    """
+
+    at: Float64[Tensor, " blocks"]  # the mean score of each stretch
+    share: Float64[Tensor, " blocks"]
+
+    @classmethod
+    def fit(cls, score: Float64[Tensor, " n"], yes: Bool[Tensor, " n"]) -> "Monotone":
+        """Pool neighbours until shares rise; each stretch counts one yes and one no more, so none is certain."""
+        order = score.argsort(stable=True)
+        blocks: list[tuple[float, float, float]] = []  # yes, number, sum of scores
+        for s, hit in zip(score[order].tolist(), yes[order].double().tolist(), strict=True):
+            block = (hit, 1.0, s)
+            while blocks and blocks[-1][0] * block[1] >= block[0] * blocks[-1][1]:
+                last = blocks.pop()
+                block = (last[0] + block[0], last[1] + block[1], last[2] + block[2])
+            blocks.append(block)
+        table = torch.tensor(blocks or [(0.0, 0.0, 0.0)], dtype=torch.float64)
+        share = (table[:, 0] + 1) / (table[:, 1] + 2)
+        return cls(table[:, 2] / table[:, 1].clamp(min=1.0), share.cummax(0).values)
+
+    def __call__(self, score: Float64[Tensor, " n"]) -> Float64[Tensor, " n"]:
+        """The shares at some scores: those of the first and last stretch beyond them."""
+        if len(self.at) == 1:
+            return self.share.expand(len(score)).clone()
+        right = torch.searchsorted(self.at, score.contiguous()).clamp(1, len(self.at) - 1)
+        low, high = self.at[right - 1], self.at[right]
+        part = ((score - low) / (high - low).clamp(min=1e-300)).clamp(0.0, 1.0)
+        return torch.lerp(self.share[right - 1], self.share[right], part)
