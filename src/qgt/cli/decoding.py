@@ -1,5 +1,6 @@
 """Verbs that turn counts into calls, and check proofs of them: decode, check."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -53,6 +54,9 @@ def decode(
     defectives: Annotated[
         int | None, typer.Option(metavar="K", help="Defectives per instance, if known (amp, maximum_neighborhood).")
     ] = None,
+    calibrate: Annotated[
+        float, typer.Option(metavar="S", min=0, help="Seconds of simulation, to measure confidence and fit; 0: none.")
+    ] = 10.0,
     device: Annotated[str, typer.Option(metavar="D", help="cpu, cuda or auto.")] = "cpu",
     as_json: Json = False,
 ) -> None:
@@ -83,7 +87,9 @@ def decode(
     given = {"odds": odds, "time_limit": time_limit}
     texts = [*(settings or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
     name, chosen, loaded = _chosen(problem, decoder, model, texts, keep_proofs=certificate is not None)
-    sheet = _decoded(counts, f"the design of {problem or model}", chosen, loaded, defectives, chosen_device(device))
+    sheet = _decoded(
+        counts, f"the design of {problem or model}", chosen, loaded, defectives, calibrate, chosen_device(device)
+    )
     facts = {"counts": counts, "problem": problem or model, "decoder": name, **_versions(loaded)}
     write_files(_files(sheet, output, report, html, certificate, facts))
     written = {key: str(path) for key, path in outputs.items() if path is not None}
@@ -161,6 +167,7 @@ def _decoded(
     decoder: "qgt.Decoder",
     problem: "qgt.Problem",
     defectives: int | None,
+    calibrate: float,
     device: str,
 ) -> "DecodedSheet":
     from qgt.lab.decoding import decode_sheet
@@ -168,7 +175,16 @@ def _decoded(
 
     y, names = read_counts(counts, problem.design, owner)
     with share_done("decoding") as show:
-        return decode_sheet(problem, y, names, decoder, defectives=defectives, device=device, on_progress=show)
+        return decode_sheet(
+            problem,
+            y,
+            names,
+            decoder,
+            defectives=defectives,
+            calibrate=calibrate or None,
+            device=device,
+            on_progress=show,
+        )
 
 
 def _files(
@@ -214,6 +230,8 @@ def _plain(name: str, sheet: "DecodedSheet", written: dict[str, str]) -> dict[st
         "mean_defectives_called": _mean(sheet.accounts),
         "status": {status.name: int((result.status == status).sum()) for status in qgt.Status},
         "fingerprint": sheet.problem.fingerprint,
+        "file_fit": None if sheet.fit is None else dataclasses.asdict(sheet.fit),
+        "causes": [dataclasses.asdict(cause) for cause in sheet.causes],
         "results": [one.plain for one in sheet.accounts],
     }
 
@@ -224,12 +242,14 @@ def _mean(made: "Sequence[Account]") -> float:
 
 def _tell(sheet: "DecodedSheet", written: dict[str, str]) -> None:
     """The calls where no file has them, how many of each verdict or status, and the first instances in words."""
-    from qgt.lab.reports import calls_line
+    from qgt.lab.reports import about_file, calls_line
 
     if "calls" not in written:
         tell(None, "\n".join(map(calls_line, sheet.accounts)) + "\n", [])
     files = f"Wrote {', '.join(written.values())}: " if written else ""
     title = f"{files}{_mean(sheet.accounts):.2f} items called defective per instance, on average."
+    for line in about_file(sheet) if sheet.fit is not None and sheet.fit.suspect else ():
+        tell(None, line, [])
     if sheet.result.evidence.confidence is None:  # such a decoder says no more than its status
         numbers = {status: int((sheet.result.status == status).sum()) for status in qgt.Status}
         rows = [[status.name, number, status.meaning] for status, number in numbers.items() if number]

@@ -4,7 +4,7 @@ The command, its reports and any page show the same `Account` in different cloth
 never makes an all-clear of a failure: items that the decoder could not decide are `undecided`, not free of defects.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from qgt.lab.wording import Alternative, Residual
 from qgt.model.factors import pool_costs
 from qgt.model.noise import Noiseless
 from qgt.model.problem import Problem
+from qgt.trust.rescue import Rescue
 
 NOTHING = "Time ran out before any possible answer was found, so no item is called. Decode again with more time."
 
@@ -72,7 +73,13 @@ class Account:
 
 
 def accounts(
-    problem: Problem, y: Float64[Tensor, "instances pools"], names: Sequence[str] | None, result: Decoded
+    problem: Problem,
+    y: Float64[Tensor, "instances pools"],
+    names: Sequence[str] | None,
+    result: Decoded,
+    *,
+    rescues: Mapping[int, Rescue] | None = None,
+    file_fits: bool = True,
 ) -> list[Account]:
     """The account of every instance of a decoded batch.
 
@@ -81,6 +88,8 @@ def accounts(
         y: Its counts.
         names: The instances' names; None numbers them from 1.
         result: What the decoder returned for these counts.
+        rescues: For impossible instances, by number from 0: which of their counts must be wrong.
+        file_fits: Whether the file as a whole fits the model; where it does not, no answer of it is trusted.
 
     Example:
         >>> import torch, qgt
@@ -102,7 +111,11 @@ def accounts(
     undecided = _undecided(result)  # (instances, items)
     listed = _listed(problem, result)
     return [
-        _account(problem, _Instance(name, i, y[i], expected[i], off[i], undecided[i], others), result)
+        _account(
+            problem,
+            _Instance(name, i, y[i], expected[i], off[i], undecided[i], others, (rescues or {}).get(i), file_fits),
+            result,
+        )
         for i, (name, others) in enumerate(zip(names, listed, strict=True))
     ]
 
@@ -135,6 +148,8 @@ class _Instance:
     off: Tensor  # (pools,), bool
     undecided: Tensor  # (items,), bool
     alternatives: tuple[Alternative, ...]
+    rescue: Rescue | None
+    file_fits: bool
 
 
 def _account(problem: Problem, one: _Instance, result: Decoded) -> Account:
@@ -145,8 +160,11 @@ def _account(problem: Problem, one: _Instance, result: Decoded) -> Account:
     known = None if nothing or status == Status.INFEASIBLE else _number(evidence.confidence, i)
     confidence, at_most = (None, known) if incomplete else (known, None)
     fit = _number(evidence.fit, i)
-    word = verdict(status, confidence, fit)
-    defective = _names(problem, (result.x[i] > 0) & ~one.undecided)
+    word = verdict(status, confidence, fit if one.file_fits else 0.0)
+    calls, undecided = result.x[i], one.undecided
+    if one.rescue is not None:
+        calls, undecided = one.rescue.x.to(calls.device), one.rescue.undecided.to(calls.device)
+    defective = _names(problem, (calls > 0) & ~undecided)
     residuals = () if nothing or word is Verdict.IMPOSSIBLE else _residuals(problem, one)
     retests = () if nothing else _retests(problem, result, i)
     counted = int((~one.y.isnan()).sum())
@@ -158,24 +176,27 @@ def _account(problem: Problem, one: _Instance, result: Decoded) -> Account:
         at_most=at_most,
         fit=fit,
         defective=defective,
-        undecided=_names(problem, one.undecided),
+        undecided=_names(problem, undecided),
         residuals=residuals,
         alternatives=one.alternatives,
         retests=retests,
         words="",
     )
     if word is Verdict.IMPOSSIBLE:
-        return replace(made, words=_why_impossible(problem, one.y))
-    return replace(made, words=NOTHING if nothing else _in_words(problem, made, counted, listed_all=not incomplete))
+        return replace(made, words=_why_impossible(problem, one))
+    if nothing:
+        return replace(made, words=NOTHING)
+    words = _in_words(problem, made, counted, listed_all=not incomplete, file_fits=one.file_fits)
+    return replace(made, words=words)
 
 
-def _in_words(problem: Problem, made: Account, counted: int, *, listed_all: bool) -> str:
+def _in_words(problem: Problem, made: Account, counted: int, *, listed_all: bool, file_fits: bool) -> str:
     """A possible answer in two to seven sentences."""
     word, status = made.verdict, made.status
     sentences = (
         wording.called(made.defective, problem.items, trusted=word in (Verdict.CERTAIN, Verdict.CONFIDENT)),
         wording.standing(status, word, made.confidence, made.at_most, alone=listed_all and not made.alternatives),
-        wording.misfit(made.fit, word),
+        wording.misfit(made.fit, word, file_fits=file_fits),
         wording.explained(made.residuals, counted, whole=problem.noise.integer),
         wording.others(made.alternatives),
         wording.advice(word, status, made.retests),
@@ -242,15 +263,20 @@ def _retests(problem: Problem, result: Decoded, i: int) -> tuple[str, ...]:
     return tuple(problem.design.item_names[j] for j in items)
 
 
-def _why_impossible(problem: Problem, y: Tensor) -> str:
-    """Which counts are impossible by themselves; where none is, pools contradict each other."""
+def _why_impossible(problem: Problem, one: _Instance) -> str:
+    """Which counts are impossible by themselves; where none is, which contradict the others."""
+    y, rescue = one.y, one.rescue
     sizes = problem.design.pool_sizes
     possible = pool_costs(problem.design, problem.noise, y[None]).possible(sizes)[0].tolist()
     rows = zip(problem.design.pool_names, y.tolist(), sizes.tolist(), possible, strict=True)
     broken = [(name, count, size) for name, count, size, fine in rows if not fine]
     fractions = [row for row in broken if not row[1].is_integer()] if problem.noise.integer else []
     exact = isinstance(problem.noise, Noiseless)
-    return wording.impossible(fractions or broken, problem.pools, fractions=bool(fractions), exact=exact)
+    why = wording.impossible(fractions or broken, problem.pools, fractions=bool(fractions), exact=exact)
+    if rescue is None or fractions or not rescue.wrong:
+        return why
+    likely = _names(problem, rescue.x > 0)
+    return f"{why} {wording.rescued(rescue.wrong, likely, problem.items)}"
 
 
 def _names(problem: Problem, items: Tensor) -> tuple[str, ...]:

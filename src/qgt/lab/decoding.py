@@ -8,13 +8,21 @@ from typing import Any
 from jaxtyping import Float64
 from torch import Tensor
 
-from qgt.decoders.contract import BoundDecoder, Decoder
-from qgt.decoders.results import Decoded
+from qgt.decoders.amp import AMP
+from qgt.decoders.contract import BoundDecoder, Decode, Decoder
+from qgt.decoders.gamp import GAMP
+from qgt.decoders.results import Decoded, Status
 from qgt.lab.accounts import Account, accounts, numbers
 from qgt.model.problem import Problem
+from qgt.trust.calibration import BoundCalibrated, Calibrated
+from qgt.trust.causes import Cause, likely_causes
+from qgt.trust.fit import FileFit, file_fit
+from qgt.trust.rescue import Rescue, rescue
 
 OnProgress = Callable[[int, int], None]  # instances done, and of how many
 PART, PART_ON_GPU = 128, 2**15  # instances decoded together: smaller parts lose speed, larger ones say nothing long
+HOPELESS = 1e-4  # the fit of a file below which no answer of it is trusted, however well that one fits
+RESCUE = 20.0  # seconds for all impossible instances together
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +34,8 @@ class DecodedSheet:
     names: Sequence[str]
     result: Decoded
     accounts: Sequence[Account]
+    fit: FileFit | None  # how well the file as a whole fits the model; None where that was not measured
+    causes: Sequence[Cause] = ()  # what may be wrong, where it does not fit
 
 
 def decode_sheet(
@@ -35,6 +45,7 @@ def decode_sheet(
     decoder: Decoder,
     *,
     defectives: int | None = None,
+    calibrate: float | None = 10.0,
     device: str = "cpu",
     on_progress: OnProgress | None = None,
 ) -> DecodedSheet:
@@ -46,6 +57,8 @@ def decode_sheet(
         names: The instances' names; None numbers them from 1.
         decoder: Any decoder that supports the problem.
         defectives: The number of defectives of every instance, where it is known and the decoder takes it.
+        calibrate: Seconds to spend on simulated instances, by which confidence and fit are measured; None spends none
+            and tells the decoder's own.
         device: Where to decode; the result is on the CPU.
         on_progress: Called after each part with the number of instances done, and of all.
 
@@ -57,9 +70,11 @@ def decode_sheet(
         >>> [(one.name, str(one.verdict)) for one in sheet.accounts]
         [('a', 'certain'), ('b', 'impossible')]
     """
-    bound = decoder.bind(problem)
+    bound: Decode = decoder.bind(problem)
     if defectives is not None and not (isinstance(bound, BoundDecoder) and bound.takes_defectives):
         raise ValueError(f"defectives={defectives} was given, but this decoder cannot use it: leave it out.")
+    if calibrate is not None and defectives is None:  # a decoder that is told K is another one than was simulated
+        bound = Calibrated(decoder, seconds=calibrate).bind(problem)
     parts, done = [], 0
     for part in y.split(PART if device == "cpu" else PART_ON_GPU):
         here = part.to(device)
@@ -71,7 +86,31 @@ def decode_sheet(
             on_progress(done, len(y))
     result = Decoded.joined(parts)
     names = numbers(len(y)) if names is None else names
-    return DecodedSheet(problem, y, names, result, accounts(problem, y, names, result))
+    fit, causes = _file_fit(problem, y, result, bound)
+    fits = fit is None or fit.p >= HOPELESS
+    rescues = _rescues(problem, y, result)
+    made = accounts(problem, y, names, result, rescues=rescues, file_fits=fits)
+    return DecodedSheet(problem, y, names, result, made, fit, causes)
+
+
+def _file_fit(problem: Problem, y: Tensor, result: Decoded, bound: Decode) -> tuple[FileFit | None, Sequence[Cause]]:
+    """How well the possible instances fit together, and what may be wrong if they do not."""
+    possible = result.status != Status.INFEASIBLE
+    if not isinstance(bound, BoundCalibrated) or not bool(possible.any()):
+        return None, ()
+    fit = file_fit(problem, y[possible], result.x[possible], bound.learned().reference)
+    if not fit.suspect:
+        return fit, ()
+    decoder = next((one for one in (GAMP(), AMP()) if one.supports(problem) is None), None)
+    return fit, () if decoder is None else likely_causes(problem, y, decoder)
+
+
+def _rescues(problem: Problem, y: Tensor, result: Decoded) -> dict[int, Rescue]:
+    """For impossible instances, the counts that must be wrong; as many as there is time for."""
+    failed = (result.status == Status.INFEASIBLE).nonzero().flatten().tolist()
+    seconds = min(1.0, RESCUE / max(1, len(failed)))
+    found = {i: rescue(problem, y[i], seconds=seconds) for i in failed if seconds > 0.01}
+    return {i: one for i, one in found.items() if one is not None}
 
 
 def _on_cpu(part: Any) -> Any:

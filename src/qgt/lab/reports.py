@@ -147,13 +147,27 @@ def sheet_page(sheet: DecodedSheet, *, title: str, facts: Mapping[str, object]) 
     lead += joined([f"{number} {word}" for word, number in counts.items()]) + "."
     meanings = [(pages.badge(word.value), word.meaning) for word in counts]
     sections = [
+        *([pages.section("The file as a whole", *map(pages.paragraph, about_file(sheet)))] if sheet.fit else []),
         pages.section("All instances", _overview(made, anchors)),
         pages.section("What the verdicts mean", pages.table(("verdict", "meaning"), meanings, kind="texts")),
     ]
     if cards:
         parts = [*map(pages.decode_card, cards), *([pages.paragraph(more, quiet=True)] if more else [])]
-        sections.insert(1, pages.section("Instances that are not certain", *parts))
+        sections.insert(len(sections) - 1, pages.section("Instances that are not certain", *parts))
     return pages.page(title, lead, sections, colophon=pages.facts(facts))
+
+
+def about_file(sheet: DecodedSheet) -> list[str]:
+    """Whether the file as a whole fits the model and, where it does not, what may be wrong."""
+    if sheet.fit is None:
+        return []
+    lines = [sheet.fit.words]
+    if sheet.fit.suspect and sheet.causes:
+        lines += [f"Likeliest cause: {sheet.causes[0]}."]
+        lines += [f"Also possible: {cause}." for cause in sheet.causes[1:]]
+    elif sheet.fit.suspect:
+        lines += ["Check the design, the order of the pools, the counts and the noise of the model."]
+    return lines
 
 
 def card(

@@ -2,9 +2,9 @@
 
     impossible  no set of defective items explains the counts
     suspect     the counts fit the model so badly that the model, the design or a count is probably wrong
-    certain     proved most probable, every answer that comes near is listed, and its probability is 99 % or more
+    certain     the probability that the answer is right is known, and 99 % or more
     confident   the same with 90 % or more
-    unsure      everything else: a search that ran out of time, or a decoder that makes no claim
+    unsure      everything else: a search that ran out of time, or a probability that is not known
 
 The first that applies is the verdict. All but `impossible` are given under the model: they mean nothing where the
 design or the prior is wrong in a way that the counts do not show.
@@ -13,9 +13,10 @@ design or the prior is wrong in a way that the counts do not show.
 from enum import StrEnum
 
 from qgt.decoders.results import Status
+from qgt.trust.fit import INSTANCE_ALARM
 
 CERTAIN_FROM, CONFIDENT_FROM = 0.99, 0.9
-SUSPECT_BELOW = 1e-3  # p-value of the fit: one in a thousand instances of the model itself is called suspect
+SUSPECT_BELOW = INSTANCE_ALARM  # p-value of the fit: so rarely is an instance of the model itself called suspect
 
 
 class Verdict(StrEnum):
@@ -60,6 +61,7 @@ def verdict(status: Status, confidence: float | None, fit: float | None = None) 
         return Verdict.IMPOSSIBLE
     if fit is not None and fit < SUSPECT_BELOW:
         return Verdict.SUSPECT
-    if status != Status.PROVED or confidence is None or not confidence >= CONFIDENT_FROM:
+    finished = status in (Status.PROVED, Status.OK)
+    if not finished or confidence is None or not confidence >= CONFIDENT_FROM:
         return Verdict.UNSURE
     return Verdict.CERTAIN if confidence >= CERTAIN_FROM else Verdict.CONFIDENT

@@ -97,10 +97,13 @@ def standing(status: Status, word: Verdict, confidence: float | None, at_most: f
     return "The decoder makes no claim about this answer."
 
 
-def misfit(fit: float | None, word: Verdict) -> str:
+def misfit(fit: float | None, word: Verdict, *, file_fits: bool = True) -> str:
     """That the counts do not fit the model, where they do not."""
-    if word is not Verdict.SUSPECT or fit is None:
+    if word is not Verdict.SUSPECT:
         return ""
+    if fit is None or fit >= SUSPECT_BELOW:
+        assert not file_fits  # else it would not be suspect
+        return "Do not trust this answer: the counts of the file as a whole do not fit the model."
     often = f"{round(1 / SUSPECT_BELOW):,}"
     return (
         f"Do not trust this answer: the counts do not fit the model (such a bad fit happens by chance less than once "
@@ -175,6 +178,21 @@ def impossible(broken: Sequence[tuple[str, float, int]], pools: int, *, fraction
         return f"{start} {which}. Count there again, or check the design."
     model = " The model says that counts are never off: if they may be, give the problem a noise." if exact else ""
     return f"{start} Each count by itself is possible, but together they contradict each other.{model}"
+
+
+def rescued(wrong: Sequence[str], likely: Sequence[str], items: int) -> str:
+    """Which counts must be wrong, by the answer that takes the fewest to be.
+
+    Example:
+        >>> rescued(["P5"], ["I1"], 40)
+        'Look at P5 first: if only its count is wrong, I1 is defective, of 40 items.'
+    """
+    named = joined(map(quoted, wrong), most=NAMED)
+    only = "only its count is wrong" if len(wrong) == 1 else "only these counts are wrong"
+    if not likely:
+        return f"Look at {named} first: if {only}, none of the {items} items is defective."
+    verb = "is" if len(likely) == 1 else "are"
+    return f"Look at {named} first: if {only}, {joined(map(quoted, likely))} {verb} defective, of {items} items."
 
 
 def percent(probability: float) -> str:

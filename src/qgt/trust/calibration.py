@@ -16,6 +16,7 @@ of simulated answers that were right.
 The same simulations tell how well honest instances fit their answers (`evidence.fit`).
 """
 
+import math
 import threading
 import time
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from qgt.arguments import positive, whole
+from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.contract import Decode, Decoder, refuse_unsupported
 from qgt.decoders.results import Answers, Decoded, Evidence, Status
 from qgt.model.problem import Problem
@@ -32,7 +34,8 @@ from qgt.trust.fit import instance_fit
 from qgt.trust.reference import Reference, misfit
 from qgt.trust.regression import Logistic, Monotone
 
-FIRST = 200  # simulated instances, before the time is looked at
+FIRST = 2  # simulated instances, before the time is looked at: one may take long
+PRECISE = 0.002  # the standard error of a chance that is good enough
 ENOUGH = 30  # simulated instances of a kind, below which only their share is used
 FAR = 60.0  # a misfit beyond which all are alike
 
@@ -68,7 +71,11 @@ class Calibrated:
     def bind(self, problem: Problem) -> "BoundCalibrated":
         """Bind the decoder; the simulations wait for the first call."""
         refuse_unsupported(self, problem)
-        return BoundCalibrated(self, problem, self.decoder.bind(problem))
+        decode = self.decoder.bind(problem)
+        if not isinstance(self.decoder, Certified) or not self.decoder.certificates:
+            return BoundCalibrated(self, problem, decode, decode)
+        # Simulated instances need no proofs.
+        return BoundCalibrated(self, problem, decode, replace(self.decoder, certificates=False).bind(problem))
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +85,7 @@ class BoundCalibrated:
     config: Calibrated
     problem: Problem
     decode: Decode
+    simulated: Decode  # decodes simulated instances
     _learned: list["Learned"] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -90,7 +98,7 @@ class BoundCalibrated:
         """What the simulations taught; they run at the first call."""
         with self._lock:
             if not self._learned:
-                self._learned.append(learn(self.config, self.problem, self.decode, torch.device(device)))
+                self._learned.append(learn(self.config, self.problem, self.simulated, torch.device(device)))
             return self._learned[0]
 
 
@@ -118,7 +126,7 @@ class Learned:
 def learn(config: Calibrated, problem: Problem, decode: Decode, device: torch.device) -> Learned:
     """Simulate until the time is spent, and fit what the decoder says to what was true."""
     generator = torch.Generator().manual_seed(0)
-    start, size, done = time.perf_counter(), FIRST, 0
+    start, size, done, wrong = time.perf_counter(), FIRST, 0, 0
     truths, counts, results = [], [], []
     while done < config.simulations:
         x, y = problem.simulate(min(size, config.simulations - done), generator=generator)
@@ -127,7 +135,8 @@ def learn(config: Calibrated, problem: Problem, decode: Decode, device: torch.de
         results.append(_on_cpu(decode(y.to(device))))
         done += len(x)
         spent = time.perf_counter() - start
-        if spent > config.seconds / 2:
+        wrong += _surprises(x, results[-1])
+        if spent > config.seconds / 2 or math.sqrt(wrong + 1) / done < PRECISE:
             break
         # As many as the rest of the time allows, but never more than are there already: the first guess may be wrong.
         size = max(1, int(min(done, done * (config.seconds - spent) / max(spent, 1e-9))))
@@ -137,6 +146,14 @@ def learn(config: Calibrated, problem: Problem, decode: Decode, device: torch.de
     reference = Reference.of_answers(problem, y, result.x)
     scored = Scoring.learn(features(problem, y, result), (result.x == x).all(1))
     return Learned(done, reference, None, scored)
+
+
+def _surprises(x: Tensor, result: Decoded) -> int:
+    """How many truths were not listed or, where none are listed, not called: their scatter is that of what is learned."""
+    answers = result.evidence.alternatives
+    if answers is None:
+        return int((result.x != x).any(1).sum())
+    return len(x) - int((answers.x == x[answers.spans.owner]).all(1).sum())
 
 
 def _on_cpu(result: Decoded) -> Decoded:

@@ -25,6 +25,7 @@ from qgt.trust.reference import misfit
 
 ARBITRARY = 0.02
 CEILING = 12.0  # nats that one count may add to a gain: beyond, it is as good as impossible
+HALF = 0.5  # of the counts
 WORTH = 6.0  # nats below which a gain is no finding
 
 
@@ -68,6 +69,7 @@ def likely_causes(
     x = decoder.bind(robust)(y).x
     table = _Table.of(problem, y, x)
     found = [*_swapped_pools(problem, table), *_failed_pools(problem, table, y), *_transfers(problem, y, x, table)]
+    found += _other_design(problem, table, y)
     found += [*_reversed_pools(problem, y, decoder, robust), *_other_noise(problem, y, x), *_other_rate(problem, x)]
     best: dict[str, Cause] = {}
     for cause in sorted(found, key=lambda cause: -cause.gain):
@@ -108,13 +110,26 @@ def _swapped_pools(problem: Problem, table: _Table) -> Iterator[Cause]:
 def _failed_pools(problem: Problem, table: _Table, y: Tensor) -> Iterator[Cause]:
     """Pools whose counts say nothing about their items: as probable under how often each count occurs there."""
     for i, name in enumerate(problem.design.pool_names):
-        values, which, number = y[:, i].unique(return_inverse=True, return_counts=True)
-        # Each count's own frequency, one more of each: what the counts are worth without looking at the items.
-        free = ((number + 1).double() / (len(y) + len(values) + 1)).log()[which].sum()
-        gain = float(free - table.own[:, i].sum()) - math.log(problem.pools) - len(values)
+        gain = _without_items(table, y, i) - math.log(problem.pools)
         if gain > WORTH:
-            alike = f", always {values[0]:g}" if len(values) == 1 else ""
+            alike = f", always {y[0, i]:g}," if bool((y[:, i] == y[0, i]).all()) else ""
             yield Cause("pool failed", f"pool {name} failed: its counts{alike} have nothing to do with its items", gain)
+
+
+def _without_items(table: _Table, y: Tensor, pool: int) -> float:
+    """How much more probable a pool's counts are by their own frequencies than by what its items add up to."""
+    values, which, number = y[:, pool].unique(return_inverse=True, return_counts=True)
+    # One more of each, and a nat for each frequency that is fitted.
+    free = ((number + 1).double() / (len(y) + len(values) + 1)).log()[which].sum()
+    return float(free - table.own[:, pool].sum()) - len(values)
+
+
+def _other_design(problem: Problem, table: _Table, y: Tensor) -> Iterator[Cause]:
+    """Most pools' counts have nothing to do with their items."""
+    gains = [_without_items(table, y, i) for i in range(problem.pools)]
+    if sum(gain > 0 for gain in gains) > problem.pools / 2 and sum(gains) > WORTH:
+        words = "the counts belong to another design, or the pools are in another order"
+        yield Cause("another design", words, sum(gains))
 
 
 def _transfers(problem: Problem, y: Tensor, x: Tensor, table: _Table) -> Iterator[Cause]:
@@ -156,6 +171,8 @@ def _other_noise(problem: Problem, y: Tensor, x: Tensor) -> Iterator[Cause]:
     if not isinstance(noise, SparseInteger) or not noise.bound:
         return
     wrong = float((y != problem.design.count(x)).double().mean())
+    if wrong > HALF:  # that is no noise any more
+        return
     rate = min(1.0, wrong * (2 * noise.bound + 1) / (2 * noise.bound))
     other = replace(noise, rate=rate)
     counts, sizes = problem.design.count(x), problem.design.pool_sizes.double()

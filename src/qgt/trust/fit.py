@@ -33,7 +33,7 @@ def instance_fit(
         >>> problem = qgt.Problem(design, qgt.Bernoulli(0.06), qgt.SparseInteger(0.1, 1))
         >>> x, y = problem.simulate(2, generator=g)
         >>> y[1] = y[1].flip(0)  # the pools in reverse order
-        >>> fit = instance_fit(problem, y, qgt.Certified(odds=1).bind(problem)(y).x, Reference.of(problem, generator=g))
+        >>> fit = instance_fit(problem, y, qgt.Certified(odds=1.0).bind(problem)(y).x, Reference.of(problem, generator=g))
         >>> bool(fit[0] > 0.01), bool(fit[1] < 1e-6)
         (True, True)
     """
@@ -100,7 +100,7 @@ def file_fit(
         >>> file_fit(problem, y, x, reference).suspect
         False
         >>> y[:, 3] = 0  # a pool that failed, entered as 0
-        >>> found = file_fit(problem, y, qgt.Certified(odds=1).bind(problem)(y).x, reference)
+        >>> found = file_fit(problem, y, qgt.Certified(odds=1.0).bind(problem)(y).x, reference)
         >>> found.suspect, found.worst
         (True, 'P4')
     """
