@@ -7,7 +7,6 @@ A problem file may describe its design in three ways: `matrix` (rows of 0s and 1
 file), or `kind` with a maker's arguments and a `seed`.
 """
 
-import dataclasses
 import hashlib
 import inspect
 import json
@@ -21,8 +20,7 @@ from jaxtyping import Bool, Float64, UInt8
 from torch import Generator, Tensor
 
 from qgt.arguments import whole
-from qgt.files import plain
-from qgt.files.atomic import replacing
+from qgt.files import codec, documents, keys, plugins
 from qgt.model.design import Design
 from qgt.model.noise import Noise, Noiseless, RoundedGaussian, SparseInteger
 from qgt.model.prior import Bernoulli, FixedWeight, Households, Prior, Sampler
@@ -38,6 +36,7 @@ MAKERS: dict[str, Callable[..., Design]] = {
     "column_regular": Design.column_regular,
     "doubly_regular": Design.doubly_regular,
 }
+PARTS: codec.Kinds = {Sampler: PRIORS, Prior: PRIORS, Noise: NOISES}
 CHUNK = 2**20  # numbers drawn at a time on a CPU, so that scratch memory does not grow with the instances
 
 
@@ -115,7 +114,7 @@ class Problem:
         return within[which, sizes.expand_as(which)].all(1)
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, dict[str, object]]:
         """The problem as plain data; `from_spec` gives it back."""
         return {
             "design": {
@@ -123,8 +122,8 @@ class Problem:
                 "pool_names": list(self.design.pool_names),
                 "item_names": list(self.design.item_names),
             },
-            "prior": _part_spec(self.prior, PRIORS),
-            "noise": _part_spec(self.noise, NOISES),
+            "prior": codec.encode("prior", self.prior, Sampler, PARTS),
+            "noise": codec.encode("noise", self.noise, Noise, PARTS),
         }
 
     @property
@@ -133,31 +132,33 @@ class Problem:
         return fingerprint_of(self.spec)
 
     @classmethod
-    def from_spec(cls, spec: Mapping[str, Any], *, folder: Path = Path()) -> "Problem":
+    def from_spec(cls, spec: object, *, folder: Path = Path()) -> "Problem":
         """Make the problem that a spec describes; unknown keys and wrong types are refused by name.
 
         Example:
             >>> Problem.from_spec({"design": {"matrix": ["110", "011"]}, "prior": {"kind": "bernoulli", "rate": 0.1}})
             Problem(design=Design(pools=2, items=3, transfers=4), prior=Bernoulli(rate=0.1), noise=Noiseless())
         """
-        parts = {"noise": {"kind": "noiseless"}, **plain.as_table("problem", spec)}
-        plain.check_keys("problem", parts, required={"design", "prior", "noise"})
+        parts = {"noise": {"kind": "noiseless"}, **keys.as_table("problem", spec)}
+        keys.check_keys("problem", parts, required={"design", "prior", "noise"})
         return cls(
-            _design("design", plain.as_table("design", parts["design"]), folder),
-            _part("prior", plain.as_table("prior", parts["prior"]), PRIORS),
-            _part("noise", plain.as_table("noise", parts["noise"]), NOISES),
+            _design("design", keys.as_table("design", parts["design"]), folder),
+            codec.decode("prior", parts["prior"], Sampler, PARTS),
+            codec.decode("noise", parts["noise"], Noise, PARTS),
         )
 
     @classmethod
     def load(cls, path: str | Path) -> "Problem":
         """Read a problem file, TOML or JSON."""
-        return plain.load(path, "problem", lambda spec: cls.from_spec(spec, folder=Path(path).parent))
+        return documents.load(path, "problem", lambda spec: cls.from_spec(spec, folder=Path(path).parent))
 
     def save(self, path: str | Path) -> None:
-        """Write the spec, as JSON where the name ends in .json and as TOML otherwise."""
-        text = json.dumps(self.spec, indent=1) + "\n" if Path(path).suffix == ".json" else _toml(self.spec)
-        with replacing(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        """Write the spec, as JSON where the name ends in .json and as TOML otherwise.
+
+        A part of your own is written as "file:Class", and read again once `load_plugin` has had that file.
+        """
+        plugins.refuse_homeless(self.spec)
+        documents.save(path, self.spec)
 
 
 def _distinct(y: Tensor) -> tuple[Tensor, Tensor]:
@@ -169,69 +170,31 @@ def _distinct(y: Tensor) -> tuple[Tensor, Tensor]:
     return values, which
 
 
-def fingerprint_of(spec: Mapping[str, Any]) -> str:
+def fingerprint_of(spec: Mapping[str, Mapping[str, object]]) -> str:
     """The SHA-256 of a problem's spec without its names, as JSON with sorted keys and no spaces."""
     essence = {**spec, "design": {"matrix": spec["design"]["matrix"]}}
     text = json.dumps(essence, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _part_spec(part: object, kinds: Mapping[str, type]) -> dict[str, Any]:
-    """A part's kind and fields; a part of the user's own is called by its class's full name."""
-    if not dataclasses.is_dataclass(part) or isinstance(part, type):
-        raise ValueError(f"{part!r} has no readable spec: make its class a frozen dataclass.")
-    names = {cls: name for name, cls in kinds.items()}
-    kind = names.get(type(part), f"{type(part).__module__}.{type(part).__qualname__}")
-    fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
-    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
-    for name, value in plain.items():
-        try:
-            json.dumps(value, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{kind}.{name}={value!r} is not plain data: use numbers, strings and lists.") from error
-    return {"kind": kind, **plain}
-
-
-def _part(where: str, spec: dict[str, Any], kinds: Mapping[str, type]) -> Any:
-    cls = plain.kind_of(where, spec, kinds)
-    fields = {field.name for field in dataclasses.fields(cls)}
-    plain.check_keys(where, spec, required={"kind", *fields})
-    try:
-        return cls(**{name: spec[name] for name in fields})
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{where}: {error}") from error
-
-
 def _design(where: str, spec: dict[str, Any], folder: Path) -> Design:
     try:
         if "file" in spec:
-            plain.check_keys(where, spec, required={"file"})
-            return Design.from_csv(folder / plain.typed("file", spec["file"], str))
+            keys.check_keys(where, spec, required={"file"})
+            return Design.from_csv(folder / keys.typed("file", spec["file"], str))
         if "matrix" in spec:
-            plain.check_keys(where, spec, required={"matrix"}, optional={"pool_names", "item_names"})
-            lists = {key: plain.typed(key, value, list) for key, value in spec.items()}
+            keys.check_keys(where, spec, required={"matrix"}, optional={"pool_names", "item_names"})
+            lists = {key: keys.typed(key, value, list) for key, value in spec.items()}
             for key in ("pool_names", "item_names"):
                 for name in lists.get(key, []):
-                    plain.typed(key, name, str)
+                    keys.typed(key, name, str)
             return Design.from_rows(lists["matrix"], lists.get("pool_names", ()), lists.get("item_names", ()))
-        maker: Callable[..., Design] = plain.kind_of(where, spec, MAKERS)
+        maker: Callable[..., Design] = keys.kind_of(where, spec, MAKERS)
         parameters = inspect.signature(maker).parameters.values()
         wanted = {p.name for p in parameters if p.name != "generator"}
         optional = {p.name for p in parameters if p.default is not inspect.Parameter.empty}
-        plain.check_keys(where, spec, required={"kind", "seed", *wanted - optional}, optional=optional)
+        keys.check_keys(where, spec, required={"kind", "seed", *wanted - optional}, optional=optional)
         generator = torch.Generator().manual_seed(whole("seed", spec["seed"], most=2**63 - 1))
         return maker(generator=generator, **{k: v for k, v in spec.items() if k not in ("kind", "seed")})
     except (ValueError, TypeError) as error:
         raise ValueError(str(error) if str(error).startswith(where) else f"{where}: {error}") from error
-
-
-def _toml(spec: Mapping[str, Mapping[str, Any]]) -> str:
-    """Write a spec as TOML: one table per part. JSON's scalars and lists are TOML's, but for the DEL character."""
-    lines = []
-    for part, values in spec.items():
-        lines.append(f"[{part}]")
-        for key, value in values.items():
-            text = json.dumps(value, ensure_ascii=False, allow_nan=False).replace("\x7f", "\\u007f")
-            lines.append(f"{key} = {text}")
-        lines.append("")
-    return "\n".join(lines)

@@ -1,0 +1,280 @@
+"""One codec for plain data: frozen dataclasses to what TOML and JSON hold, and back.
+
+Annotations say what a field may be, and so how it looks in a file:
+
+    bool, int, float, str, None, Literal     themselves; a bool is no number, and no number is NaN or infinite
+    tuple[X, ...], Sequence[X], list[X]      a list
+    Mapping[str, X]                          a table
+    Mapping[tuple[...], X]                   a list of rows: the key's entries, then the value
+    a dataclass                              a table of its fields; those with defaults may be left out
+    a protocol that has kinds                such a table with `kind`, a name of ours or "file:Class" of a plugin
+    X | Y                                    the first that fits
+    Any, object                              plain data as it is
+
+Other types, such as tensors, may stand beside these in a union, for callers in Python; in files they do not occur.
+A field that is None is left out where leaving it out means None.
+"""
+
+import dataclasses
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Any, NamedTuple, TypeVar
+
+from qgt.files import plugins, shapes
+from qgt.files.keys import check_keys, explained, is_table, joined, shown
+from qgt.files.shapes import SCALARS, Mismatch, Shape, Walk
+
+Made = TypeVar("Made")
+Kinds = Mapping[Any, Mapping[str, type]]  # for each protocol, its classes by the names that files give them
+NO_KINDS: Kinds = types.MappingProxyType({})
+
+
+def encode(where: str, value: object, hint: Any, kinds: Kinds = NO_KINDS) -> Any:
+    """A value as plain data, the inverse of `decode`; `where` names it in errors.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Box:
+        ...     sides: tuple[float, ...]
+        ...     label: str | None = None
+        >>> encode("box", Box((1, 2.5)), Box)
+        {'sides': [1.0, 2.5]}
+    """
+    return _fitting(where, value, hint, kinds, lambda shape: shape.holds(value)).encode(where, value)
+
+
+def decode(where: str, data: object, hint: type[Made], kinds: Kinds = NO_KINDS) -> Made:
+    """The value that plain data describes; whatever is wrong is a ValueError that names the key and the remedy.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Box:
+        ...     sides: tuple[float, ...]
+        ...     label: str | None = None
+        >>> decode("box", {"sides": [1, 2.5]}, Box)
+        Box(sides=(1.0, 2.5), label=None)
+        >>> decode("box", {"sides": [1, "two"]}, Box)
+        Traceback (most recent call last):
+        ValueError: box.sides[1]='two' is not valid: give a finite number.
+    """
+    try:
+        made: Made = _decode(where, data, hint, kinds)
+    except Mismatch as error:
+        raise ValueError(str(error)) from error
+    return made
+
+
+def decode_fields(
+    where: str, table: Mapping[str, object], cls: type[Made], kinds: Kinds = NO_KINDS, *, also: Set[str] = frozenset()
+) -> Made:
+    """A dataclass from a table of its fields; `also` names keys that belong to the table and are read elsewhere."""
+    return _make(where, {key: value for key, value in table.items() if key not in also}, cls, kinds, also)
+
+
+def decode_options(where: str, base: Made | type[Made], texts: Mapping[str, str], kinds: Kinds = NO_KINDS) -> Made:
+    """A dataclass, or an instance of one, with some of its fields given as texts, like those of a command line.
+
+    Lists are separated by commas; `none` is None; a part is given by its kind.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Settings:
+        ...     damping: float = 0.7
+        ...     widths: tuple[int, ...] = ()
+        >>> decode_options("it", Settings, {"damping": "0.5", "widths": "16,8"})
+        Settings(damping=0.5, widths=(16, 8))
+        >>> decode_options("it", Settings(0.9), {"damping": "much"})
+        Traceback (most recent call last):
+        ValueError: it.damping='much' is not valid: give a finite number.
+    """
+    cls: type[Made] = base if isinstance(base, type) else type(base)
+    fields = _fields(cls)
+    data = {name: _read(text, fields[name].hint, kinds) if name in fields else text for name, text in texts.items()}
+    start = {} if isinstance(base, type) else {name: getattr(base, name) for name in fields}
+    return _make(where, data, cls, kinds, start=start)
+
+
+def class_of(where: str, kind: object, names: Mapping[str, type]) -> type:
+    """The class that a kind means: one of `names`, or a plugin's."""
+    if isinstance(kind, str) and kind in names:
+        return names[kind]
+    if isinstance(kind, str) and re.fullmatch(r"\w+:[\w.<>]+", kind):
+        return plugins.class_named(where, kind)
+    raise ValueError(f"{where}={shown(kind)} is not known: give one of {', '.join(names)}, or a plugin's file:Class.")
+
+
+def field_names(cls: type) -> frozenset[str]:
+    """The fields of a dataclass that a file may give."""
+    return frozenset(_fields(cls))
+
+
+class Field(NamedTuple):
+    """A field of a dataclass: its type, and what leaving it out means."""
+
+    hint: Any
+    required: bool
+    none: bool  # leaving it out means None
+
+
+def _decode(where: str, data: object, hint: Any, kinds: Kinds) -> Any:
+    return _fitting(where, data, hint, kinds, lambda shape: shape.fits(data)).decode(where, data)
+
+
+def _read(text: str, hint: Any, kinds: Kinds) -> object:
+    """Plain data from a text, as the type has it; the text itself where it does not fit."""
+    return next((data for shape in _shapes(hint, kinds) if shape.fits(data := shape.read(text))), text)
+
+
+def _fitting(where: str, value: object, hint: Any, kinds: Kinds, right: Callable[[Shape], bool]) -> Shape:
+    """The shape that is right for a value: the type's, or that of one member of a union."""
+    possible = _shapes(hint, kinds)
+    if not possible:
+        raise ValueError(
+            f"{where} is annotated {getattr(hint, '__name__', hint)}, which no file can hold: "
+            "use numbers, texts, lists, tables and frozen dataclasses."
+        )
+    for shape in possible:
+        if right(shape):
+            return shape
+    words = " or ".join(dict.fromkeys(shape.words for shape in possible if shape.words))
+    raise Mismatch(f"{where}={shown(value)} is not valid: give {words}.")
+
+
+def _shapes(hint: Any, kinds: Kinds) -> list[Shape]:
+    """The shapes of a type or of a union's members; a number is whole if it can be, and a text if nothing else."""
+    union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    order = {type(None): -1, float: 1, str: 2}
+    members = typing.get_args(hint) if union else (hint,)
+    found = (_shape(member, kinds) for member in sorted(members, key=lambda one: order.get(one, 0)))
+    return [shape for shape in found if shape is not None]
+
+
+def _shape(hint: Any, kinds: Kinds) -> Shape | None:
+    """The shape of a type that is no union; None where no file can hold it."""
+    origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
+    walk = Walk(
+        lambda where, value, inner: encode(where, value, inner, kinds),
+        lambda where, data, inner: _decode(where, data, inner, kinds),
+        lambda text, inner: _read(text, inner, kinds),
+    )
+    if hint in SCALARS:
+        return SCALARS[hint]
+    if origin is typing.Literal:
+        return shapes.literal(arguments)
+    if origin is tuple and arguments and arguments[-1] is not Ellipsis:
+        return shapes.places_of(arguments, walk)
+    if origin in (tuple, list, Sequence):
+        return shapes.list_of(arguments[0] if arguments else Any, list if origin is list else tuple, walk)
+    if origin in (dict, Mapping):
+        key, value = arguments or (str, Any)
+        return shapes.table_of(value, walk) if key is str else shapes.rows_of(key, value, walk)
+    if hint in kinds:
+        return _part(hint, kinds)
+    return _dataclass(hint, kinds) if isinstance(hint, type) and dataclasses.is_dataclass(hint) else None
+
+
+def _part(protocol: Any, kinds: Kinds) -> Shape:
+    """One of several classes, told apart by `kind`."""
+    return Shape(
+        "a table with a kind",
+        lambda value: isinstance(value, protocol),
+        is_table,
+        lambda where, value: {"kind": _kind(value, kinds[protocol]), **_fields_of(where, value, kinds)},
+        lambda where, data: _made_part(where, data, protocol, kinds),
+        lambda text: {"kind": text},
+    )
+
+
+def _kind(part: object, names: Mapping[str, type]) -> str:
+    return next((name for name, cls in names.items() if cls is type(part)), plugins.kind_named(type(part)))
+
+
+def _made_part(where: str, data: Mapping[str, object], protocol: Any, kinds: Kinds) -> object:
+    cls = class_of(joined(where, "kind"), data.get("kind"), kinds[protocol])
+    made: object = decode_fields(where, data, cls, kinds, also=frozenset({"kind"}))
+    if not isinstance(made, protocol):
+        raise ValueError(f"{joined(where, 'kind')}={shown(data['kind'])} is not valid: give a {protocol.__name__}.")
+    return made
+
+
+def _dataclass(cls: type, kinds: Kinds) -> Shape:
+    return Shape(
+        "a table",
+        lambda value: isinstance(value, cls),
+        is_table,
+        lambda where, value: _fields_of(where, value, kinds),
+        lambda where, data: _make(where, data, cls, kinds),
+    )
+
+
+def _fields(cls: type) -> Mapping[str, Field]:
+    """The fields that the constructor takes."""
+    if not dataclasses.is_dataclass(cls):
+        raise ValueError(f"{cls.__name__} has no fields that can be read: make it a frozen dataclass.")
+    try:
+        hints = typing.get_type_hints(cls)
+    except NameError as error:
+        raise ValueError(f"{cls.__name__}: its annotations cannot be read ({error}): import what they name.") from error
+    found = {}
+    for field in dataclasses.fields(cls):
+        if field.init:
+            bare = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+            optional = type(None) in typing.get_args(hints[field.name])
+            found[field.name] = Field(
+                hints[field.name], bare and not optional, field.default is None or (bare and optional)
+            )
+    return types.MappingProxyType(found)
+
+
+def _fields_of(where: str, value: Any, kinds: Kinds) -> dict[str, object]:
+    given = {name: (getattr(value, name), field) for name, field in _fields(type(value)).items()}
+    return {
+        name: encode(joined(where, name), one, field.hint, kinds)
+        for name, (one, field) in given.items()
+        if not (one is None and field.none)
+    }
+
+
+def _make(
+    where: str,
+    data: Mapping[str, object],
+    cls: type[Made],
+    kinds: Kinds,
+    also: Set[str] = frozenset(),
+    start: Mapping[str, object] = types.MappingProxyType({}),
+) -> Made:
+    """An instance from plain data, over the values of another where `start` has them."""
+    fields = _fields(cls)
+    required = {name for name, field in fields.items() if field.required and name not in start}
+    check_keys(where, data, required=required, optional=set(fields) | also)
+    missing = {name: None for name, field in fields.items() if field.none and name not in data}
+    given: dict[str, Any] = {**missing, **start}
+    fault: tuple[str, Mismatch] | None = None
+    for name, value in data.items():
+        try:
+            given[name] = _decode(joined(where, name), value, fields[name].hint, kinds)
+        except Mismatch as error:
+            given[name], fault = value, fault or (name, error)
+    return _constructed(where, cls, given, fault, fields)
+
+
+def _constructed(
+    where: str, cls: type[Made], given: dict[str, Any], fault: tuple[str, Mismatch] | None, names: Iterable[str]
+) -> Made:
+    """An instance, unless a field has a fault; then what the class says of it, if anything: it may know the range."""
+    try:
+        made = cls(**given)
+    except Exception as error:
+        if fault is not None and not (isinstance(error, ValueError) and str(error).startswith(fault[0])):
+            raise ValueError(str(fault[1])) from error
+        if not isinstance(error, ValueError | TypeError):
+            raise
+        raise explained(where, error, names) from error
+    if fault is not None:
+        raise ValueError(str(fault[1]))
+    return made
