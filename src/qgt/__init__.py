@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from qgt.decoders.neural.network import Architecture as Architecture
     from qgt.decoders.neural.network import ResidualMLP as ResidualMLP
     from qgt.decoders.registry import DECODERS as DECODERS
+    from qgt.files.plugins import Plugin as Plugin
+    from qgt.files.plugins import load_plugin as load_plugin
     from qgt.learning.run import Epoch as Epoch
     from qgt.learning.run import TrainConfig as TrainConfig
     from qgt.learning.threshold import best_threshold as best_threshold
@@ -70,6 +72,7 @@ _PUBLIC = {
     "decoders.greedy": ("MaximumNeighborhood", "Prevalence"),
     "decoders.highs.linear_program": ("LinearProgram",),
     "decoders.neural.decoder": ("ModelFileError", "NeuralDecoder", "load"),
+    "files.plugins": ("Plugin", "load_plugin"),
     "model.design": ("Design",),
     "decoders.neural.network": ("MLP", "Architecture", "ResidualMLP"),
     "model.noise": ("Noise", "Noiseless", "RoundedGaussian", "SparseInteger"),

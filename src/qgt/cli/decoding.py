@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import qgt
-from qgt.cli.shell import Json, Output, app, check_outputs, csv_writer, tell, write_files
+from qgt.cli.shell import Json, Output, Plugins, app, check_outputs, csv_writer, load_plugins, tell, write_files
 
 if TYPE_CHECKING:
     import torch
 
 # Typed out, so that help need not import them.
 DECODER_NAMES = (
-    "amp, certified, exact, exhaustive (up to 20 items), gamp, linear_program, maximum_neighborhood or prevalence; "
-    "default certified."
+    "amp, certified, exact, exhaustive (up to 20 items), gamp, linear_program, maximum_neighborhood, prevalence or a "
+    "plugin's file:Class; default certified."
 )
 Counts = Annotated[Path, typer.Argument(metavar="COUNTS", help="CSV: one row per instance, one column per pool.")]
 TOLD = 5  # instances that are told in words on the screen; the report has all
@@ -44,6 +44,7 @@ def decode(
     time_limit: Annotated[
         float | None, typer.Option(metavar="S", help="Seconds per instance, for certified and exact.")
     ] = None,
+    plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Decode counts: call each item of each instance defective (1) or not (0), and say how far to trust it.
@@ -63,7 +64,8 @@ def decode(
     from qgt.lab.sheets import read_counts
 
     outputs = [path for path in (output, report, certificate) if path is not None]
-    check_outputs(outputs, inputs=[counts, *([problem] if problem else [])])
+    check_outputs(outputs, inputs=[counts, *([problem] if problem else []), *(plugin or ())])
+    load_plugins(plugin)
     name, chosen, loaded = _decoder(problem, decoder, model)
     chosen = _with_options(name, chosen, odds, time_limit, keep_proofs=certificate is not None)
     y, names = read_counts(counts, loaded.design, f"the design of {problem or model}")
@@ -86,6 +88,7 @@ def check(
     odds: Annotated[
         float, typer.Option(metavar="R", help="Also that all answers at least 1/R as probable are listed.")
     ] = 1.0,
+    plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Check proofs without the solver that made them: plain sums over the counts, the design and the proofs.
@@ -98,6 +101,7 @@ def check(
     """
     from qgt.lab.sheets import read_counts
 
+    load_plugins(plugin)
     loaded = qgt.Problem.load(problem)
     y, names = read_counts(counts, loaded.design, f"the design of {problem}")
     result = qgt.load_certificate(certificate, loaded)
@@ -128,9 +132,9 @@ def _decoder(problem: Path | None, name: str | None, model: Path | None) -> tupl
     if problem is None:
         raise ValueError("give --problem, or --model; see 'qgt decode --help'.")
     name = name or "certified"
-    if name not in qgt.DECODERS:
-        raise ValueError(f"decoder={name!r} is not known: give one of {', '.join(qgt.DECODERS)}.")
-    return name, qgt.DECODERS[name](), qgt.Problem.load(problem)
+    from qgt.decoders.registry import make_decoder
+
+    return name, make_decoder(name), qgt.Problem.load(problem)
 
 
 def _with_options(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import qgt
-from qgt.cli.shell import Json, app, check_outputs, chosen_device, tell, write_files
+from qgt.cli.shell import Json, Plugins, app, check_outputs, chosen_device, load_plugins, tell, write_files
 
 if TYPE_CHECKING:
     from qgt.study import Progress, Result
@@ -31,6 +31,7 @@ def bench(
     instances: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Instead of the study's; smaller numbers of a decoder stay.")
     ] = None,
+    plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Run a study: every decoder on every problem of a grid, into a database.
@@ -46,6 +47,7 @@ def bench(
 
     db = study.with_suffix(".db") if output is None else output
     check_outputs([db], inputs=[study])
+    load_plugins(plugin)
     planned = qgt.Study.load(study)
     planned = planned if instances is None else planned.with_instances(instances)
     with _progress_bar() as show:
@@ -67,6 +69,7 @@ def figure(
     metric: Annotated[
         str | None, typer.Option(metavar="NAME", help="success_rate, f1, precision, recall, mse or all.")
     ] = None,
+    plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Draw what a study has found so far: a metric against the grid's first key, with 95 % bands.
@@ -85,6 +88,7 @@ def figure(
         raise ValueError(f"{output}: is no figure that can be drawn; give a name that ends in {', '.join(FORMATS)}.")
     if metric not in (None, "all", *METRICS):
         raise ValueError(f"metric={metric!r} is not known: give one of {', '.join(METRICS)}, or all.")
+    load_plugins(plugin)
     planned = qgt.Study.load(study)
     found = results(planned, source)
     shown = METRICS if metric == "all" else (metric or planned.metric,)

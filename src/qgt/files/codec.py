@@ -19,12 +19,12 @@ import dataclasses
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple, TypeVar
 
 from qgt.files import plugins, shapes
 from qgt.files.keys import check_keys, explained, is_table, joined, shown
-from qgt.files.shapes import SCALARS, Mismatch, Shape, Walk
+from qgt.files.shapes import SCALARS, Mismatch, Shape
 
 Made = TypeVar("Made")
 Kinds = Mapping[Any, Mapping[str, type]]  # for each protocol, its classes by the names that files give them
@@ -43,7 +43,7 @@ def encode(where: str, value: object, hint: Any, kinds: Kinds = NO_KINDS) -> Any
         >>> encode("box", Box((1, 2.5)), Box)
         {'sides': [1.0, 2.5]}
     """
-    return _fitting(where, value, hint, kinds, lambda shape: shape.holds(value)).encode(where, value)
+    return shapes.encoded(_shape(where, hint, kinds), where, value)
 
 
 def decode(where: str, data: object, hint: type[Made], kinds: Kinds = NO_KINDS) -> Made:
@@ -62,17 +62,29 @@ def decode(where: str, data: object, hint: type[Made], kinds: Kinds = NO_KINDS) 
         ValueError: box.sides[1]='two' is not valid: give a finite number.
     """
     try:
-        made: Made = _decode(where, data, hint, kinds)
+        made: Made = shapes.decoded(_shape(where, hint, kinds), where, data)
     except Mismatch as error:
         raise ValueError(str(error)) from error
     return made
 
 
 def decode_fields(
-    where: str, table: Mapping[str, object], cls: type[Made], kinds: Kinds = NO_KINDS, *, also: Set[str] = frozenset()
+    where: str, table: Mapping[str, object], cls: type[Made], kinds: Kinds = NO_KINDS, *, known: Mapping[str, object]
 ) -> Made:
-    """A dataclass from a table of its fields; `also` names keys that belong to the table and are read elsewhere."""
-    return _make(where, {key: value for key, value in table.items() if key not in also}, cls, kinds, also)
+    """A dataclass from a table of some of its fields, others being known."""
+    return _make(where, table, cls, kinds, start=known)
+
+
+def decode_part(
+    where: str, table: Mapping[str, object], protocol: type[Made], kinds: Kinds, *, also: Set[str] = frozenset()
+) -> Made:
+    """A protocol's part from a table with its `kind`; `also` names keys of the table that are read elsewhere."""
+    cls = class_of(joined(where, "kind"), table.get("kind"), kinds[protocol])
+    also = also | {"kind"}
+    made: object = _make(where, {key: value for key, value in table.items() if key not in also}, cls, kinds, also)
+    if not isinstance(made, protocol):
+        raise ValueError(f"{joined(where, 'kind')}={shown(table['kind'])} is not valid: give a {protocol.__name__}.")
+    return made
 
 
 def decode_options(where: str, base: Made | type[Made], texts: Mapping[str, str], kinds: Kinds = NO_KINDS) -> Made:
@@ -94,7 +106,8 @@ def decode_options(where: str, base: Made | type[Made], texts: Mapping[str, str]
     """
     cls: type[Made] = base if isinstance(base, type) else type(base)
     fields = _fields(cls)
-    data = {name: _read(text, fields[name].hint, kinds) if name in fields else text for name, text in texts.items()}
+    check_keys(where, texts, required=frozenset(), optional=frozenset(fields))
+    data = {name: _shape(joined(where, name), fields[name].hint, kinds).read(text) for name, text in texts.items()}
     start = {} if isinstance(base, type) else {name: getattr(base, name) for name in fields}
     return _make(where, data, cls, kinds, start=start)
 
@@ -121,61 +134,52 @@ class Field(NamedTuple):
     none: bool  # leaving it out means None
 
 
-def _decode(where: str, data: object, hint: Any, kinds: Kinds) -> Any:
-    return _fitting(where, data, hint, kinds, lambda shape: shape.fits(data)).decode(where, data)
-
-
-def _read(text: str, hint: Any, kinds: Kinds) -> object:
-    """Plain data from a text, as the type has it; the text itself where it does not fit."""
-    return next((data for shape in _shapes(hint, kinds) if shape.fits(data := shape.read(text))), text)
-
-
-def _fitting(where: str, value: object, hint: Any, kinds: Kinds, right: Callable[[Shape], bool]) -> Shape:
-    """The shape that is right for a value: the type's, or that of one member of a union."""
-    possible = _shapes(hint, kinds)
-    if not possible:
+def _shape(where: str, hint: Any, kinds: Kinds) -> Shape:
+    """The shape of a type, or a ValueError where no file can hold it."""
+    found = _shape_or_none(hint, kinds)
+    if found is None:
         raise ValueError(
             f"{where} is annotated {getattr(hint, '__name__', hint)}, which no file can hold: "
             "use numbers, texts, lists, tables and frozen dataclasses."
         )
-    for shape in possible:
-        if right(shape):
-            return shape
-    words = " or ".join(dict.fromkeys(shape.words for shape in possible if shape.words))
-    raise Mismatch(f"{where}={shown(value)} is not valid: give {words}.")
+    return found
 
 
-def _shapes(hint: Any, kinds: Kinds) -> list[Shape]:
-    """The shapes of a type or of a union's members; a number is whole if it can be, and a text if nothing else."""
-    union = typing.get_origin(hint) in (typing.Union, types.UnionType)
-    order = {type(None): -1, float: 1, str: 2}
-    members = typing.get_args(hint) if union else (hint,)
-    found = (_shape(member, kinds) for member in sorted(members, key=lambda one: order.get(one, 0)))
-    return [shape for shape in found if shape is not None]
-
-
-def _shape(hint: Any, kinds: Kinds) -> Shape | None:
-    """The shape of a type that is no union; None where no file can hold it."""
+def _shape_or_none(hint: Any, kinds: Kinds) -> Shape | None:
     origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
-    walk = Walk(
-        lambda where, value, inner: encode(where, value, inner, kinds),
-        lambda where, data, inner: _decode(where, data, inner, kinds),
-        lambda text, inner: _read(text, inner, kinds),
-    )
     if hint in SCALARS:
         return SCALARS[hint]
     if origin is typing.Literal:
         return shapes.literal(arguments)
-    if origin is tuple and arguments and arguments[-1] is not Ellipsis:
-        return shapes.places_of(arguments, walk)
-    if origin in (tuple, list, Sequence):
-        return shapes.list_of(arguments[0] if arguments else Any, list if origin is list else tuple, walk)
+    if origin in (typing.Union, types.UnionType):
+        # A number is whole if it can be, and a text if nothing else.
+        order = {type(None): -1, float: 1, str: 2}
+        members = _shapes(sorted(arguments, key=lambda member: order.get(member, 0)), kinds)
+        return shapes.one_of(members) if members else None
     if origin in (dict, Mapping):
         key, value = arguments or (str, Any)
-        return shapes.table_of(value, walk) if key is str else shapes.rows_of(key, value, walk)
+        return _mapping(key, value, kinds)
+    if origin is tuple and arguments and arguments[-1] is not Ellipsis:
+        places = _shapes(arguments, kinds)
+        return shapes.places_of(places) if len(places) == len(arguments) else None
+    if origin in (tuple, list, Sequence):
+        inner = _shape_or_none(arguments[0] if arguments else Any, kinds)
+        return inner and shapes.list_of(inner, list if origin is list else tuple)
     if hint in kinds:
         return _part(hint, kinds)
     return _dataclass(hint, kinds) if isinstance(hint, type) and dataclasses.is_dataclass(hint) else None
+
+
+def _shapes(hints: Iterable[Any], kinds: Kinds) -> list[Shape]:
+    """The shapes of those types that have one."""
+    return [shape for hint in hints if (shape := _shape_or_none(hint, kinds)) is not None]
+
+
+def _mapping(key: Any, value: Any, kinds: Kinds) -> Shape | None:
+    inner, entries = _shape_or_none(value, kinds), typing.get_args(key)
+    if inner is None or (key is not str and typing.get_origin(key) is not tuple):
+        return None
+    return shapes.table_of(inner) if key is str else shapes.rows_of(_shapes(entries, kinds), inner)
 
 
 def _part(protocol: Any, kinds: Kinds) -> Shape:
@@ -185,21 +189,13 @@ def _part(protocol: Any, kinds: Kinds) -> Shape:
         lambda value: isinstance(value, protocol),
         is_table,
         lambda where, value: {"kind": _kind(value, kinds[protocol]), **_fields_of(where, value, kinds)},
-        lambda where, data: _made_part(where, data, protocol, kinds),
+        lambda where, data: decode_part(where, data, protocol, kinds),
         lambda text: {"kind": text},
     )
 
 
 def _kind(part: object, names: Mapping[str, type]) -> str:
     return next((name for name, cls in names.items() if cls is type(part)), plugins.kind_named(type(part)))
-
-
-def _made_part(where: str, data: Mapping[str, object], protocol: Any, kinds: Kinds) -> object:
-    cls = class_of(joined(where, "kind"), data.get("kind"), kinds[protocol])
-    made: object = decode_fields(where, data, cls, kinds, also=frozenset({"kind"}))
-    if not isinstance(made, protocol):
-        raise ValueError(f"{joined(where, 'kind')}={shown(data['kind'])} is not valid: give a {protocol.__name__}.")
-    return made
 
 
 def _dataclass(cls: type, kinds: Kinds) -> Shape:
@@ -257,7 +253,8 @@ def _make(
     fault: tuple[str, Mismatch] | None = None
     for name, value in data.items():
         try:
-            given[name] = _decode(joined(where, name), value, fields[name].hint, kinds)
+            path = joined(where, name)
+            given[name] = shapes.decoded(_shape(path, fields[name].hint, kinds), path, value)
         except Mismatch as error:
             given[name], fault = value, fault or (name, error)
     return _constructed(where, cls, given, fault, fields)

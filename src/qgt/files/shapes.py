@@ -1,11 +1,9 @@
-"""Shapes: how the values of one type look as plain data, for every type that a file can hold.
+"""Shapes: how the values of one type look as plain data, for every type that needs no other knowledge.
 
-A shape knows its own type only; the `Walk` it is made with goes on to the types inside. `codec` has the rest.
+Shapes are made of shapes: a list's of its entries', a union's of its members'. `codec` finds an annotation's shape.
 """
 
 import math
-import types
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from numbers import Integral, Real
@@ -19,7 +17,7 @@ class Mismatch(ValueError):
 
 
 class Shape(NamedTuple):
-    """How the values of one type look as plain data."""
+    """How the values of one type look as plain data; use `encoded` and `decoded`, which check."""
 
     words: str  # for "give ..."
     holds: Callable[[Any], bool]  # whether a value is of the type
@@ -29,65 +27,72 @@ class Shape(NamedTuple):
     read: Callable[[str], object] = lambda text: text  # plain data from a text, or the text where it is none
 
 
-class Walk(NamedTuple):
-    """How to go on to a value inside: with its path, itself and its type."""
+def encoded(shape: Shape, where: str, value: object) -> Any:
+    """A value as plain data."""
+    if not shape.holds(value):
+        raise Mismatch(f"{where}={shown(value)} is not valid: give {shape.words}.")
+    return shape.encode(where, value)
 
-    encode: Callable[[str, object, Any], object]
-    decode: Callable[[str, object, Any], object]
-    read: Callable[[str, Any], object]
+
+def decoded(shape: Shape, where: str, data: object) -> Any:
+    """The value of plain data."""
+    if not shape.fits(data):
+        raise Mismatch(f"{where}={shown(data)} is not valid: give {shape.words}.")
+    return shape.decode(where, data)
 
 
-def literal(choices: tuple[object, ...]) -> Shape:
-    """One of a few values."""
-    texts = {str(choice): choice for choice in choices}
-    words = " or ".join(f'"{choice}"' if isinstance(choice, str) else str(choice) for choice in choices)
-    return _scalar(
-        words,
-        lambda value: any(type(value) is type(choice) and value == choice for choice in choices),
-        lambda value: value,
-        lambda text: texts.get(text, text),
+def one_of(members: Sequence[Shape]) -> Shape:
+    """The first shape that fits."""
+    if len(members) == 1:
+        return members[0]
+    return Shape(
+        " or ".join(dict.fromkeys(member.words for member in members if member.words)),
+        lambda value: any(member.holds(value) for member in members),
+        lambda data: any(member.fits(data) for member in members),
+        lambda where, value: next(member for member in members if member.holds(value)).encode(where, value),
+        lambda where, data: next(member for member in members if member.fits(data)).decode(where, data),
+        lambda text: next((data for member in members if member.fits(data := member.read(text))), text),
     )
 
 
-def list_of(hint: Any, make: Callable[[list[object]], object], walk: Walk) -> Shape:
-    """A list of values of one type, which `make` turns into a tuple where it is to be one."""
+def list_of(inner: Shape, make: Callable[[list[object]], object]) -> Shape:
+    """A list of values of one type; `make` turns it into a tuple where it is to be one."""
     return Shape(
         "a list",
         _is_sequence,
         lambda data: isinstance(data, list | tuple),
-        lambda where, value: [walk.encode(f"{where}[{i}]", one, hint) for i, one in enumerate(value)],
-        lambda where, data: make([walk.decode(f"{where}[{i}]", one, hint) for i, one in enumerate(data)]),
-        lambda text: [walk.read(part, hint) for part in _parts(text)],
+        lambda where, value: [encoded(inner, f"{where}[{i}]", one) for i, one in enumerate(value)],
+        lambda where, data: make([decoded(inner, f"{where}[{i}]", one) for i, one in enumerate(data)]),
+        lambda text: [inner.read(part) for part in _parts(text)],
     )
 
 
-def places_of(hints: tuple[Any, ...], walk: Walk) -> Shape:
+def places_of(places: Sequence[Shape]) -> Shape:
     """A tuple with a type for each place."""
     return Shape(
-        f"a list of {len(hints)}",
-        lambda value: _is_sequence(value) and len(value) == len(hints),
-        lambda data: isinstance(data, list | tuple) and len(data) == len(hints),
-        lambda where, value: [walk.encode(f"{where}[{i}]", value[i], hint) for i, hint in enumerate(hints)],
-        lambda where, data: tuple(walk.decode(f"{where}[{i}]", data[i], hint) for i, hint in enumerate(hints)),
-        lambda text: [walk.read(part, hint) for part, hint in zip(_parts(text), hints, strict=False)],
+        f"a list of {len(places)}",
+        lambda value: _is_sequence(value) and len(value) == len(places),
+        lambda data: isinstance(data, list | tuple) and len(data) == len(places),
+        lambda where, value: [encoded(place, f"{where}[{i}]", value[i]) for i, place in enumerate(places)],
+        lambda where, data: tuple(decoded(place, f"{where}[{i}]", data[i]) for i, place in enumerate(places)),
+        lambda text: [place.read(part) for place, part in zip(places, _parts(text), strict=False)],
     )
 
 
-def table_of(hint: Any, walk: Walk) -> Shape:
+def table_of(inner: Shape) -> Shape:
     """A mapping from texts to values of one type."""
     return Shape(
         "a table",
         is_table,
         is_table,
-        lambda where, value: {key: walk.encode(joined(where, key), one, hint) for key, one in value.items()},
-        lambda where, data: {key: walk.decode(joined(where, key), one, hint) for key, one in data.items()},
+        lambda where, value: {key: encoded(inner, joined(where, key), one) for key, one in value.items()},
+        lambda where, data: {key: decoded(inner, joined(where, key), one) for key, one in data.items()},
     )
 
 
-def rows_of(key: Any, value: Any, walk: Walk) -> Shape:
+def rows_of(key: Sequence[Shape], value: Shape) -> Shape:
     """A mapping whose keys are tuples: sorted rows of the key's entries and the value."""
-    row: Any = types.GenericAlias(tuple, (*typing.get_args(key), value))
-    rows = list_of(row, _keyed, walk)
+    rows = list_of(places_of([*key, value]), lambda found: {row[:-1]: row[-1] for row in found})  # type: ignore[index]
     return Shape(
         "a list of rows",
         lambda value: isinstance(value, Mapping),
@@ -97,24 +102,28 @@ def rows_of(key: Any, value: Any, walk: Walk) -> Shape:
     )
 
 
-def _keyed(rows: list[Any]) -> object:
-    return {tuple(first): last for *first, last in rows}
-
-
-def _is_sequence(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
-
-
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+def literal(choices: Sequence[object]) -> Shape:
+    """One of a few values."""
+    texts = {str(choice): choice for choice in choices}
+    return _scalar(
+        " or ".join(f'"{choice}"' if isinstance(choice, str) else str(choice) for choice in choices),
+        lambda value: any(type(value) is type(choice) and value == choice for choice in choices),
+        lambda value: value,
+        lambda text: texts.get(text, text),
+    )
 
 
 def _scalar(words: str, is_one: Callable[[Any], bool], make: Any, read: Callable[[str], object]) -> Shape:
     return Shape(words, is_one, is_one, lambda where, value: make(value), lambda where, data: make(data), read)
 
 
+def _is_sequence(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
 def _is_whole(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
+    # The first test is for speed: the rows of a study are mostly these.
+    return type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
 
 
 def _is_finite(value: object) -> bool:
@@ -122,6 +131,10 @@ def _is_finite(value: object) -> bool:
         return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:  # a whole number too large for any float
         return False
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _number(make: Callable[[str], object], text: str) -> object:

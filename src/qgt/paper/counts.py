@@ -7,9 +7,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from qgt.files import codec
 from qgt.files.atomic import replacing
+from qgt.paper.plan import Scale
 from qgt.study import Result
 from qgt.trust.scoring import Score
 
@@ -31,52 +32,46 @@ class Level:
         """The mean share of wrong entries, the paper's measure."""
         return 100 * sum(self.wrong) / (len(self.wrong) * self.entries)
 
-    def to_plain(self) -> dict[str, Any]:
-        """The counts as plain data."""
-        return {"level": self.level, **self.score.to_plain(), "wrong": list(self.wrong), "entries": self.entries}
 
-    @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> "Level":
-        """The level that `to_plain` described."""
-        return cls(data["level"], Score.from_plain(data), tuple(data["wrong"]), data["entries"])
+@dataclass(frozen=True)
+class Measured:
+    """On what it was measured, and when."""
+
+    devices: Sequence[str]
+    cores: int | None
+    versions: Mapping[str, str]
+    threads: int
+    design_seeds: Sequence[int]
+    date: str
 
 
 @dataclass(frozen=True)
 class Counts:
     """Everything that was counted, how, on what, and where the time went."""
 
-    scale: Mapping[str, Any]  # the fields of a `Scale`; a design's seed is its number, from 0
-    measured_on: Mapping[str, Any]
+    scale: Scale  # a design's seed is its number, from 0
+    measured_on: Measured
     seconds: Mapping[str, Mapping[str, Mapping[str, Number]]]  # part, what was done, by whom
     vs_pools: Sequence[Result]
     vs_noise: Sequence[Result]
     complexity: Sequence[Level]
 
-    def to_plain(self) -> dict[str, Any]:
-        """The counts as plain data."""
-        rows = {name: [one.to_plain() for one in getattr(self, name)] for name in (*FIGURES, "complexity")}
-        return {"scale": self.scale, "measured_on": self.measured_on, "seconds": self.seconds, **rows}
-
-    @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> "Counts":
-        """The counts that `to_plain` described."""
-        found = {name: [Result.from_plain(row) for row in data[name]] for name in FIGURES}
-        levels = [Level.from_plain(row) for row in data["complexity"]]
-        return cls(data["scale"], data["measured_on"], data["seconds"], **found, complexity=levels)
-
     @classmethod
     def load(cls, path: str | Path) -> "Counts":
         """Read a file that `save` wrote."""
         try:
-            return cls.from_plain(json.loads(Path(path).read_text(encoding="utf-8")))
+            return codec.decode("counts", json.loads(Path(path).read_text(encoding="utf-8")), cls)
         except OSError as error:
             raise ValueError(f"{path}: cannot be read ({error.strerror}); run 'qgt reproduce' first.") from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path}: does not hold a reproduction's counts; run 'qgt reproduce' again.") from error
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{path}: does not hold a reproduction's counts ({error}); run 'qgt reproduce' again."
+            ) from error
 
     def save(self, path: str | Path) -> None:
         """Write them as JSON, a line for each row so that changes show in a diff."""
-        lines = ",\n".join(f"{json.dumps(key)}: {_rows(value)}" for key, value in self.to_plain().items())
+        plain: dict[str, object] = codec.encode("counts", self, Counts)
+        lines = ",\n".join(f"{json.dumps(key)}: {_rows(value)}" for key, value in plain.items())
         with replacing(path) as temporary:
             temporary.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
 
@@ -88,7 +83,7 @@ def across(one: Result) -> Number:
     return value
 
 
-def _rows(value: Any) -> str:
+def _rows(value: object) -> str:
     if not isinstance(value, list):
         return json.dumps(value)
     return "[\n" + ",\n".join(f" {json.dumps(row)}" for row in value) + "\n]"

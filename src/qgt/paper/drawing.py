@@ -54,8 +54,8 @@ def success_figure(counts: Counts) -> "Figure":
     ax.set_ylabel("share of instances without an error", fontsize=11.5)
     ax.set_title("How often every item is called right", loc="left", fontsize=13.5, fontweight="bold", pad=27)
     setting = (
-        f"{scale['items']} items, {100 * scale['rate']:g} % defective; {100 * POOLS_NOISE:g} % of counts noisy; "
-        f"{scale['designs'] * scale['instances']:,} instances a point"
+        f"{scale.items} items, {100 * scale.rate:g} % defective; {100 * POOLS_NOISE:g} % of counts noisy; "
+        f"{scale.designs * scale.instances:,} instances a point"
     )
     ax.text(0, 1.035, setting, transform=ax.transAxes, fontsize=10.5, color=QUIET)
     return figure

@@ -16,7 +16,7 @@ import torch
 
 from qgt.decoders.neural.decoder import NeuralDecoder, load
 from qgt.learning.run import Epoch
-from qgt.paper.counts import Counts, Level
+from qgt.paper.counts import Counts, Level, Measured
 from qgt.paper.drawing import draw
 from qgt.paper.plan import Scale, all_studies, level_name, parts
 from qgt.study import Progress, Result, Study, Task, ensure_stack, network_path, networks_folder, results, run
@@ -110,7 +110,7 @@ def _collect(scale: Scale, db: Path) -> Counts:
     levels = [_level(scale, level, planned["complexity"][0], found["complexity"], nets) for level in scale.levels]
     seconds["complexity"]["verifying"] = {"all levels": round(time.perf_counter() - start, 3)}
     return Counts(
-        dataclasses.asdict(scale),
+        scale,
         _measured_on([task for studies in planned.values() for study in studies for task in study.tasks], db),
         seconds,
         _by_point(found["vs_pools"]),
@@ -125,7 +125,8 @@ def _network_tasks(studies: Iterable[Sequence[Study]]) -> list[Task]:
 
 
 def _by_point(found: Sequence[Result]) -> list[Result]:
-    """Point by point, as a study has them, where several studies were put together."""
+    """Point by point, as a study has them, where several studies were put together; times to the millisecond."""
+    found = [dataclasses.replace(one, seconds=round(one.seconds, 3)) for one in found]
     points = list(dict.fromkeys(tuple(one.point.items()) for one in found))
     return sorted(found, key=lambda one: points.index(tuple(one.point.items())))
 
@@ -166,16 +167,16 @@ def _share(net: NeuralDecoder, nets: Iterable[NeuralDecoder]) -> float:
     return max(math.fsum(row["seconds"] for row in other.training["history"]) for other in stack) / len(stack)
 
 
-def _measured_on(tasks: Sequence[Task], db: Path) -> dict[str, object]:
+def _measured_on(tasks: Sequence[Task], db: Path) -> Measured:
     """Hardware and versions: what the rows say of themselves."""
     with Store(db, create=False) as store:
         rows = [row.provenance for task in tasks for row in store.rows(task.key)]
     releases = sorted({str(row["torch"]) for row in rows})
-    return {
-        "devices": sorted({str(row["device"]) for row in rows}),
-        "cores": os.cpu_count(),
-        "versions": {"qgt": __version__, "torch": " and ".join(releases), "python": platform.python_version()},
-        "threads": torch.get_num_threads(),
-        "design_seeds": sorted({task.design for task in tasks if task.design is not None}),
-        "date": time.strftime("%Y-%m-%d"),
-    }
+    return Measured(
+        devices=sorted({str(row["device"]) for row in rows}),
+        cores=os.cpu_count(),
+        versions={"qgt": __version__, "torch": " and ".join(releases), "python": platform.python_version()},
+        threads=torch.get_num_threads(),
+        design_seeds=sorted({task.design for task in tasks if task.design is not None}),
+        date=time.strftime("%Y-%m-%d"),
+    )

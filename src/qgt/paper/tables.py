@@ -29,19 +29,19 @@ ENOUGH = 0.99  # the success rate of `needed`
 def run_facts(counts: Counts) -> dict[str, str]:
     """What was run, and on what, in words."""
     scale, device = counts.scale, counts.measured_on
-    training = ", ".join(f"{value} {key}" for key, value in scale["training"].items()) or "to early stopping"
-    residual = scale["residual"]
+    training = ", ".join(f"{value} {key}" for key, value in scale.training.items()) or "to early stopping"
+    residual = scale.residual
     return {
-        "scale": scale["name"],
-        "designs at each point": str(scale["designs"]),
-        "instances at each point": f"{scale['designs'] * scale['instances']:,}, the same for all decoders",
+        "scale": scale.name,
+        "designs at each point": str(scale.designs),
+        "instances at each point": f"{scale.designs * scale.instances:,}, the same for all decoders",
         "networks of the paper": f"trained on its data sizes, {training}",
         "residual networks": f"{residual['blocks']} blocks of width {residual['width']}, "
-        f"{residual['train']['steps']:,} steps; one design, {scale['instances']:,} instances",
-        "designs of the table of complexity": f"{scale['level_designs']}, {scale['instances']:,} instances each",
-        "measured on": ", ".join(device["devices"]),
-        "versions": ", ".join(f"{name} {version}" for name, version in device["versions"].items()),
-        "date": device["date"],
+        f"{residual['train']['steps']:,} steps; one design, {scale.instances:,} instances",
+        "designs of the table of complexity": f"{scale.level_designs}, {scale.instances:,} instances each",
+        "measured on": ", ".join(device.devices),
+        "versions": ", ".join(f"{name} {version}" for name, version in device.versions.items()),
+        "date": device.date,
     }
 
 

@@ -22,7 +22,7 @@ from qgt.study.seeds import digest, generator
 def network_path(folder: Path, task: Task) -> Path:
     """Where a task's network is, or will be: a folder to save one in, too, that was trained elsewhere."""
     assert isinstance(task.entry.method, Recipe)
-    return folder / digest("network", task.fingerprint, task.entry.method.content)[:32]
+    return folder / digest("network", task.fingerprint, task.entry.method.content, task.sources)[:32]
 
 
 def ensure_network(

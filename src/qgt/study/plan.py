@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from qgt.arguments import whole
-from qgt.files import plain
+from qgt.files import documents, keys, plugins
 from qgt.model.problem import Instances, Problem
 from qgt.study.entry import Entry, parse_entry
 from qgt.study.seeds import digest, generator
 from qgt.trust.scoring import METRICS
+from qgt.version import __version__
 
 Value = int | float | str
 KEYS = frozenset({"instances", "max_failures", "batch", "designs", "metric", "grid"})
@@ -44,7 +45,13 @@ class Task:
     @cached_property
     def key(self) -> str:
         """The hash of everything that determines the results."""
-        return digest("task", self.fingerprint, self.entry.content, self.block, self.batch)
+        code = {"qgt": __version__, **self.sources}
+        return digest("task", self.fingerprint, self.entry.content, self.block, self.batch, code)
+
+    @cached_property
+    def sources(self) -> dict[str, str]:
+        """The SHA-256 of each plugin that its problem or its decoder is from: other code has other results."""
+        return plugins.sources([self.problem_spec, self.entry.content])
 
     @property
     def name(self) -> str:
@@ -104,20 +111,20 @@ class Study:
     @classmethod
     def from_plain(cls, data: Mapping[str, Any], *, folder: Path = Path()) -> "Study":
         """The study that plain data describes; whatever cannot work is refused by name, before anything runs."""
-        plain.check_keys("study", data, required={"problem", "decoders"}, optional=KEYS)
-        decoders = plain.as_table("decoders", data["decoders"])
+        keys.check_keys("study", data, required={"problem", "decoders"}, optional=KEYS)
+        decoders = keys.as_table("decoders", data["decoders"])
         if not decoders:
             raise ValueError("decoders is empty: add a table [decoders.NAME] with a kind.")
         numbers = {key: whole(key, data[key], least=1) for key in ("instances", "batch", "max_failures") if key in data}
         metric = data.get("metric", "success_rate")
         if metric not in METRICS:
             raise ValueError(f"metric={metric!r} is not known: give one of {', '.join(METRICS)}.")
-        problem = plain.as_table("problem", data["problem"])
-        plain.check_keys("problem", problem, required={"design", "prior"}, optional={"noise"})
+        problem = keys.as_table("problem", data["problem"])
+        keys.check_keys("problem", problem, required={"design", "prior"}, optional={"noise"})
         return cls(
             problem,
             tuple(parse_entry(name, value) for name, value in decoders.items()),
-            _grid(problem, plain.as_table("grid", data.get("grid", {}))),
+            _grid(problem, keys.as_table("grid", data.get("grid", {}))),
             _designs(data.get("designs", 1)),
             metric=metric,
             folder=folder,
@@ -127,8 +134,8 @@ class Study:
     @classmethod
     def load(cls, path: str | Path) -> "Study":
         """Read a study file, TOML or JSON."""
-        return plain.load(
-            path, "study", lambda data: cls.from_plain(plain.as_table("study", data), folder=Path(path).parent)
+        return documents.load(
+            path, "study", lambda data: cls.from_plain(keys.as_table("study", data), folder=Path(path).parent)
         )
 
     def with_instances(self, instances: int) -> "Study":
@@ -144,7 +151,7 @@ class Study:
 
     def _tasks(self) -> Iterator[Task]:
         """Point by point, so that all decoders of a comparison advance together."""
-        drawn = "kind" in plain.as_table("problem.design", self.problem["design"])
+        drawn = "kind" in keys.as_table("problem.design", self.problem["design"])
         if drawn and "seed" in self.problem["design"]:
             raise ValueError("problem.design.seed is not for a study: leave it out, and give designs = [seed].")
         if not drawn and tuple(self.designs) != (0,):

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from qgt.files.atomic import replacing
 from qgt.study.plan import Study, Task, Value
@@ -38,25 +37,6 @@ class Result:
     def microseconds(self) -> float:
         """Spent decoding, per instance."""
         return 1e6 * self.seconds / self.score.instances if self.score.instances else math.nan
-
-    def to_plain(self) -> dict[str, Any]:
-        """The counts and what they belong to, as plain data."""
-        return {
-            "point": dict(self.point),
-            "decoder": self.decoder,
-            "limit": self.limit,
-            "designs": self.designs,
-            **self.score.to_plain(),
-            "statuses": dict(self.statuses),
-            "seconds": round(self.seconds, 3),
-            "finished": self.finished,
-        }
-
-    @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> "Result":
-        """The result that `to_plain` described."""
-        kept = {key: data[key] for key in ("point", "decoder", "limit", "designs", "statuses", "seconds", "finished")}
-        return cls(**kept, score=Score.from_plain(data))
 
 
 def results(study: Study, db: str | Path) -> list[Result]:

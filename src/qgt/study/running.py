@@ -22,6 +22,7 @@ import torch
 
 from qgt.arguments import whole
 from qgt.decoders.neural.decoder import load
+from qgt.files.plugins import load_same, loaded_plugins
 from qgt.learning.run import Epoch
 from qgt.study.batch import Job, decode_batch
 from qgt.study.entry import Recipe
@@ -178,7 +179,9 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """
     context = multiprocessing.get_context("spawn")
     reading, writing = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker, initargs=(reading,))
+    plugins = [(plugin.path, plugin.sha256) for plugin in loaded_plugins()]
+    load_same(plugins)  # one that has changed is refused here, in words
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker, initargs=(reading, plugins))
     try:
         yield pool
         pool.shutdown()
@@ -188,8 +191,9 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
         reading.close()
 
 
-def _begin_worker(reading: Connection) -> None:
-    """Set a worker up: one thread for torch, and one that waits for the parent's end."""
+def _begin_worker(reading: Connection, plugins: list[tuple[Path, str]]) -> None:
+    """Set a worker up: the parent's plugins, one thread for torch, and one that waits for the parent's end."""
+    load_same(plugins)
     torch.set_num_threads(1)
     threading.Thread(target=_exit_with_parent, args=(reading,), daemon=True).start()
 

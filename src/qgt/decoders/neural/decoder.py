@@ -7,7 +7,6 @@ checksum and fingerprint are checked, and whatever is wrong becomes a `ModelFile
 """
 
 import copy
-import dataclasses
 import hashlib
 import json
 import math
@@ -23,9 +22,11 @@ from torch import Tensor
 
 from qgt.decoders.contract import BoundDecoder, Decoded, Status, refuse_unsupported
 from qgt.decoders.neural.network import ARCHITECTURES, Architecture, Network
+from qgt.files import codec
 from qgt.files.atomic import replacing
 from qgt.model.problem import Problem, fingerprint_of
 
+NETWORKS: codec.Kinds = {Architecture: ARCHITECTURES}
 FORMAT = 1
 FILE = "model.safetensors"
 LARGEST_FILE = 2**31  # bytes; far above any network of this kind, far below what would exhaust a machine
@@ -121,7 +122,7 @@ class NeuralDecoder:
         text, tensors = _read(file)
         try:
             return cls(**_parse(text, tensors, budget=file.stat().st_size))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ModelFileError(f"{file}: is not a usable model: {error}") from error
 
 
@@ -143,12 +144,10 @@ def raw_scores(network: Network, y: Tensor) -> Tensor:
         return torch.cat(parts) if parts else network(y.to(torch.float32)[None])[0]
 
 
-def describe(architecture: Architecture) -> dict[str, Any]:
+def describe(architecture: Architecture) -> dict[str, object]:
     """An architecture as plain data: its kind and its fields."""
-    for kind, cls in ARCHITECTURES.items():
-        if isinstance(architecture, cls):
-            return {"kind": kind, **dataclasses.asdict(architecture)}
-    raise ValueError(f"{architecture!r} cannot be saved: its class is not one of {', '.join(ARCHITECTURES)}.")
+    plain: dict[str, object] = codec.encode("architecture", architecture, Architecture, NETWORKS)
+    return plain
 
 
 def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
@@ -188,7 +187,7 @@ def _parse(text: str, tensors: Mapping[str, Tensor], budget: int) -> dict[str, A
     description = json.loads(text)
     if description["format"] != FORMAT:
         raise ValueError(f"format {description['format']} is not known here; this version reads format {FORMAT}.")
-    architecture = _architecture(dict(description["architecture"]))
+    architecture = codec.decode("architecture", description["architecture"], Architecture, NETWORKS)
     matrix = description["problem"]["design"]["matrix"]
     sizes = {"pools": len(matrix), "items": len(matrix[0])}
     if 4 * architecture.parameters(**sizes) > budget:  # before building, lest a small file ask for much memory
@@ -207,13 +206,6 @@ def _parse(text: str, tensors: Mapping[str, Tensor], budget: int) -> dict[str, A
         "spec": description["problem"],
         "training": dict(description["training"]),
     }
-
-
-def _architecture(fields: dict[str, Any]) -> Architecture:
-    kind = fields.pop("kind")
-    if kind not in ARCHITECTURES:
-        raise ValueError(f"architecture {kind!r} is not known")
-    return ARCHITECTURES[kind](**fields)
 
 
 def _check_weights(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
