@@ -16,7 +16,7 @@ import pytest
 import qgt
 
 ROOT = Path(__file__).parent.parent
-LATE = ("typer", "rich", "pydantic", "matplotlib")  # for the command and for figures, never for the library
+LATE = ("typer", "rich", "pydantic", "matplotlib", "tomli_w")  # for the command, figures and files, never to import
 
 
 def declared() -> dict[str, str]:

@@ -33,9 +33,9 @@ def make_decoder(kind: str, options: Mapping[str, str] = types.MappingProxyType(
     Example:
         >>> make_decoder("certified", {"odds": "10", "proposals": "gamp"})
         Certified(odds=10.0, time_limit=None, proposals=GAMP(damping=0.7, iterations=100), certificates=True)
-        >>> make_decoder("gamp", {"damping": "much"})
+        >>> make_decoder("gamp", {"damping": "2"})
         Traceback (most recent call last):
-        ValueError: gamp.damping='much' is not valid: give a number from 0 to 1.
+        ValueError: gamp.damping=2.0 is not valid: give a number from 0 to 1.
     """
     decoder: object = codec.decode_options(kind, codec.class_of("decoder", kind, DECODERS), options, KINDS)
     if not isinstance(decoder, Decoder):

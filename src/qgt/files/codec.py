@@ -152,9 +152,10 @@ def _shape_or_none(hint: Any, kinds: Kinds) -> Shape | None:
     if origin is typing.Literal:
         return shapes.literal(arguments)
     if origin in (typing.Union, types.UnionType):
-        # A number is whole if it can be, and a text if nothing else.
-        order = {type(None): -1, float: 1, str: 2}
-        members = _shapes(sorted(arguments, key=lambda member: order.get(member, 0)), kinds)
+        # A number is whole if it can be; a text is one number before it is a list, and is itself if nothing else.
+        order = {type(None): -1, float: 1, str: 3, tuple: 2, list: 2, Sequence: 2}
+        ranked = sorted(arguments, key=lambda member: order.get(typing.get_origin(member) or member, 0))
+        members = _shapes(ranked, kinds)
         return shapes.one_of(members) if members else None
     if origin in (dict, Mapping):
         key, value = arguments or (str, Any)

@@ -76,14 +76,8 @@ def load_plugin(path: str | Path) -> Plugin:
     with _lock:
         known = _loaded.get(path.stem)
         if known is None:
-            module = _imported(path) or _run(path, source)
-            classes = {
-                name: value
-                for name, value in vars(module).items()
-                if isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__ == module.__name__
-            }
-            if not classes:
-                raise ValueError(f"{path}: defines no dataclass, so a file can name nothing in it; add one.")
+            module = _imported(path)
+            classes = _run(path, source) if module is None else _classes(path, module)
             known = _loaded[path.stem] = Plugin(path.stem, path, sha256, classes)
         if known.path != path:
             raise ValueError(f"{path}: a plugin of that name is loaded from {known.path}; rename one of them.")
@@ -175,20 +169,33 @@ def _imported(path: Path) -> ModuleType | None:
     return module
 
 
-def _run(path: Path, source: bytes) -> ModuleType:
-    """The module of a file, run from the very bytes that were hashed."""
+def _classes(path: Path, module: ModuleType) -> dict[str, type]:
+    """The dataclasses that a module defines itself."""
+    found = {name: value for name, value in vars(module).items() if isinstance(value, type)}
+    own = {name: cls for name, cls in found.items() if dataclasses.is_dataclass(cls) and cls.__module__ == path.stem}
+    if not own:
+        raise ValueError(f"{path}: defines no dataclass, so a file can name nothing in it; add one.")
+    return own
+
+
+def _run(path: Path, source: bytes) -> dict[str, type]:
+    """The dataclasses of a file, run from the very bytes that were hashed."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None  # the name ends in .py
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # dataclasses and annotations look their module up there
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)  # where dataclasses look it up
     try:
-        exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))
-    except Exception as error:
-        del sys.modules[path.stem]
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-        line = f", line {lines[-1]}" if lines else ""
-        raise ValueError(f"{path}{line}: {type(error).__name__}: {error}") from error
+        _execute(path, source, module)
+        return _classes(path, module)
     except BaseException:
         del sys.modules[path.stem]
         raise
-    return module
+
+
+def _execute(path: Path, source: bytes, module: ModuleType) -> None:
+    """Run a module's code; what it raises is told with the line of the file."""
+    try:
+        exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))
+    except Exception as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        line = f", line {lines[-1]}" if lines else ""
+        raise ValueError(f"{path}{line}: {type(error).__name__}: {error}") from error

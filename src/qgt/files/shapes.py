@@ -157,9 +157,10 @@ def _plain(where: str, data: Any) -> object:
     raise Mismatch(f"{where}={shown(data)} is not plain data: use finite numbers, texts, lists and tables.")
 
 
+_WORDS = {"true": True, "false": False}
 _ANYTHING = Shape("plain data", lambda value: True, lambda data: True, _plain, _plain)
 SCALARS: Mapping[Any, Shape] = {
-    bool: _scalar("true or false", lambda v: isinstance(v, bool), bool, {"true": True, "false": False}.get),
+    bool: _scalar("true or false", lambda v: isinstance(v, bool), bool, lambda text: _WORDS.get(text, text)),
     int: _scalar("a whole number", _is_whole, int, partial(_number, int)),
     float: _scalar("a finite number", _is_finite, float, partial(_number, float)),
     str: _scalar("a text", lambda v: isinstance(v, str), str, str),
