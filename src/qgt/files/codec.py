@@ -153,7 +153,7 @@ def _shape_or_none(hint: Any, kinds: Kinds) -> Shape | None:
         return shapes.literal(arguments)
     if origin in (typing.Union, types.UnionType):
         # A number is whole if it can be; a text is one number before it is a list, and is itself if nothing else.
-        order = {type(None): -1, float: 1, str: 3, tuple: 2, list: 2, Sequence: 2}
+        order: dict[Any, int] = {type(None): -1, float: 1, str: 3, tuple: 2, list: 2, Sequence: 2}
         ranked = sorted(arguments, key=lambda member: order.get(typing.get_origin(member) or member, 0))
         members = _shapes(ranked, kinds)
         return shapes.one_of(members) if members else None
@@ -250,7 +250,7 @@ def _make(
     required = {name for name, field in fields.items() if field.required and name not in start}
     check_keys(where, data, required=required, optional=set(fields) | also)
     missing = {name: None for name, field in fields.items() if field.none and name not in data}
-    given: dict[str, Any] = {**missing, **start}
+    given: dict[str, object] = {**missing, **start}
     fault: tuple[str, Mismatch] | None = None
     for name, value in data.items():
         try:
@@ -262,7 +262,7 @@ def _make(
 
 
 def _constructed(
-    where: str, cls: type[Made], given: dict[str, Any], fault: tuple[str, Mismatch] | None, names: Iterable[str]
+    where: str, cls: type[Made], given: Mapping[str, object], fault: tuple[str, Mismatch] | None, names: Iterable[str]
 ) -> Made:
     """An instance, unless a field has a fault; then what the class says of it, if anything: it may know the range."""
     try:
