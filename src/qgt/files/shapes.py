@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from qgt.files.keys import is_table, joined, shown
 
@@ -29,16 +29,17 @@ class Shape(NamedTuple):
 
 def encoded(shape: Shape, where: str, value: object) -> Any:
     """A value as plain data."""
-    if not shape.holds(value):
-        raise Mismatch(f"{where}={shown(value)} is not valid: give {shape.words}.")
-    return shape.encode(where, value)
+    return shape.encode(where, value) if shape.holds(value) else refuse(shape, where, value)
 
 
 def decoded(shape: Shape, where: str, data: object) -> Any:
     """The value of plain data."""
-    if not shape.fits(data):
-        raise Mismatch(f"{where}={shown(data)} is not valid: give {shape.words}.")
-    return shape.decode(where, data)
+    return shape.decode(where, data) if shape.fits(data) else refuse(shape, where, data)
+
+
+def refuse(shape: Shape, where: str, value: object) -> NoReturn:
+    """Say what to give instead."""
+    raise Mismatch(f"{where}={shown(value)} is not valid: give {shape.words}.")
 
 
 def one_of(members: Sequence[Shape]) -> Shape:
@@ -61,8 +62,17 @@ def list_of(inner: Shape, make: Callable[[list[object]], object]) -> Shape:
         "a list",
         _is_sequence,
         lambda data: isinstance(data, list | tuple),
-        lambda where, value: [encoded(inner, f"{where}[{i}]", one) for i, one in enumerate(value)],
-        lambda where, data: make([decoded(inner, f"{where}[{i}]", one) for i, one in enumerate(data)]),
+        # Written out, and not by `encoded` and `decoded`: the rows of a study are long lists of small numbers.
+        lambda where, value: [
+            inner.encode(f"{where}[{i}]", one) if inner.holds(one) else refuse(inner, f"{where}[{i}]", one)
+            for i, one in enumerate(value)
+        ],
+        lambda where, data: make(
+            [
+                inner.decode(f"{where}[{i}]", one) if inner.fits(one) else refuse(inner, f"{where}[{i}]", one)
+                for i, one in enumerate(data)
+            ]
+        ),
         lambda text: [inner.read(part) for part in _parts(text)],
     )
 
@@ -71,10 +81,18 @@ def places_of(places: Sequence[Shape]) -> Shape:
     """A tuple with a type for each place."""
     return Shape(
         f"a list of {len(places)}",
-        lambda value: _is_sequence(value) and len(value) == len(places),
+        lambda value: (isinstance(value, tuple) or _is_sequence(value)) and len(value) == len(places),
         lambda data: isinstance(data, list | tuple) and len(data) == len(places),
-        lambda where, value: [encoded(place, f"{where}[{i}]", value[i]) for i, place in enumerate(places)],
-        lambda where, data: tuple(decoded(place, f"{where}[{i}]", data[i]) for i, place in enumerate(places)),
+        lambda where, value: [
+            place.encode(f"{where}[{i}]", one) if place.holds(one) else refuse(place, f"{where}[{i}]", one)
+            for i, (place, one) in enumerate(zip(places, value, strict=True))
+        ],
+        lambda where, data: tuple(
+            [
+                place.decode(f"{where}[{i}]", one) if place.fits(one) else refuse(place, f"{where}[{i}]", one)
+                for i, (place, one) in enumerate(zip(places, data, strict=True))
+            ]
+        ),
         lambda text: [place.read(part) for place, part in zip(places, _parts(text), strict=False)],
     )
 
@@ -122,8 +140,7 @@ def _is_sequence(value: object) -> bool:
 
 
 def _is_whole(value: object) -> bool:
-    # The first test is for speed: the rows of a study are mostly these.
-    return type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _is_finite(value: object) -> bool:
@@ -161,7 +178,7 @@ _WORDS = {"true": True, "false": False}
 _ANYTHING = Shape("plain data", lambda value: True, lambda data: True, _plain, _plain)
 SCALARS: Mapping[Any, Shape] = {
     bool: _scalar("true or false", lambda v: isinstance(v, bool), bool, lambda text: _WORDS.get(text, text)),
-    int: _scalar("a whole number", _is_whole, int, partial(_number, int)),
+    int: _scalar("a whole number", lambda v: type(v) is int or _is_whole(v), int, partial(_number, int)),
     float: _scalar("a finite number", _is_finite, float, partial(_number, float)),
     str: _scalar("a text", lambda v: isinstance(v, str), str, str),
     type(None): _scalar("", lambda v: v is None, lambda v: None, lambda text: None if text == "none" else text),
