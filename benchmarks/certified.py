@@ -26,9 +26,10 @@ import numpy as np
 import torch
 
 import qgt
-from qgt.decoders.certified.branching import Nodes, Search
+from qgt.decoders.certified.branching import Search
 from qgt.decoders.certified.decoder import batch_of
-from qgt.decoders.certified.relaxation import FREE
+from qgt.decoders.certified.nodes import Nodes
+from qgt.model.prior import FREE
 from setting import paper_problem, provenance, synchronize, write
 
 BINS = 20
@@ -138,12 +139,12 @@ def success(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 row: dict[str, Any] = {"M": pools, "odds": odds, "design": design, "instances": len(y)}
                 row["outcomes"] = qgt.score(x, calls).to_plain()["outcomes"]
                 row["proved"] = int((status == qgt.Status.PROVED).sum())
-                row["complete"] = int(result.info["complete"].sum())
+                row["complete"] = int(result.evidence.complete.sum())
                 row["seconds"] = round(time.perf_counter() - start, 2)
                 row["time_limit"] = arguments.time_limit
                 if odds > 1:
                     right = (calls == x).all(1)
-                    row["confidence"] = bins(result.info["confidence"].cpu(), right)
+                    row["confidence"] = bins(result.evidence.confidence.cpu(), right)
                     assert result.scores is not None
                     row["items"] = bins(result.scores.cpu().flatten(), x.flatten().bool())
                 yield row
@@ -190,8 +191,8 @@ def agreement(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         y = problem.simulate(arguments.instances or 220, generator=torch.Generator().manual_seed(9)).y
         ours, theirs = qgt.Certified().bind(problem)(y), qgt.ExactMAP(time_limit=120.0).bind(problem)(y)
         both = (ours.status == qgt.Status.PROVED) & (theirs.status == qgt.Status.PROVED)
-        apart = (ours.info["log_joint"] - theirs.info["log_joint"]).abs()
-        accepted = qgt.check_certificate(problem, y, ours, odds=100.0)
+        apart = (ours.evidence.log_joint - theirs.evidence.log_joint).abs()
+        accepted = qgt.check_certificate(problem, y, ours)
         yield {
             "setting": name,
             "instances": len(y),

@@ -3,7 +3,7 @@
     python benchmarks/decoders.py                  # CPU: batched AMP against one instance at a time; growth with N
     python benchmarks/decoders.py --device cuda    # GPU: growth with N
 
-How long exact MAP takes is in `results/decoders.json` (`exact_seconds`), written by `benchmarks/compare.py`.
+How often each is right is a study, `benchmarks/compare.toml`.
 The one-at-a-time AMP is the same algorithm in plain NumPy, as the published code has it; both decode the same
 instances with the true number of defectives, and their success rates are printed.
 """

@@ -9,13 +9,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from qgt.study import Result, Study, ensure_stack, network_path, networks_folder, results, run
+from qgt import Study, StudyResult, run_study, study_results
+from qgt.study import ensure_stack, network_path, networks_folder
 
 CLASSICAL = {
-    "AMP, told K": {"kind": "amp", "defectives": "true", "tune": True},
-    "AMP": {"kind": "amp"},
-    "GAMP": {"kind": "gamp"},
-    "maximum neighborhood": {"kind": "maximum_neighborhood"},
+    "amp_told": {"kind": "amp", "defectives": "true", "tune": True},
+    "amp": {"kind": "amp"},
+    "gamp": {"kind": "gamp"},
+    "maximum_neighborhood": {"kind": "maximum_neighborhood"},
     "exact": {"kind": "exact"},
     "certified": {"kind": "certified", "odds": 1.0, "certificates": False},
 }
@@ -43,19 +44,19 @@ def differences(folder: Path) -> list[str]:
     """Decoders whose counts are not the CPU's, in words."""
     planned, found = study(CLASSICAL), {}
     for device in ("cpu", "cuda"):
-        run(planned, folder / f"{device}.db", device=device)
-        found[device] = results(planned, folder / f"{device}.db")
+        run_study(planned, folder / f"{device}.db", device=device)
+        found[device] = study_results(planned, folder / f"{device}.db")
     pairs = zip(found["cpu"], found["cuda"], strict=True)
     return [f"{a.decoder} at {dict(a.point)}: {a.score} / {b.score}" for a, b in pairs if not alike(a, b)]
 
 
-def alike(a: Result, b: Result) -> bool:
+def alike(a: StudyResult, b: StudyResult) -> bool:
     """Equal calls; but equal proofs of certified ones, where which of two equally probable x comes first is open, and
     equal successes of AMP's, whose runs that never settle end differently where sums are rounded differently.
     """
     if a.decoder == "certified":
         return a.statuses == b.statuses
-    return a.score.successes == b.score.successes if a.decoder.startswith("AMP") else a.score == b.score
+    return a.score.successes == b.score.successes if a.decoder in ("amp_told", "amp") else a.score == b.score
 
 
 def stack_is_used(folder: Path) -> bool:
@@ -64,7 +65,7 @@ def stack_is_used(folder: Path) -> bool:
     ensure_stack(networks_folder(db), planned.tasks, device="cuda")
     paths = [network_path(networks_folder(db), task) / "model.safetensors" for task in planned.tasks]
     before = [path.read_bytes() for path in paths]
-    run(planned, db, device="cuda")
+    run_study(planned, db, device="cuda")
     return before == [path.read_bytes() for path in paths]
 
 

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 import qgt
-from qgt.trust.verification import ESTIMATORS, verify
+from qgt.trust.evidence import ESTIMATORS
+from qgt.trust.verification import verify
 from setting import paper_problem, provenance, synchronize, write
 
 NOISE, SEED = 0.1, 0
@@ -46,7 +47,7 @@ def measure(pools: int, device: str, shorten: int) -> dict[str, Any]:
         instances = 500 if estimator == "regression" else 1000
         report = verify(net, problem, estimator=estimator, instances=instances, generator=generator)
         errors[estimator] = round(report.error_percent, 4)
-    score = qgt.Score.from_plain(net.training["test"])
+    score = qgt.Score(problem.items, net.training.test)
     print(f"M={pools}, S/N={NOISE}: {architecture}, {seconds:.0f} s\n  {score}\n  error % {errors}", flush=True)
     return {
         "M": pools,
@@ -57,7 +58,7 @@ def measure(pools: int, device: str, shorten: int) -> dict[str, Any]:
         "batch": config.batch,
         "learning_rate": config.learning_rate,
         "seconds": round(seconds, 1),
-        "test": net.training["test"]["outcomes"],
+        "test": qgt.Score(problem.items, net.training.test).to_plain()["outcomes"],
         "error_percent": errors,
     }
 

@@ -1,14 +1,16 @@
-"""What the benchmarks share: the paper's setting, and what a result must say about where it was measured."""
+"""What the benchmarks share: the paper's setting, and how results are written."""
 
-import json
-import platform
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import qgt
+from qgt.files import provenance as where
+from qgt.files.atomic import write_text
+from qgt.files.text import json_by_rows
 
 ITEMS, RATE, BOUND = 100, 0.06, 1  # N, K/N and D of the paper
 
@@ -20,25 +22,14 @@ def paper_problem(*, pools: int, noise: float, seed: int) -> qgt.Problem:
 
 
 def provenance(device: str) -> dict[str, Any]:
-    """Versions and hardware."""
-    name = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU"
-    release = torch.__version__.split("+")[0]  # without the build's suffix
-    versions = {"qgt": qgt.__version__, "torch": release, "python": platform.python_version()}
-    return {"device": name, "threads": torch.get_num_threads(), "versions": versions, "date": time.strftime("%Y-%m-%d")}
+    """What a result says about where and when it was measured."""
+    return {**where.provenance(device), "date": time.strftime("%Y-%m-%d")}
 
 
-def write(path: Path, results: Any) -> None:
+def write(path: Path, results: Mapping[str, Any]) -> None:
     """Write results as JSON, one line per row so that changes show in a diff."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rows = ",\n".join(f" {json.dumps(key)}: {_lines(value)}" for key, value in results.items())
-    path.write_text(f"{{\n{rows}\n}}\n")
+    write_text(path, json_by_rows(results))
     print(f"wrote {path}")
-
-
-def _lines(value: Any) -> str:
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return "[\n" + ",\n".join(f"  {json.dumps(row)}" for row in value) + "\n ]"
-    return json.dumps(value)
 
 
 def synchronize(device: str) -> None:

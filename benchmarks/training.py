@@ -44,15 +44,14 @@ def step_operations(pools: int, hidden: tuple[int, ...], items: int, batch: int)
 
 
 def gemm_share(problem: qgt.Problem) -> None:
-    run = Run([problem], qgt.MLP.level(5), qgt.TrainConfig(), torch.Generator().manual_seed(0))
+    run = Run.begin([problem], qgt.MLP.level(5), qgt.TrainConfig(), torch.Generator().manual_seed(0))
     run.epoch()  # warm-up
     rates = []
     for _ in range(6):
         rates.append(gemm_rate())
-        run._fill()
-        run.network.train()
+        run.data.fill(run.generator)
         start = time.perf_counter()
-        run.step.run(0, run.config.epoch_steps)
+        run.steps.run(0)
         seconds = time.perf_counter() - start
         operations = step_operations(problem.pools, (500, 500), problem.items, run.config.batch)
         rates.append(operations * run.config.epoch_steps / seconds)
@@ -64,7 +63,7 @@ def gemm_share(problem: qgt.Problem) -> None:
 def ours(problem: qgt.Problem) -> tuple[float, float]:
     """Seconds of a short run, data included, and the validation loss it ends at."""
     start = time.perf_counter()
-    run = Run([problem], qgt.MLP.level(5), SHORT, torch.Generator().manual_seed(0))
+    run = Run.begin([problem], qgt.MLP.level(5), SHORT, torch.Generator().manual_seed(0))
     while not run.finished:
         epoch = run.epoch()
     return time.perf_counter() - start, epoch.validation_loss
@@ -106,8 +105,8 @@ def to_early_stopping(problem: qgt.Problem, device: str) -> None:
         start = time.perf_counter()
         net = qgt.train(problem, qgt.MLP.level(5), generator=generator)
         synchronize(device)
-        seconds, epochs = time.perf_counter() - start, len(net.training["history"])
-        score = qgt.Score.from_plain(net.training["test"])
+        seconds, epochs = time.perf_counter() - start, net.training.epochs
+        score = qgt.Score(problem.items, net.training.test)
         print(
             f"{name}: Level 5 to early stopping {seconds:.2f} s, {epochs} epochs, {1000 * seconds / epochs:.1f} ms each"
         )

@@ -4,10 +4,11 @@ limit on the same instances, the pooling matrix read back from the network, and 
     make demo
 """
 
-import platform
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from rich import box
@@ -16,13 +17,18 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 import qgt
-from qgt.files.tables import replacing
-from qgt.lab.wording import verdicts
-from qgt.pictures import pages as report
+from qgt.files.atomic import write_text
+from qgt.files.provenance import provenance
+from qgt.lab.accounts import Account, tally
+from qgt.lab.reports import card
+from qgt.lab.verdicts import Verdict
+from qgt.pictures import pages
 from qgt.pictures.pages import Standing
+from qgt.study import network_path, networks_folder
+from qgt.study.entry import Entry, Recipe
 
 REPORT = "out/demo/report.html"
-SEED, HELD_OUT, VALIDATION, HARDER, FEWER_POOLS = 0, 10_000, 1000, 100, 22
+SEED, HELD_OUT, MANY, HARDER, FEWER_POOLS = 0, 10_000, 1000, 100, 22
 # To early stopping, as in the paper, it takes some 300 epochs; a cosine rate gets nearly as far in 40.
 TRAINING = qgt.TrainConfig(epochs=40, batch=512, learning_rate=3e-3, patience=None, cosine=True)
 PROBLEM = (
@@ -32,7 +38,40 @@ PROBLEM = (
     "chance. A decoder is given the 35 counts and has to name the defective items; it succeeds only if all 100 calls "
     "are right."
 )
-Calls = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # counts, and the number of defectives if told
+DECODERS = {
+    "limit": {"kind": "certified", "certificates": False, "label": "Certified", "limit": True},
+    "gamp": {"kind": "gamp", "label": "GAMP"},
+    "amp": {"kind": "amp", "label": "AMP, scanning K"},
+    "amp_told": {"kind": "amp", "defectives": "true", "tune": True, "label": "AMP, told the true K"},
+    "amp_nearly": {"kind": "amp", "defectives": "noisy", "tune": True, "label": "AMP, told K ± 1"},
+    "amp_fixed": {"kind": "amp", "defectives": 6, "tune": True, "label": "AMP, told 6 for all"},
+}
+NOTES = {
+    "limit": "exact MAP, proved",
+    "amp_told": "the paper's Oracle-K",
+    "amp_nearly": "K plus -1, 0 or 1: the paper's Noisy-K",
+    "amp_fixed": "the paper's Fixed-K",
+    "network": f"trained for {TRAINING.epochs} epochs, shortened",
+}
+
+
+def the_study() -> qgt.Study:
+    """The paper's problem, and every decoder on the same held-out instances."""
+    planned = qgt.Study.from_plain(
+        {
+            "instances": HELD_OUT,
+            "batch": HELD_OUT // 4,
+            "designs": [SEED],
+            "problem": {
+                "design": {"kind": "bernoulli", "pools": 35, "items": 100},
+                "prior": {"kind": "bernoulli", "rate": 0.06},
+                "noise": {"kind": "sparse_integer", "rate": 0.06, "bound": 1},
+            },
+            "decoders": DECODERS,
+        }
+    )
+    network = Entry("network", "mlp", Recipe(qgt.MLP.level(5), TRAINING), label="Network, Level 5")
+    return replace(planned, decoders=[*planned.decoders, network])
 
 
 def with_bar(console: Console) -> Progress:
@@ -41,65 +80,16 @@ def with_bar(console: Console) -> Progress:
     return Progress(*columns, console=console, transient=True)
 
 
-def train(problem: qgt.Problem, generator: torch.Generator, progress: Progress) -> qgt.NeuralDecoder:
-    """The paper's Level 5 network, in fewer epochs than it takes to the end."""
-    task = progress.add_task("training the network", total=TRAINING.epochs)
+def compare(planned: qgt.Study, db: Path, progress: Progress) -> list[Standing]:
+    """Train the network, and decode the same instances with every decoder."""
+    task = progress.add_task("starting", total=None)
 
-    def show(epoch: qgt.Epoch) -> None:
-        words = f"training the network: success rate {epoch.success_rate:.3f}"
-        progress.update(task, completed=epoch.number, description=words)
+    def show(now: qgt.StudyProgress) -> None:
+        progress.update(task, completed=now.done, total=now.total, description=now.doing)
 
-    return qgt.train(problem, qgt.MLP.level(5), TRAINING, generator=generator, on_epoch=show)
-
-
-def told(variant: str, k: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """The number of defectives that one of the paper's variants of AMP is told."""
-    if variant == "fixed":
-        return torch.full_like(k, 6)
-    if variant == "noisy":
-        return (k + torch.randint(-1, 2, k.shape, generator=generator)).clamp(0, 100)
-    return k
-
-
-def amp_told(problem: qgt.Problem, variant: str, generator: torch.Generator) -> Calls:
-    """AMP told K, its threshold tuned on instances of its own."""
-    x, y = problem.simulate(VALIDATION, generator=generator)
-    amp = qgt.AMP(density=0.5)
-    scores = amp.bind(problem)(y, defectives=told(variant, x.sum(1, dtype=torch.int64), generator)).scores
-    assert scores is not None
-    decode = replace(amp, threshold=min(1.0, max(0.0, qgt.best_threshold(scores, x)))).bind(problem)
-    return lambda y, k: decode(y, defectives=told(variant, k, generator)).x
-
-
-def compare(problem: qgt.Problem, network: qgt.NeuralDecoder, x: torch.Tensor, y: torch.Tensor,
-            generator: torch.Generator, progress: Progress) -> list[Standing]:  # fmt: skip
-    """Every decoder on the same held-out instances, timed."""
-
-    def alone(decoder: qgt.Decoder) -> Calls:
-        decode = decoder.bind(problem)
-        return lambda y, k: decode(y).x
-
-    cut = f"trained for {TRAINING.epochs} epochs, shortened"
-    decoders: dict[tuple[str, str], Calls] = {
-        ("Certified", "exact MAP, proved"): alone(qgt.Certified(certificates=False)),
-        ("GAMP", ""): alone(qgt.GAMP()),
-        ("AMP, scanning K", ""): alone(qgt.AMP()),
-        ("AMP, told the true K", "the paper's Oracle-K"): amp_told(problem, "true", generator),
-        ("AMP, told K ± 1", "K plus -1, 0 or 1: the paper's Noisy-K"): amp_told(problem, "noisy", generator),
-        ("AMP, told 6 for all", "the paper's Fixed-K"): amp_told(problem, "fixed", generator),
-        ("Network, Level 5", cut): alone(network),
-    }
-    found, k = [], x.sum(1, dtype=torch.int64)
-    task = progress.add_task("decoding", total=len(decoders))
-    for (name, note), decode in decoders.items():
-        progress.update(task, description=f"decoding: {name}")
-        decode(y[:10], k[:10])  # what is paid once is not part of the time
-        start = time.perf_counter()
-        calls = decode(y, k)
-        seconds = time.perf_counter() - start
-        found.append(Standing(name, qgt.score(x, calls), seconds, limit=name == "Certified", note=note))
-        progress.advance(task)
-    return sorted(found, key=lambda one: -one.score.success_rate)
+    qgt.run_study(planned, db, on_progress=show)
+    found = sorted(qgt.study_results(planned, db), key=lambda one: -one.score.success_rate)
+    return [Standing(one.label, one.score, one.seconds, one.limit, NOTES.get(one.decoder, "")) for one in found]
 
 
 def sheet(standings: list[Standing]) -> Table:
@@ -116,62 +106,65 @@ def sheet(standings: list[Standing]) -> Table:
     return shown
 
 
-def examples(problem: qgt.Problem, x: torch.Tensor, y: torch.Tensor) -> report.Html:
+def examples(problem: qgt.Problem, x: torch.Tensor, y: torch.Tensor) -> pages.Piece:
     """Three decodes as different as they come, and how verdicts fare over all.
 
     With 35 pools hardly any instance is in doubt, so the doubtful ones come from the first 22 pools alone.
     """
-    few = qgt.Problem(qgt.Design(problem.design.matrix[:FEWER_POOLS].clone()), problem.prior, problem.noise)
-    y_few = y[:HARDER, :FEWER_POOLS].clone()
-    results = {name: qgt.Certified().bind(p)(c) for name, p, c in (("all", problem, y[:1000]), ("few", few, y_few))}
-    checked = {
-        "all": qgt.check_certificate(problem, y[:HARDER], qgt.Certified().bind(problem)(y[:HARDER]), odds=100.0),
-        "few": qgt.check_certificate(few, y_few, results["few"], odds=100.0),
-    }
-    proofs = f"Proofs that a checker apart from the solver accepted: {int(checked['all'].sum())} of the first {HARDER} "
-    proofs += f"with 35 pools, {int(checked['few'].sum())} of {HARDER} with {FEWER_POOLS}."
-    off = (problem.design.count(results["all"].x) != y[:1000]).sum(1)
-    words, doubt = verdicts(results["few"]), results["few"].info["confidence"].tolist()
-    numbers = results["few"].info["alternatives"].numbers.tolist()
-    proved = [i for i, word in enumerate(verdicts(results["all"])) if word == "proved"]
-    confident = [i for i, word in enumerate(words) if word == "confident"]
-    unsure = [i for i, word in enumerate(words) if word == "unsure"]
-    harder = f"The same kind of instance, but only the first {FEWER_POOLS} of its 35 pools were counted."
-    cards = []
-    if proved:
-        i, note = (
-            max(proved, key=lambda i: int(off[i])),
-            "All 35 pools; of 1,000 instances, the one with most counts off.",
-        )
-        card = report.decode_card(problem, y[i], results["all"], i, title="Certain", note=note, truth=x[i])
-        cards.append(card)
-    if confident:
-        i = max(confident, key=lambda i: numbers[i])
-        title = "Confident, with alternatives"
-        cards.append(report.decode_card(few, y_few[i], results["few"], i, title=title, note=harder, truth=x[i]))
-    if unsure:
-        i = min(unsure, key=lambda i: doubt[i])
-        cards.append(report.decode_card(few, y_few[i], results["few"], i, title="In doubt", note=harder, truth=x[i]))
-    tallies = {"35 pools": (results["all"], x[:1000]), f"{FEWER_POOLS} pools": (results["few"], x[:HARDER])}
-    meaning = "Proved: the most probable answer, certain to 99 %. Confident: to 90 %. Unsure: less."
-    return report.section(
+    few = qgt.Problem(qgt.Design.from_matrix(problem.design.matrix[:FEWER_POOLS].clone()), problem.prior, problem.noise)
+    y_all, y_few = y[:MANY], y[:HARDER, :FEWER_POOLS].clone()
+    found_all, found_few = qgt.Certified().bind(problem)(y_all), qgt.Certified().bind(few)(y_few)
+    all_, harder = qgt.accounts(problem, y_all, None, found_all), qgt.accounts(few, y_few, None, found_few)
+    some = found_all.pick(torch.arange(HARDER))
+    held = int(qgt.check_certificate(problem, y[:HARDER], some).sum())
+    held_few = int(qgt.check_certificate(few, y_few, found_few).sum())
+    proofs = f"Proofs that a checker apart from the solver accepted: {held} of the first {HARDER} with 35 pools, "
+    proofs += f"{held_few} of {HARDER} with {FEWER_POOLS}."
+    most_off = f"All 35 pools; of {MANY:,} instances, the one with most counts off."
+    fewer = f"The same kind of instance, but only the first {FEWER_POOLS} of its 35 pools were counted."
+    chosen = [
+        ("All pools", most_off, problem, y_all, _extreme(all_, Verdict.CERTAIN, lambda one: len(one.residuals))),
+        ("Fewer pools", fewer, few, y_few, _extreme(harder, Verdict.CONFIDENT, lambda one: len(one.alternatives))),
+        (
+            "Fewer pools, in doubt",
+            fewer,
+            few,
+            y_few,
+            _extreme(harder, Verdict.UNSURE, lambda one: -(one.confidence or 0.0)),
+        ),
+    ]
+    cards = [
+        card(of, one, counts[i], title=title, note=note, truth=x[i])
+        for title, note, of, counts, one in chosen
+        if one is not None and (i := int(one.name) - 1) >= 0
+    ]
+    right_all = (found_all.x == x[:MANY]).all(1).tolist()
+    right_few = (found_few.x == x[:HARDER]).all(1).tolist()
+    tallies = {"35 pools": tally(all_, right_all), f"{FEWER_POOLS} pools": tally(harder, right_few)}
+    meaning = "Certain: the answer has a probability of 99 % or more. Confident: of 90 % or more. Unsure: of less."
+    return pages.section(
         "Three decodes, in words",
-        report.paragraph(
+        pages.paragraph(
             "Certified names the most probable answer, proves it, and lists every other answer that is at least a "
             "hundredth as probable. So it knows when to doubt. With all 35 pools it hardly ever has to; the second and "
             f"third example use the first {FEWER_POOLS} pools only, which is a harder problem of the same design."
         ),
-        *cards,
-        report.trust_table(tallies, caption=f"How verdicts fare against the truth. {meaning}"),
-        report.paragraph(proofs, quiet=True),
+        *map(pages.decode_card, cards),
+        pages.trust_table(tallies, caption=f"How verdicts fare against the truth. {meaning}"),
+        pages.paragraph(proofs, quiet=True),
     )
 
 
-def write(problem: qgt.Problem, standings: list[Standing], found: qgt.VerificationReport, decodes: report.Html,
+def _extreme(made: list[Account], word: Verdict, key: Callable[[Account], float]) -> Account | None:
+    """Of the instances with a verdict, the one with the largest key; None where there is none."""
+    return max((one for one in made if one.verdict is word), key=key, default=None)
+
+
+def write(problem: qgt.Problem, standings: list[Standing], found: qgt.VerificationReport, decodes: pages.Piece,
           colophon: Mapping[str, object]) -> None:  # fmt: skip
     """The report, as one file."""
-    caption = "Held out, and the same for all; 95 % intervals below the numbers. Times are for one batch of all "
-    caption += "instances on the machine named at the end."
+    caption = "Held out, and the same for all; 95 % intervals below the numbers. Times are for batches of "
+    caption += f"{HELD_OUT // 4:,} instances on the machine named at the end."
     limit = (
         "The limit is the most probable answer, found and proved: no decoder that sees only the counts succeeds more "
         f"often. The network was trained for {TRAINING.epochs} epochs to keep the demo short; to early stopping it "
@@ -182,49 +175,47 @@ def write(problem: qgt.Problem, standings: list[Standing], found: qgt.Verificati
         "The network was never shown the pooling matrix A. Its derivatives give it away: the closed form of the paper, "
         f"at {found.instances:,} instances, reads A back from the network alone."
     )
-    text = report.page(
+    text = pages.page(
         "Finding the defective items among 100 from 35 pooled counts",
         "Seven decoders on the same simulated instances, the limit that none can pass, and how far to trust an answer.",
         [
-            report.section("The problem", report.paragraph(PROBLEM)),
-            report.section("Who finds them", report.standings_chart(standings, caption=bars),
-                           report.standings_table(standings, caption=caption), report.paragraph(limit)),
+            pages.section("The problem", pages.paragraph(PROBLEM)),
+            pages.section("Who finds them", pages.standings_chart(standings, caption=bars),
+                           pages.standings_table(standings, caption=caption), pages.paragraph(limit)),
             decodes,
-            report.section("The pools, read back from the network", report.paragraph(jacobian),
-                           report.verification(found)),
+            pages.section("The pools, read back from the network", pages.paragraph(jacobian),
+                           pages.verification(found)),
         ],
-        colophon=report.facts(colophon),
+        colophon=pages.facts(colophon),
     )  # fmt: skip
-    with replacing(REPORT) as path:
-        path.write_text(text, encoding="utf-8")
+    write_text(REPORT, text)
 
 
 def main() -> None:
     """Simulate, train, decode, score, verify, report."""
     console, start = Console(), time.perf_counter()
-    generator = torch.Generator().manual_seed(SEED)
-    design = qgt.Design.bernoulli(pools=35, items=100, generator=generator)
-    problem = qgt.Problem(design, qgt.Bernoulli(0.06), qgt.SparseInteger(rate=0.06, bound=1))
+    planned = the_study()
+    task = planned.tasks[-1]  # the network's
+    problem = task.problem()
     console.print(f"{problem.items} items, 6 % defective, {problem.pools} pooled counts, 6 % of them noisy.")
-    with with_bar(console) as progress:
-        network = train(problem, generator, progress)
-        x, y = problem.simulate(HELD_OUT, generator=generator)
-        standings = compare(problem, network, x, y, generator, progress)
+    with tempfile.TemporaryDirectory() as folder, with_bar(console) as progress:
+        db = Path(folder) / "demo.db"
+        standings = compare(planned, db, progress)
         progress.add_task("explaining three decodes, reading the matrix back", total=None)
-        decodes = examples(problem, x, y)
-        found = qgt.verify(network, problem, generator=generator)
+        decodes = examples(problem, *task.draw(problem, 0))
+        network = qgt.load(network_path(networks_folder(db), task))
+        found = qgt.verify(network, problem, generator=torch.Generator().manual_seed(SEED))
     console.print(sheet(standings))
     console.print(f"Read back from the network: {found.verdict}")
-    took = time.perf_counter() - start
+    took, made_on = time.perf_counter() - start, provenance("cpu")
     colophon = {
         "command": "make demo",
-        "seed": f"{SEED}, for the design, the training and all instances",
+        "seed": f"{SEED}, for the design; all others are hashes of what they are for",
         "training": f"Level 5 (500-500), {TRAINING.instances:,} instances, {TRAINING.epochs} epochs, batch "
         f"{TRAINING.batch}, cosine learning rate from {TRAINING.learning_rate:g}, no early stopping",
         "problem": problem.fingerprint,
-        "versions": f"qgt {qgt.__version__}, torch {torch.__version__.split('+')[0]}, Python "
-        f"{platform.python_version()}",
-        "machine": f"{platform.machine()}, threads: {torch.get_num_threads()}; the whole demo took {took:.0f} s",
+        "versions": f"qgt {made_on['qgt']}, torch {made_on['torch']}, Python {made_on['python']}",
+        "machine": f"{made_on['device']}, threads: {made_on['threads']}; the whole demo took {took:.0f} s",
         "date": time.strftime("%Y-%m-%d"),
     }
     write(problem, standings, found, decodes, colophon)

@@ -27,12 +27,16 @@ class Lopsided:
 
     errors: tuple[int, ...] = (0, 1, 2, 4, -3)
     probabilities: tuple[float, ...] = (0.4, 0.05, 0.3, 0.05, 0.2)
+    integer = True
 
-    def sample(self, counts: Tensor, *, generator: Generator) -> Tensor:
+    def reach(self, size: int, tail: float) -> float:
+        return float(max(map(abs, self.errors)))
+
+    def sample(self, counts: Tensor, sizes: Tensor, *, generator: Generator) -> Tensor:
         drawn = torch.multinomial(torch.tensor(self.probabilities), counts.numel(), True, generator=generator)
         return counts + torch.tensor(self.errors, dtype=torch.float64)[drawn].view(counts.shape)
 
-    def log_prob(self, y: Tensor, counts: Tensor) -> Tensor:
+    def log_prob(self, y: Tensor, counts: Tensor, sizes: Tensor) -> Tensor:
         total = torch.zeros_like(y + counts)
         for error, probability in zip(self.errors, self.probabilities, strict=True):
             total += probability * (y - counts == error)
@@ -43,10 +47,15 @@ class Lopsided:
 class TwoHumps:
     """Another: every count is possible, and the cost has two valleys."""
 
-    def sample(self, counts: Tensor, *, generator: Generator) -> Tensor:
-        return Lopsided((0, 3), (0.5, 0.5)).sample(counts, generator=generator)
+    integer = True
 
-    def log_prob(self, y: Tensor, counts: Tensor) -> Tensor:
+    def reach(self, size: int, tail: float) -> float:
+        return 9.0
+
+    def sample(self, counts: Tensor, sizes: Tensor, *, generator: Generator) -> Tensor:
+        return Lopsided((0, 3), (0.5, 0.5)).sample(counts, sizes, generator=generator)
+
+    def log_prob(self, y: Tensor, counts: Tensor, sizes: Tensor) -> Tensor:
         error = y - counts
         return torch.logaddexp(-(error**2), -((error - 3) ** 2) - 0.3)
 
@@ -71,7 +80,7 @@ def random_problem(seed: int) -> Problem:
     for value in (0, 1):
         if _whole(0, 4, g) == 0:
             matrix[_whole(0, pools - 1, g)] = value
-    return Problem(Design(matrix), _prior(items, g), NOISES[seed % len(NOISES)])
+    return Problem(Design.from_matrix(matrix), _prior(items, g), NOISES[seed % len(NOISES)])
 
 
 def counts_of(problem: Problem, seed: int) -> Tensor:
@@ -96,7 +105,7 @@ def case(seed: int) -> Case:
     problem = random_problem(seed)
     y = counts_of(problem, seed)
     every = Exhaustive().bind(problem)(y)
-    return Case(problem, y, every.status, every.info["log_joint"])
+    return Case(problem, y, every.status, every.evidence.log_joint)
 
 
 def _prior(items: int, g: Generator) -> Prior:

@@ -118,9 +118,9 @@ FAULTS: dict[str, tuple[Broken, str]] = {
         Broken(after=set_attribute("scores", lambda r: r.scores / 0.0 * 0.0)),
         "scores_are_finite_float64",
     ),
-    "one info for all": (
-        Broken(after=set_attribute("info", lambda r: {"seconds": torch.zeros(1)})),
-        "info_has_one_row_per_instance",
+    "one confidence for all": (
+        Broken(after=set_attribute("evidence", lambda r: qgt.Evidence(confidence=torch.zeros(1).double()))),
+        "evidence_has_one_row_per_instance",
     ),
     "batch sorted": (Broken(after=sort_the_batch), "order_of_instances_does_not_matter"),
     "batch statistics": (Broken(before=centre_by_the_batch), "batch_equals_loop"),

@@ -67,7 +67,10 @@ def test_the_examples_of_a_module_run(path, tmp_path, monkeypatch):
 def test_examples_of_decorated_functions_and_methods_are_found():
     assert {test.name for test in examples(SOURCE / "trust/scoring.py")} == {
         "qgt.trust.scoring.Score",
+        "qgt.trust.scoring.counted",
         "qgt.trust.scoring.score",
+        "qgt.trust.scoring.triples",
+        "qgt.trust.scoring.value_of",
         "qgt.trust.scoring.wilson",
     }
     assert "qgt.model.design.bernoulli" in {test.name for test in examples(SOURCE / "model/design.py")}

@@ -16,7 +16,8 @@ import pytest
 import qgt
 
 ROOT = Path(__file__).parent.parent
-LATE = ("typer", "rich", "pydantic", "matplotlib", "tomli_w")  # for the command, figures and files, never to import
+# For the command, for pages, figures and files, never to import the library.
+LATE = ("typer", "rich", "pydantic", "matplotlib", "jinja2", "markupsafe", "tomli_w")
 
 
 def declared() -> dict[str, str]:

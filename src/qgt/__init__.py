@@ -10,49 +10,73 @@ from qgt.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from qgt.decoders.amp import AMP as AMP
+    from qgt.decoders.certified.certificate import Claims as Claims
     from qgt.decoders.certified.certificate import check_certificate as check_certificate
-    from qgt.decoders.certified.certificate import load_certificate as load_certificate
-    from qgt.decoders.certified.certificate import save_certificate as save_certificate
+    from qgt.decoders.certified.certificate import check_claims as check_claims
+    from qgt.decoders.certified.certificate_file import load_certificate as load_certificate
+    from qgt.decoders.certified.certificate_file import save_certificate as save_certificate
     from qgt.decoders.certified.decoder import Certified as Certified
     from qgt.decoders.contract import BoundDecoder as BoundDecoder
     from qgt.decoders.contract import Decode as Decode
-    from qgt.decoders.contract import Decoded as Decoded
     from qgt.decoders.contract import Decoder as Decoder
-    from qgt.decoders.contract import Ragged as Ragged
-    from qgt.decoders.contract import Status as Status
     from qgt.decoders.exhaustive import Exhaustive as Exhaustive
     from qgt.decoders.gamp import GAMP as GAMP
     from qgt.decoders.greedy import MaximumNeighborhood as MaximumNeighborhood
     from qgt.decoders.greedy import Prevalence as Prevalence
     from qgt.decoders.highs.exact import ExactMAP as ExactMAP
     from qgt.decoders.highs.linear_program import LinearProgram as LinearProgram
-    from qgt.decoders.neural.decoder import ModelFileError as ModelFileError
     from qgt.decoders.neural.decoder import NeuralDecoder as NeuralDecoder
     from qgt.decoders.neural.decoder import load as load
+    from qgt.decoders.neural.model_file import ModelFileError as ModelFileError
     from qgt.decoders.neural.network import MLP as MLP
     from qgt.decoders.neural.network import Architecture as Architecture
     from qgt.decoders.neural.network import ResidualMLP as ResidualMLP
+    from qgt.decoders.neural.record import Epoch as Epoch
+    from qgt.decoders.neural.record import Training as Training
+    from qgt.decoders.neural.settings import TrainConfig as TrainConfig
     from qgt.decoders.registry import DECODERS as DECODERS
+    from qgt.decoders.results import Answers as Answers
+    from qgt.decoders.results import Decoded as Decoded
+    from qgt.decoders.results import Evidence as Evidence
+    from qgt.decoders.results import Proof as Proof
+    from qgt.decoders.results import Spans as Spans
+    from qgt.decoders.results import Status as Status
     from qgt.files.plugins import Plugin as Plugin
     from qgt.files.plugins import load_plugin as load_plugin
-    from qgt.learning.run import Epoch as Epoch
-    from qgt.learning.run import TrainConfig as TrainConfig
+    from qgt.lab.accounts import Account as Account
+    from qgt.lab.accounts import accounts as accounts
+    from qgt.lab.verdicts import Verdict as Verdict
     from qgt.learning.threshold import best_threshold as best_threshold
+    from qgt.learning.training import Interrupted as Interrupted
     from qgt.learning.training import train as train
     from qgt.learning.training import train_many as train_many
     from qgt.model.design import Design as Design
+    from qgt.model.factors import Factors as Factors
+    from qgt.model.factors import PoolCosts as PoolCosts
     from qgt.model.noise import Noise as Noise
     from qgt.model.noise import Noiseless as Noiseless
     from qgt.model.noise import RoundedGaussian as RoundedGaussian
     from qgt.model.noise import SparseInteger as SparseInteger
     from qgt.model.prior import Bernoulli as Bernoulli
+    from qgt.model.prior import FactoredPrior as FactoredPrior
     from qgt.model.prior import FixedWeight as FixedWeight
     from qgt.model.prior import Households as Households
+    from qgt.model.prior import ItemCosts as ItemCosts
     from qgt.model.prior import Prior as Prior
     from qgt.model.prior import Sampler as Sampler
     from qgt.model.problem import Instances as Instances
     from qgt.model.problem import Problem as Problem
+    from qgt.study.pairs import Comparison as Comparison
+    from qgt.study.pairs import compare_decoders as compare_decoders
     from qgt.study.plan import Study as Study
+    from qgt.study.reading import StudyResult as StudyResult
+    from qgt.study.reading import study_results as study_results
+    from qgt.study.running import StudyProgress as StudyProgress
+    from qgt.study.running import run_study as run_study
+    from qgt.trust.outcomes import Outcomes as Outcomes
+    from qgt.trust.outcomes import Paired as Paired
+    from qgt.trust.outcomes import outcomes as outcomes
+    from qgt.trust.outcomes import paired as paired
     from qgt.trust.scoring import Score as Score
     from qgt.trust.scoring import score as score
     from qgt.trust.verification import Mismatch as Mismatch
@@ -61,9 +85,12 @@ if TYPE_CHECKING:
     from qgt.trust.verification import verify as verify
 
 _PUBLIC = {
-    "decoders.certified.certificate": ("check_certificate", "load_certificate", "save_certificate"),
-    "decoders.contract": ("BoundDecoder", "Decode", "Decoded", "Decoder", "Ragged", "Status"),
+    "decoders.certified.certificate": ("Claims", "check_certificate", "check_claims"),
+    "decoders.certified.certificate_file": ("load_certificate", "save_certificate"),
+    "decoders.contract": ("BoundDecoder", "Decode", "Decoder"),
     "decoders.registry": ("DECODERS",),
+    "decoders.results": ("Answers", "Decoded", "Evidence", "Proof", "Spans", "Status"),
+    "model.factors": ("Factors", "PoolCosts"),
     "decoders.amp": ("AMP",),
     "decoders.certified.decoder": ("Certified",),
     "decoders.highs.exact": ("ExactMAP",),
@@ -71,18 +98,26 @@ _PUBLIC = {
     "decoders.gamp": ("GAMP",),
     "decoders.greedy": ("MaximumNeighborhood", "Prevalence"),
     "decoders.highs.linear_program": ("LinearProgram",),
-    "decoders.neural.decoder": ("ModelFileError", "NeuralDecoder", "load"),
+    "decoders.neural.decoder": ("NeuralDecoder", "load"),
+    "decoders.neural.model_file": ("ModelFileError",),
+    "decoders.neural.record": ("Epoch", "Training"),
+    "decoders.neural.settings": ("TrainConfig",),
     "files.plugins": ("Plugin", "load_plugin"),
     "model.design": ("Design",),
     "decoders.neural.network": ("MLP", "Architecture", "ResidualMLP"),
     "model.noise": ("Noise", "Noiseless", "RoundedGaussian", "SparseInteger"),
-    "model.prior": ("Bernoulli", "FixedWeight", "Households", "Prior", "Sampler"),
+    "model.prior": ("Bernoulli", "FactoredPrior", "FixedWeight", "Households", "ItemCosts", "Prior", "Sampler"),
     "model.problem": ("Instances", "Problem"),
+    "lab.accounts": ("Account", "accounts"),
+    "lab.verdicts": ("Verdict",),
     "trust.scoring": ("Score", "score"),
+    "trust.outcomes": ("Outcomes", "Paired", "outcomes", "paired"),
     "study.plan": ("Study",),
+    "study.running": ("StudyProgress", "run_study"),
+    "study.reading": ("StudyResult", "study_results"),
+    "study.pairs": ("Comparison", "compare_decoders"),
     "learning.threshold": ("best_threshold",),
-    "learning.training": ("train", "train_many"),
-    "learning.run": ("Epoch", "TrainConfig"),
+    "learning.training": ("Interrupted", "train", "train_many"),
     "trust.verification": ("Mismatch", "Swap", "VerificationReport", "verify"),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}

@@ -2,7 +2,7 @@
 
 import sys
 
-from qgt.cli import main
+from qgt.cli import command
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command())

@@ -1,6 +1,7 @@
 """The command: round trips through files, and one clear line for every kind of bad input."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -41,8 +42,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def facts(capsys):
     """Run a command that must succeed and return its JSON."""
 
-    def run(command: str) -> dict:
-        assert main([*command.split(), "--json"]) == 0
+    def run(command: str, code: int = 0) -> dict:
+        assert main([*command.split(), "--json"]) == code
         out, err = capsys.readouterr()
         assert err == ""
         assert out.count("\n") == 1
@@ -77,7 +78,7 @@ def _refused(folder, capsys, command, words):
 @pytest.mark.parametrize("decoder", sorted(qgt.DECODERS))
 def test_round_trip(decoder, facts):
     items = 12 if decoder == "exhaustive" else 60
-    made = facts(f"design column_regular --pools 35 --items {items} --weight 8 --seed 3 -o design.csv")
+    made = facts(f"design column_regular --pools 35 --items {items} --weight 8 --seed 3 -o design.csv --force")
     assert made == {
         "design": "design.csv",
         "kind": "column_regular",
@@ -163,8 +164,10 @@ def test_defectives_are_passed_on(facts):
 
 def test_noninteger_counts_under_integer_noise_are_infeasible(facts, folder):
     (folder / "counts.csv").write_text("instance,P1,P2,P3\ns1,0.5,1,0\ns2,0,1,1\ns3,0,1,40\n")
-    status = facts(DECODE)["status"]
-    assert (status["INFEASIBLE"], status["OK"]) == (2, 1)
+    found = facts(DECODE, code=1)
+    assert (found["status"]["INFEASIBLE"], found["status"]["OK"]) == (2, 1)
+    assert "not whole numbers: round them, or use a noise for real-valued counts" in found["results"][0]["words"]
+    assert Path("out.csv").read_text().splitlines()[1::2] == ["s1,,,,", "s3,,,,"]
 
 
 @pytest.mark.parametrize("name", ["design.csv", "counts.csv", "truth.csv", "problem.toml"])
@@ -204,10 +207,31 @@ def test_problem_file_forms(design, facts, folder):
     ],
 )
 def test_design_is_the_recipe_of_a_problem_file(command, recipe, facts):
-    facts(f"design {command} --pools 5 --items 9 --seed 7 -o design.csv")
+    facts(f"design {command} --pools 5 --items 9 --seed 7 -o design.csv --force")
     spec = {"kind": command.split()[0], "pools": 5, "items": 9, "seed": 7, **recipe}
     problem = qgt.Problem.from_spec({"design": spec, "prior": {"kind": "bernoulli", "rate": 0.1}})
     assert qgt.Design.from_csv("design.csv").rows == problem.design.rows
+
+
+def test_a_large_sparse_design_is_written_as_lists(facts, folder, capsys):
+    command = "design column_regular --pools 200 --items 2000 --weight 3 -o design.csv"
+    made = facts(command)
+    assert Path("design.csv").read_text().startswith("pool,items\n,I1 I2 ")
+    drawn = facts("simulate problem.toml --instances 2 -o counts.csv")
+    assert (made["transfers"], drawn["pools"], drawn["items"]) == (6000, 200, 2000)
+    assert main([*command.split(), "--force"]) == 0
+    assert "a line per pool with its items." in capsys.readouterr().out
+
+
+def test_names_that_begin_like_formulas_are_escaped_in_every_file_and_matched_again(facts, folder):
+    (folder / "design.csv").write_text("pool,=A,+B\n@P,1,1\n-1,0,1\n")
+    facts("simulate problem.toml --instances 3 -o counts.csv --truth truth.csv")
+    assert Path("counts.csv").read_text().startswith("instance,'@P,'-1\n1,")
+    text = Path("counts.csv").read_text().replace("\n1,", "\n=cmd,").replace("\n2,", "\n'=2,")
+    (folder / "counts.csv").write_text(text)
+    facts(DECODE)
+    assert Path("out.csv").read_text().startswith("instance,'=A,'+B\n'=cmd,")
+    assert table.read("out.csv").row_names == ("=cmd", "=2", "3")
 
 
 def test_problem_in_another_folder_finds_its_design(facts, folder):
@@ -227,7 +251,7 @@ def test_seeds(facts):
 
 def test_instances_do_not_repeat_the_design_of_the_same_seed(facts, folder):
     # From one stream, x (below 0.1) would be a subset of the design (below 0.5), row by row.
-    facts("design bernoulli --pools 30 --items 100 --seed 5 -o design.csv")
+    facts("design bernoulli --pools 30 --items 100 --seed 5 -o design.csv --force")
     facts("simulate problem.toml --instances 30 --seed 5 -o counts.csv --truth truth.csv")
     x = torch.tensor(table.read("truth.csv").values)
     assert bool((x > qgt.Design.from_csv("design.csv").matrix).any())
@@ -244,7 +268,7 @@ def test_instances_do_not_repeat_the_design_of_the_same_seed(facts, folder):
             ["out.csv", "transfers", "60", "12-12", "3-3"],
         ),
         (SIMULATE + " --truth t.csv", ["out.csv and t.csv", "mean defectives"]),
-        (DECODE, ["out.csv", "OK", qgt.Status.OK.meaning, "1.00 defectives called"]),
+        (DECODE, ["out.csv", "OK", qgt.Status.OK.meaning, "1.00 items called defective"]),
         (SCORE, ["2 instances of 4 items", "success rate", "f1", "precision", "recall", "mse", "1.0000"]),
     ],
 )
@@ -340,13 +364,29 @@ def test_two_files_are_written_or_none(refused, monkeypatch):
     assert len(calls) == 2
 
 
+@pytest.mark.parametrize(
+    ("command", "outputs"),
+    [
+        ("design bernoulli --pools 3 --items 4 -o out.csv", 1),
+        (SIMULATE + " --truth t.csv", 2),
+        ("decode counts.csv --problem problem.toml -o out.csv --report report.csv --certificate proofs", 3),
+    ],
+)
+def test_each_output_has_one_temporary_file(command, outputs, facts, monkeypatch):
+    opened = []
+    make = os.open
+    monkeypatch.setattr(os, "open", lambda path, *rest, **more: opened.append(path) or make(path, *rest, **more))
+    facts(command)
+    assert len([path for path in opened if Path(path).name.startswith(".")]) == outputs
+
+
 def test_message_is_one_short_line_whatever_it_quotes(refused, folder):
     (folder / "counts.csv").write_text('instance,P1,P2,P3\ns1,1,1,"a\n' + "b" * 100_000 + '"\n')
     refused(DECODE, "row 2, column 4")
 
 
 def _raising(error):
-    def fail(path):
+    def fail(path, **_):
         raise error
 
     return fail

@@ -2,20 +2,22 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
 import qgt
-from qgt.cli import main
+from qgt.cli import main, shell
 
-DECODE = "decode counts.csv --problem problem.toml -o calls.csv"
+GIVEN = "decode counts.csv --problem problem.toml"
+DECODE = f"{GIVEN} -o calls.csv"
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A problem with answers of every kind: sure ones, doubtful ones, and counts that no x explains."""
+    """A problem with answers of many kinds; in all.csv also counts that no x explains."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     g = torch.Generator().manual_seed(3)
@@ -26,7 +28,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     y[11] = torch.tensor([0.0, 9.0] * 7)
     lines = [",".join(["instance", *design.pool_names])]
     lines += [",".join([f"s{i}", *(f"{count:g}" for count in row)]) for i, row in enumerate(y.tolist())]
-    (tmp_path / "counts.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "all.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "counts.csv").write_text("\n".join(lines[:-1]) + "\n")
     return tmp_path
 
 
@@ -38,36 +41,62 @@ def run(command: str, capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
 
 
 def test_certified_is_the_default_and_tells_the_doubtful_first(capsys: pytest.CaptureFixture[str]) -> None:
-    out = run(DECODE, capsys)
-    words = [line.split(",")[1].split(":")[0].strip() for line in out.splitlines() if line.startswith("Instance ")]
-    assert len(words) == 5 and words[0] == "impossible" and words[1] == "unsure"
-    assert "retest" in out and "s11" in out and "7 other instances" in out
+    out = run(DECODE.replace("counts", "all"), capsys, code=1)
+    words = re.findall(r"^s\d+, (\w+): ", out, re.MULTILINE)
+    assert len(words) == 5 and words[:3] == ["impossible", "unsure", "unsure"]
+    assert "retest" in out and "s11" in out and "7 more not shown here: see --report, --html or --json." in out
+    assert "proved" not in out.lower()
     assert Path("calls.csv").read_text().startswith("instance,I1,")
 
 
+def test_without_a_file_the_calls_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    facts = json.loads(run(f"{GIVEN} --json", capsys))
+    lines = run(GIVEN, capsys).splitlines()
+    for line, told in zip(lines, facts["results"], strict=False):
+        assert line == f"{told['instance']}: {', '.join(told['defective']) or 'none defective'} ({told['verdict']})"
+    assert lines[11] == "" and "items called defective per instance" in lines[12]
+    assert not list(Path().glob("*calls*"))
+
+
+def test_an_impossible_instance_is_no_all_clear(capsys: pytest.CaptureFixture[str]) -> None:
+    told = json.loads(run(f"{DECODE.replace('counts', 'all')} --json", capsys, code=1))["results"][11]
+    assert (told["verdict"], told["status"], told["defective"]) == ("impossible", "INFEASIBLE", [])
+    assert told["confidence"] is None and len(told["undecided"]) == 60
+    rows = [line.split(",") for line in _lines("calls.csv")]
+    assert rows[12] == ["s11", *[""] * 60]
+    assert {cell for row in rows[1:12] for cell in row[1:]} == {"0", "1"}
+    error = run("score calls.csv calls.csv", capsys, code=2)
+    assert "calls.csv: row 13, column 2 is empty: the item is undecided" in error and "'s11'" in error
+
+
 def test_json_and_the_report_carry_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    facts = json.loads(run(f"{DECODE} --report report.csv --json", capsys))
+    facts = json.loads(run(f"{DECODE.replace('counts', 'all')} --report report.csv --json", capsys, code=1))
     assert facts["decoder"] == "certified" and sum(facts["status"].values()) == 12
+    assert (facts["calls"], facts["report"]) == ("calls.csv", "report.csv")
     with Path("report.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len(facts["results"]) == 12
     for row, told in zip(rows, facts["results"], strict=True):
-        assert row["instance"] == told["instance"] and row["verdict"] == told["verdict"]
-        assert row["words"] == told["words"]
-        assert row["defective"] == "; ".join(told["defective"]) and row["retest"] == "; ".join(told["retest"])
+        assert list(row) == list(told)
+        for key in ("instance", "verdict", "status", "words"):
+            assert row[key] == told[key]
+        for key in ("defective", "undecided", "retests"):
+            assert row[key] == "; ".join(told[key])
+        for key in ("confidence", "confidence_at_most", "fit"):
+            assert float(row[key] or "nan") == pytest.approx(told[key] or float("nan"), abs=1e-6, nan_ok=True)
         assert len([part for part in row["alternatives"].split("; ") if part]) == len(told["alternatives"])
-    assert {row["verdict"] for row in rows} >= {"proved", "unsure", "impossible"}
+    assert {row["verdict"] for row in rows} >= {"certain", "confident", "unsure", "impossible"}
 
 
 def test_the_report_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) -> None:
-    facts = json.loads(run(f"{DECODE} --odds 30 --json", capsys))
+    facts = json.loads(run(f"{GIVEN} --odds 30 --json", capsys))
     problem = qgt.Problem.load("problem.toml")
     y = torch.tensor([[float(cell) for cell in line.split(",")[1:]] for line in _lines("counts.csv")[1:]]).double()
     result = qgt.Certified(odds=30.0).bind(problem)(y)
     for i, told in enumerate(facts["results"]):
-        assert told["confidence"] == pytest.approx(float(result.info["confidence"][i]), abs=1e-6)
+        assert told["confidence"] == pytest.approx(float(result.evidence.confidence[i]), abs=1e-6)
         assert told["status"] == qgt.Status(int(result.status[i])).name
-        assert len(told["alternatives"]) == max(0, len(result.info["alternatives"][i]["x"]) - 1)
+        assert len(told["alternatives"]) == len(result.evidence.alternatives.of_instance(i).x) - 1
         calls = [problem.design.item_names[j] for j in result.x[i].nonzero().flatten().tolist()]
         assert told["defective"] == calls
 
@@ -75,26 +104,47 @@ def test_the_report_says_what_the_library_says(capsys: pytest.CaptureFixture[str
 def test_other_decoders_tell_no_confidence(capsys: pytest.CaptureFixture[str]) -> None:
     facts = json.loads(run(f"{DECODE} --decoder maximum_neighborhood --json", capsys))
     assert {told["confidence"] for told in facts["results"]} == {None}
-    assert "verdict" not in run(f"{DECODE} --decoder maximum_neighborhood", capsys)
+    assert {told["verdict"] for told in facts["results"]} == {"unsure"}
+    out = run(f"{DECODE} --decoder maximum_neighborhood", capsys)
+    assert "verdict" not in out and qgt.Status.OK.meaning in out
 
 
-def test_proofs_are_written_and_checked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(f"{GIVEN} --html page.html", capsys)
+    page = Path("page.html").read_text("utf-8")
+    assert "Wrote page.html: " in out
+    assert page.startswith("<!DOCTYPE html>") and "11 instances of 60 items" in page
+    assert qgt.Problem.load("problem.toml").fingerprint in page
+
+
+@pytest.mark.parametrize("prefix", ["", "gamp."])
+def test_any_option_of_a_decoder_can_be_set(prefix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    given = f"{GIVEN} --decoder gamp --json"
+    settled = json.loads(run(given, capsys))["status"]
+    cut = json.loads(run(f"{given} --set {prefix}iterations=1 --set {prefix}damping=0.5", capsys))["status"]
+    assert settled["OK"] > 0 and cut["NOT_CONVERGED"] == 11
+
+
+CHECK = "check counts.csv --problem problem.toml --certificate proofs.safetensors"
+
+
+def test_proofs_are_written_and_checked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     run(f"{DECODE} --certificate proofs.safetensors", capsys)
-    check = "check counts.csv --problem problem.toml --certificate proofs.safetensors"
-    assert "12 of 12 instances are proved" in run(f"{check} --odds 100", capsys)
-    text = Path("counts.csv").read_text().splitlines()
-    text[1], text[2] = text[2].replace("s1,", "s0,"), text[1].replace("s0,", "s1,")
-    Path("counts.csv").write_text("\n".join(text))
-    facts = json.loads(run(f"{check} --json", capsys, code=1))
-    assert facts["not_proved"] == ["s0", "s1"] and facts["proved"] == 10
-    assert "s0" in run(check, capsys, code=1)
+    assert "The proofs of 11 of 11 instances hold." in run(CHECK, capsys)
+    holds = torch.tensor([False, *[True] * 9, False])
+    monkeypatch.setattr(qgt, "check_certificate", lambda problem, y, result: holds)
+    facts = json.loads(run(f"{CHECK} --json", capsys, code=1))
+    assert facts == {"instances": 11, "proved": 9, "not_proved": ["s0", "s10"]}
+    out = run(CHECK, capsys, code=1)
+    assert "The proofs of 9 of 11 instances hold; these do not:" in out and "s10" in out
 
 
-def test_proofs_of_other_instances_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("rows", [[0, 2, 1, 3, 4], [0, 1, 2, 3]])
+def test_proofs_of_other_counts_are_refused(rows: list[int], capsys: pytest.CaptureFixture[str]) -> None:
     run(f"{DECODE} --certificate proofs.safetensors", capsys)
-    Path("counts.csv").write_text("\n".join(_lines("counts.csv")[:5]))
-    error = run("check counts.csv --problem problem.toml --certificate proofs.safetensors", capsys, code=2)
-    assert "12 instances" in error and "has 4" in error
+    lines = _lines("counts.csv")
+    Path("counts.csv").write_text("\n".join(lines[row] for row in rows))
+    assert "proofs.safetensors: is a certificate for other counts" in run(CHECK, capsys, code=2)
 
 
 @pytest.mark.parametrize(
@@ -103,9 +153,14 @@ def test_proofs_of_other_instances_are_refused(capsys: pytest.CaptureFixture[str
         ("--decoder amp --odds 10", "odds=10.0 has no meaning for amp"),
         ("--decoder exact --certificate proofs", "certificate has no meaning for exact"),
         ("--decoder gamp --time-limit 1", "time_limit=1.0 has no meaning for gamp"),
+        ("--decoder prevalence --set damping=1", "damping=1 has no meaning for prevalence: it has none."),
+        ("--set gamp.damping=1", "is for gamp, but the decoder is certified"),
+        ("--set odds=3 --odds 4", "gives odds twice"),
         ("--odds 0.5", "odds=0.5"),
         ("--report calls.csv", "named twice"),
+        ("--html ./calls.csv", "named twice"),
         ("--defectives 3", "cannot use it"),
+        ("--device tpu", "device='tpu' is not available here"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,9 +168,36 @@ def test_options_that_do_not_fit_are_refused(options: str, words: str, capsys: p
     assert not Path("calls.csv").exists()
 
 
-def test_out_of_time_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    out = run(f"{DECODE} --time-limit 1e-9", capsys)
-    assert "TIME_LIMIT" in out and "Time ran out" in out
+def test_out_of_time_it_says_so_and_calls_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    facts = json.loads(run(f"{DECODE} --time-limit 1e-9 --json", capsys))
+    assert facts["status"]["TIME_LIMIT"] == 11
+    for told, line in zip(facts["results"], _lines("calls.csv")[1:], strict=True):
+        assert (told["verdict"], told["confidence"]) == ("unsure", None)
+        assert "Time ran out" in told["words"]
+        if "before any possible answer" in told["words"]:
+            assert line == told["instance"] + "," * 60
+
+
+def test_progress_is_a_share_done(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("qgt.lab.decoding.PART", 4)
+    monkeypatch.setattr(shell, "LINE_EVERY", -1.0)
+    assert main(GIVEN.split()) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "qgt: decoding: 4 of 11 done (36 %)",
+        "qgt: decoding: 8 of 11 done (72 %)",
+    ]
+
+
+def test_a_model_is_not_overwritten_by_its_own_calls(capsys: pytest.CaptureFixture[str]) -> None:
+    problem = qgt.Problem.load("problem.toml")
+    config = qgt.TrainConfig(instances=200, validation=100, batch=100, epochs=1)
+    qgt.train(problem, qgt.MLP((4,)), config, generator=torch.Generator().manual_seed(0)).save("run")
+    before = Path("run/model.safetensors").read_bytes()
+    error = run("decode counts.csv --model run -o run/model.safetensors", capsys, code=2)
+    assert "run/model.safetensors: is part of run, which this command reads" in error
+    assert Path("run/model.safetensors").read_bytes() == before
+    assert json.loads(run("decode counts.csv --model run --json", capsys))["decoder"] == "neural"
+    assert "no meaning for a network" in run("decode counts.csv --model run --odds 3", capsys, code=2)
 
 
 def _lines(name: str) -> list[str]:

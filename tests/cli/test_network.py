@@ -2,13 +2,17 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 import qgt
 from qgt.cli import main
+from qgt.files import folders, tensors
 from qgt.learning import training
+from qgt.learning.run import Run
 
 PROBLEM = """
 design = { kind = "bernoulli", pools = 14, items = 18, seed = 7 }
@@ -115,25 +119,139 @@ def test_interrupted_training_keeps_its_best_and_resumes(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
-    original = training.Run.epoch
+    original = Run.epoch
 
-    def interrupted(run: training.Run) -> qgt.Epoch:
+    def interrupted(run: Run) -> qgt.Epoch:
         if run.number == 5:
             raise KeyboardInterrupt
         return original(run)
 
     arguments = ["train", str(folder / "problem.toml"), "-o", str(tmp_path / "run"), *SMALL]
     with monkeypatch.context() as patch:
-        patch.setattr(training.Run, "epoch", interrupted)
+        patch.setattr(Run, "epoch", interrupted)
         assert main(arguments) == 130
     assert "--resume continues" in capsys.readouterr().out
     early = qgt.load(tmp_path / "run")
-    assert early.training["interrupted"]
-    assert len(early.training["history"]) == 5
+    assert early.training is not None
+    assert early.training.interrupted
+    assert early.training.epochs == 5
     assert main([*arguments, "--resume"]) == 0
     whole, resumed = qgt.load(folder / "run"), qgt.load(tmp_path / "run")
     assert all(torch.equal(v, resumed.network.state_dict()[k]) for k, v in whole.network.state_dict().items())
     assert not (tmp_path / "run" / "checkpoint.safetensors").exists()
+
+
+def train(folder: Path, output: Path, *options: str) -> int:
+    return main(["train", str(folder / "problem.toml"), "-o", str(output), *(options or SMALL)])
+
+
+@pytest.fixture
+def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail where a training begins that should have been refused."""
+
+    def began(*arguments: object, **named: object) -> None:
+        pytest.fail("the training began")
+
+    monkeypatch.setattr(qgt, "train", began)
+
+
+def refused(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line on stderr."""
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_training(
+    folder: Path,
+    tmp_path: Path,
+    no_training: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "file").touch()
+    assert train(folder, tmp_path / "file" / "below") == 2
+    assert "cannot be made a folder (Not a directory)" in refused(capsys)
+
+    def read_only(*arguments: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:  # root, who may run the tests, may write anywhere
+        patch.setattr(folders, "_lock", read_only)
+        assert train(folder, tmp_path / "run") == 2
+    assert "cannot be written to (Permission denied)" in refused(capsys)
+    with monkeypatch.context() as patch:
+        patch.setattr(folders.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+        assert train(folder, tmp_path / "run") == 2
+    assert "cannot be written there (No space left on device)" in refused(capsys)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_disk_that_fills_up_is_told_in_one_line(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*arguments: object) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(tensors, "save_file", full)
+    assert train(folder, tmp_path / "run") == 2
+    assert "checkpoint.safetensors: cannot be written" in refused(capsys)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_second_training_into_one_folder_is_refused(
+    folder: Path, tmp_path: Path, no_training: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    with folders.alone_in(tmp_path / "run"):
+        assert train(folder, tmp_path / "run") == 2
+    assert f"{tmp_path / 'run'}: another process is at work in this folder" in refused(capsys)
+
+
+def test_a_diverged_training_leaves_nothing_that_stops_the_retry(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = ["--hidden", "8", "--instances", "500", "--epochs", "2", "--learning-rate"]
+    assert train(folder, tmp_path / "run", *small, "1e30") == 2
+    assert "give a smaller one" in refused(capsys)
+    assert not list(tmp_path.iterdir())
+    assert train(folder, tmp_path / "run", *small, "1e-3") == 0
+
+
+def test_an_interrupt_before_the_first_epoch_leaves_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Run, "epoch", interrupted)
+    assert train(folder, tmp_path / "run") == 130
+    monkeypatch.setattr(qgt, "verify", interrupted)
+    assert main(["verify", str(folder / "run"), "-o", str(tmp_path / "deep" / "report")]) == 130
+    assert not list(tmp_path.iterdir())
+
+
+def test_fresh_data_is_told_in_steps(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is validated a hundred times, which are no epochs of any data set."""
+    residual = ["--architecture", "residual", "--width", "8", "--blocks", "1", "--steps", "200", "--batch", "20"]
+    assert train(folder, tmp_path / "run", *residual, "--json") == 0
+    facts = last_json(capsys)
+    assert facts["steps"] == 200
+    assert "epochs" not in facts
+    assert qgt.load(tmp_path / "run").architecture == qgt.ResidualMLP(8, 1)
+
+
+def test_a_network_that_only_guesses_gets_no_verdict(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(folder, tmp_path / "run", "--hidden", "8", "--instances", "200", "--epochs", "1") == 0
+    capsys.readouterr()
+    for estimator in ("least_squares", "mean_jacobian", "regression"):
+        report = str(tmp_path / estimator)
+        assert main(["verify", str(tmp_path / "run"), "-o", report, "--estimator", estimator]) == 1
+        said = capsys.readouterr().out
+        assert said.startswith("No verdict")
+        assert "sureness" not in said  # nobody is accused
 
 
 def test_a_time_limit_is_for_the_exact_decoder(
@@ -163,7 +281,11 @@ def test_limits(capsys: pytest.CaptureFixture[str]) -> None:
         (["train", "PROBLEM", "-o", "OUT", "--level", "2", "--hidden", "5"], "level and hidden"),
         (["train", "PROBLEM", "-o", "OUT", "--hidden", "5,x"], "hidden='5,x'"),
         (["train", "PROBLEM", "-o", "OUT", "--architecture", "transformer"], "architecture='transformer'"),
-        (["train", "PROBLEM", "-o", "OUT", "--architecture", "residual", "--level", "2"], "width and blocks"),
+        (["train", "PROBLEM", "-o", "OUT", "--architecture", "residual", "--level", "2"], "level=2 has no meaning"),
+        (["train", "PROBLEM", "-o", "OUT", "--architecture", "residual", "--hidden", "2"], "hidden=2 has no meaning"),
+        (["train", "PROBLEM", "-o", "OUT", "--width", "64"], "width=64 has no meaning for the architecture mlp"),
+        (["train", "PROBLEM", "-o", "OUT", "--blocks", "2"], "blocks=2 has no meaning for the architecture mlp"),
+        (["train", "PROBLEM", "-o", "OUT", "--instances", "1"], "instances=1"),
         (["train", "PROBLEM", "-o", "OUT", "--steps", "10", "--epochs", "5"], "epochs=5 has no meaning"),
         (["train", "PROBLEM", "-o", "OUT", "--instances", "-1"], "instances=-1"),
         (["train", "PROBLEM", "-o", "OUT", "--learning-rate", "nan"], "learning_rate=nan"),

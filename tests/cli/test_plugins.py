@@ -23,11 +23,16 @@ class OneBatch:
 @dataclass(frozen=True)
 class Undercount:
     miss: float
+    integer = True
 
-    def sample(self, counts, *, generator):
+    def reach(self, size, tail):
+        return float(size)
+
+    def sample(self, counts, sizes, *, generator):
         return torch.binomial(counts, torch.full_like(counts, 1 - self.miss), generator=generator)
 
-    def log_prob(self, y, counts):
+    def log_prob(self, y, counts, sizes):
+        y, counts = torch.broadcast_tensors(y, counts)
         law = torch.distributions.Binomial(counts, torch.full_like(counts, 1 - self.miss), validate_args=False)
         possible = (y >= 0) & (y <= counts) & (y == y.floor())
         return torch.where(possible, law.log_prob(y.clamp(min=0).minimum(counts)), -torch.inf)
@@ -136,6 +141,7 @@ def test_without_the_option_nothing_is_imported_and_the_remedy_is_told(
     capsys: pytest.CaptureFixture[str], folder: Path, command: str
 ) -> None:
     (folder / "counts.csv").write_text("1\n")
+    (folder / "proofs.safetensors").touch()
     said = run(command, capsys, 2)
     assert "is not loaded: give --plugin mine.py, or call qgt.load_plugin." in said
     assert said.count("\n") == 1

@@ -7,6 +7,7 @@ import pytest
 
 import qgt
 from qgt.cli import main
+from qgt.study import StudyCounts
 
 STUDY = """
 instances = 40
@@ -53,7 +54,7 @@ def test_bench_and_figure(folder, capsys):
     assert run("figure study.toml -o out/figure.svg --json") == 0
     assert json.loads(capsys.readouterr().out)["unfinished"] == 0
     assert (folder / "out" / "figure.svg").read_bytes() == before  # equal results, equal files
-    for form, head in {"png": b"\x89PNG", "pdf": b"%PDF"}.items():
+    for form, head in {"png": b"\x89PNG", "pdf": b"%PDF", "SVG": b"<?xml"}.items():
         assert run(f"figure study.toml -o all.{form} --metric all") == 0
         assert (folder / f"all.{form}").read_bytes().startswith(head)
 
@@ -70,12 +71,43 @@ def test_bench_prints_a_table_and_goes_on(folder, capsys):
     assert [one["instances"] for one in json.loads(capsys.readouterr().out)["results"]] == [40, 20, 40, 20]
 
 
+def test_decoders_are_compared_with_the_limit_in_pairs(folder, capsys):
+    assert run("bench study.toml --workers 1 --device auto --counts counts.json --json") == 0
+    amp, exact = json.loads(capsys.readouterr().out)["results"][:2]
+    assert exact["against_limit"] is None
+    against = amp["against_limit"]
+    assert against["instances"] == 20
+    assert against["low"] <= against["mean"] <= against["high"] and 0 <= against["p_value"] <= 1
+    counts = StudyCounts.load(folder / "counts.json")
+    (pair,) = [one.paired for one in counts.pairs if one.point == {"design.pools": 6}]
+    assert (pair.instances, pair.p_value) == (20, against["p_value"])
+    assert run("bench study.toml --workers 1") == 0
+    assert "success against the limit, points" in capsys.readouterr().out
+
+
+def test_progress_is_told_now_and_then_where_there_is_no_terminal(folder, capsys, monkeypatch):
+    monkeypatch.setattr("qgt.cli.studies.NOW_AND_THEN", 0.0)
+    assert run("bench study.toml --workers 1 --json") == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)
+    lines = err.splitlines()
+    assert lines[0] == "0 of 6 batches: starting"
+    assert lines[-1] == "6 of 6 batches: exact, design.pools = 9, design 0"
+
+
+def test_results_are_read_from_a_folder_that_stays_as_it_is(folder, capsys):
+    assert run("bench study.toml --workers 1 -o kept/study.db") == 0
+    assert run("figure study.toml --db kept/study.db -o figure.svg") == 0
+    assert [path.name for path in (folder / "kept").iterdir()] == ["study.db"]
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [
         ("bench", ["STUDY", "qgt bench --help"]),
         ("bench absent.toml", ["absent.toml", "No such file"]),
         ("bench study.toml -o study.toml", ["study.toml", "twice"]),
+        ("bench study.toml --counts study.toml", ["study.toml", "twice"]),
         ("bench study.toml -o .", ["not a file"]),
         ("bench study.toml -o text.db", ["text.db", "give another path"]),
         ("bench study.toml --workers 0", ["--workers"]),

@@ -57,8 +57,8 @@ def test_it_is_the_loop_over_every_x(prior, noise):
             continue
         posterior = joint.softmax(0)
         assert int(result.status[i]) == Status.PROVED
-        assert float(result.info["log_joint"][i]) == pytest.approx(float(joint.max()), abs=1e-9)
-        assert float(result.info["confidence"][i]) == pytest.approx(float(posterior.max()), abs=1e-12)
+        assert float(result.evidence.log_joint[i]) == pytest.approx(float(joint.max()), abs=1e-9)
+        assert float(result.evidence.confidence[i]) == pytest.approx(float(posterior.max()), abs=1e-12)
         assert result.scores[i].tolist() == pytest.approx((posterior @ every.double()).tolist(), abs=1e-12)
         first = int((joint >= joint.max() - 1e-9).nonzero()[0])
         assert torch.equal(result.x[i], every[first])
@@ -71,7 +71,7 @@ def test_halves_of_every_size(items):
     result = Exhaustive().bind(problem)(y)
     every = every_x(items)
     joint = torch.stack([problem.log_joint(every, counts.expand(len(every), -1)) for counts in y])
-    torch.testing.assert_close(result.info["log_joint"], joint.amax(1))
+    torch.testing.assert_close(result.evidence.log_joint, joint.amax(1))
     torch.testing.assert_close(result.scores, joint.softmax(1) @ every.double())
 
 
@@ -81,7 +81,7 @@ def test_of_equally_probable_answers_the_first_is_called_however_the_batch_is_cu
     y = torch.tensor([[2, 2], [0, 0], [2, 3], [6, 6]], dtype=torch.float64).repeat(5, 1)
     result = Exhaustive().bind(problem)(y)
     assert result.x[:4].tolist() == [[0, 0, 0, 0, 1, 1, 0], [0] * 7, [0, 0, 0, 0, 1, 1, 1], [1, 1, 1, 1, 1, 1, 0]]
-    assert result.info["confidence"][:4].tolist() == pytest.approx([1 / 15, 1, 1 / 15, 1])
+    assert result.evidence.confidence[:4].tolist() == pytest.approx([1 / 15, 1, 1 / 15, 1])
     monkeypatch.setattr(exhaustive, "CHUNK", 1)  # one instance at a time
     cut = Exhaustive().bind(problem)(y)
     assert torch.equal(cut.x, result.x)
@@ -94,8 +94,8 @@ def test_counts_that_contradict_each_other_are_infeasible():
     assert result.status.tolist() == [Status.INFEASIBLE, Status.PROVED, Status.INFEASIBLE]
     assert result.x.tolist() == [[0, 0, 0], [0, 1, 0], [0, 0, 0]]
     assert result.scores[0].tolist() == [0.1, 0.2, 0.3]  # nothing was learned
-    assert result.info["confidence"].tolist() == pytest.approx([0, 0.18 / 0.26, 0])
-    assert float(result.info["log_joint"][0]) == -math.inf
+    assert result.evidence.confidence.tolist() == pytest.approx([0, 0.18 / 0.26, 0])
+    assert float(result.evidence.log_joint[0]) == -math.inf
 
 
 def test_no_instances():
@@ -107,7 +107,7 @@ def test_twenty_items_are_the_most():
     generous = Problem(design(20, pools=12, seed=3), Bernoulli(0.1), SparseInteger(rate=0.1, bound=1))
     x, y = generous.simulate(3, generator=generator(4))
     result = Exhaustive().bind(generous)(y)
-    assert bool((result.info["log_joint"] >= generous.log_joint(x, y) - 1e-9).all())
+    assert bool((result.evidence.log_joint >= generous.log_joint(x, y) - 1e-9).all())
     assert bool(((result.scores >= 0) & (result.scores <= 1)).all())
     large = Problem(design(21, pools=4, seed=3), Bernoulli(0.1))
     with pytest.raises(ValueError, match=r"21 items.*up to 20"):

@@ -5,7 +5,7 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import pytest
@@ -317,7 +317,7 @@ def test_texts_become_what_the_fields_are(texts, made):
         ({"pair": "1"}, "it.pair=[1] is not valid: give a list of 2."),
         ({"animal": "cow"}, "it.animal.kind='cow' is not known: give one of cat, dog"),
         ({"animal": "dog"}, "it.animal.name is missing: add it"),
-        ({"speed": "1"}, "it.speed is not a known key: use animal, choice"),
+        ({"speed": "1"}, "speed=1 has no meaning for it: it has flag, whole"),
     ],
 )
 def test_texts_that_do_not_fit_are_named(texts, said):
@@ -357,7 +357,7 @@ def test_a_decoder_is_made_by_its_name_and_options():
     for kind, options, said in [
         ("oracle", {}, r"^decoder='oracle' is not known: give one of amp, "),
         ("gamp", {"damping": "2"}, r"^gamp\.damping=2\.0 is not valid: give a number from 0 to 1\.$"),
-        ("gamp", {"dampin": "2"}, r"^gamp\.dampin is not a known key: use damping, iterations\.$"),
+        ("gamp", {"dampin": "2"}, r"^dampin=2 has no meaning for gamp: it has damping, iterations\.$"),
     ]:
         with pytest.raises(ValueError, match=said):
             make_decoder(kind, options)
@@ -375,3 +375,31 @@ def test_a_decoder_is_made_by_its_name_and_options():
 def test_a_score_of_a_wrong_shape_is_refused(data, said):
     with pytest.raises(ValueError, match=f"^{said}"):
         qgt.Score.from_plain(data)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A record with a loss that may be NaN, a note, and scratch that no file holds."""
+
+    loss: codec.Diverging
+    note: Annotated[str, "any words"] = ""
+    scratch: bytes = field(default=b"", metadata=codec.UNSTORED)
+
+
+def test_a_number_that_is_not_finite_is_none_in_a_file():
+    for loss in (math.nan, math.inf):
+        plain = codec.encode_table("one", Measurement(loss), Measurement)
+        assert plain == {"loss": None, "note": ""}
+        assert math.isnan(codec.decode("one", plain, Measurement).loss)
+    assert codec.decode("one", {"loss": 1}, Measurement) == Measurement(1.0)
+    for wrong in (math.nan, True, "low"):
+        with pytest.raises(ValueError, match=r"^one\.loss=.* is not valid: give a finite number or null\.$"):
+            codec.decode("one", {"loss": wrong}, Measurement)
+
+
+def test_a_field_that_is_not_stored_is_in_no_file_and_keeps_its_value_among_options():
+    one = Measurement(0.5, scratch=b"kept")
+    assert codec.decode("one", codec.encode_table("one", one, Measurement), Measurement) == Measurement(0.5)
+    with pytest.raises(ValueError, match=r"^one\.scratch is not a known key: use loss, note\.$"):
+        codec.decode("one", {"loss": 0.5, "scratch": ""}, Measurement)
+    assert codec.decode_options("one", one, {"note": "hm"}) == Measurement(0.5, "hm", b"kept")

@@ -1,7 +1,5 @@
 """Tables in CSV files: what is recognised, what is refused and where, and that a failure leaves nothing behind."""
 
-import os
-import stat
 import tempfile
 from pathlib import Path
 
@@ -33,7 +31,7 @@ def sheet(tmp_path):
         ("pool,a,b\np,1,0\nq,0,1\n", ("p", "q"), ("a", "b"), "row 2, column 2"),
         ("Pool,1,2\n7,1,0\n8,0,1\n", ("7", "8"), ("1", "2"), "row 2, column 2"),  # numeric names: the corner says so
         ("instance,1,2\n7,1,0\n8,0,1\n", ("7", "8"), ("1", "2"), "row 2, column 2"),
-        (",1,2\n7,1,0\n8,0,1\n", ("7", "8"), ("1", "2"), "row 2, column 2"),
+        (",a,b\n7,1,0\n8,0,1\n", ("7", "8"), ("a", "b"), "row 2, column 2"),  # an empty corner, above words
         ("x,a,b\np,1,0\nq,0,1\n", ("p", "q"), ("a", "b"), "row 2, column 2"),  # any corner, where names are words
     ],
 )
@@ -86,6 +84,11 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(sheet):
         ("pool,a,b\np,1,0\nq,-inf,0\n", ["row 3, column 2", "'-inf'"]),
         ("pool,a,b\np,1,\n", ["row 2, column 3", "''"]),
         ('pool,a,b\np,1,"0,5"\n', ["row 2, column 3", "'0,5'", "decimal point"]),
+        ('pool,a,b\np,1,"1,000"\n', ["row 2, column 3", "'1,000'", "write 1000 if the comma groups digits"]),
+        (",1,2\n7,1,0\n8,0,1\n", ["row 1, column 1 is empty", "missing number", "'pool'", "'instance'"]),
+        (",1\n0,1\n", ["row 1, column 1 is empty"]),  # or a design whose first entry is missing
+        ("plate,2,1\n7,1,0\n8,0,1\n", ["row 1, column 1 holds 'plate' above numbers", "'instance'"]),
+        ("1,a,2\n3,4,5\n", ["row 1, column 2 holds 'a' among numbers"]),
         ("pool,a\np,1_0\n", ["row 2, column 2", "'1_0'"]),
         ("pool,a\np,\u0661\n", ["row 2, column 2"]),  # a digit of another script
         ("a,b\n1,0\n0,x\n", ["row 3, column 2", "'x'"]),
@@ -144,31 +147,50 @@ def test_whole_numbers_are_written_without_a_point(tmp_path):
     assert path.read_bytes() == b'pool,"a,b",c\np,1,2.5\n"q""",-3,0\n'
 
 
-def test_replacing_takes_the_place_of_the_file_on_success_only(tmp_path):
-    target = tmp_path / "new" / "result.csv"
-    with table.replacing(target) as temporary:
-        temporary.write_text("first")
-        assert not target.exists()
-    assert target.read_text() == "first"
-    with pytest.raises(RuntimeError, match="half way"), table.replacing(target) as temporary:
-        temporary.write_text("half")
-        raise RuntimeError("half way")
-    assert target.read_text() == "first"
-    assert list(target.parent.iterdir()) == [target]  # no temporary file stays
-
-
-def test_a_failed_write_leaves_no_file(tmp_path):
-    with pytest.raises(ValueError, match="zip"):
-        table.write(tmp_path / "sheet.csv", [[1.0]], row_names=["p", "q"], column_names=["a"], corner="pool")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_written_file_has_ordinary_permissions(tmp_path):
+def test_names_that_a_spreadsheet_would_run_are_escaped_and_numbers_are_not(tmp_path):
     path = tmp_path / "sheet.csv"
-    mask = os.umask(0o027)
-    try:
-        table.write(path, [[1.0]], row_names=["p"], column_names=["a"], corner="pool")
-        assert os.umask(0o027) == 0o027  # and the mask is as it was
-    finally:
-        os.umask(mask)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    table.write(path, [[-1, -2.5]], row_names=["=cmd|' /C calc'!A0"], column_names=["-x", "'@y"], corner="pool")
+    assert path.read_text() == "pool,'-x,''@y\n'=cmd|' /C calc'!A0,-1,-2.5\n"
+    read = table.read(path)
+    assert read == table.Table([[-1.0, -2.5]], ("=cmd|' /C calc'!A0",), ("-x", "'@y"), 2, 2)
+
+
+# --- a header that the reader knows
+
+
+def known(text: str, *columns: str) -> table.Table:
+    return table.parse("sheet.csv", text, columns=columns)
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "rows", "header"),
+    [
+        ("sample,P1,P2\n7,1,0\n8,0,1\n", ("P1", "P2"), ("7", "8"), ("P1", "P2")),  # any corner, numbered samples
+        ("sample,P2,P1\n7,1,0\n8,0,1\n", ("P1", "P2"), ("7", "8"), ("P2", "P1")),
+        (",P1,P2\n7,1,0\n8,0,1\n", ("P1", "P2"), ("7", "8"), ("P1", "P2")),
+        ("P1,P2\n1,0\n0,1\n", ("P1", "P2"), None, ("P1", "P2")),
+        ("plate,2,1\n7,1,0\n8,0,1\n", ("1", "2"), ("7", "8"), ("2", "1")),  # numbered pools
+        ("plate,2,1\na,1,0\nb,0,1\n", ("1", "2"), ("a", "b"), ("2", "1")),
+        (",2,1\n7,1,0\n8,0,1\n", ("1", "2"), ("7", "8"), ("2", "1")),
+        ("plate,'-2,1\n7,1,0\n8,0,1\n", ("1", "-2"), ("7", "8"), ("-2", "1")),
+        ("1,control\n1,0\n0,1\n", ("control", "1"), None, ("1", "control")),
+        ("sample,1,control\n7,1,0\n8,0,1\n", ("control", "1"), ("7", "8"), ("1", "control")),
+        ("pool,P2\n1,0\n0,1\n", ("P2", "pool"), None, ("pool", "P2")),  # a pool called pool
+        ("instance,instance,P2\n7,1,0\n8,0,1\n", ("instance", "P2"), ("7", "8"), ("instance", "P2")),
+        ("a;b,c\n1,0\n0,1\n", ("c", "a;b"), None, ("a;b", "c")),  # semicolons in names separate nothing
+        ("sample,P1,PX\n7,1,0\n8,0,1\n", ("P1", "P2"), ("7", "8"), ("P1", "PX")),  # to be refused by name, later
+        ("1,0\n0,1\n", ("P1", "P2"), None, None),
+        ("1,0\n0,1\n", ("7", "8"), None, None),
+        ("a,1,0\nb,0,1\n", ("7", "8"), ("a", "b"), None),
+    ],
+)
+def test_a_header_is_recognised_by_the_names_it_holds(text, columns, rows, header):
+    read = known(text, *columns)
+    assert (read.values, read.row_names, read.column_names) == ([[1.0, 0.0], [0.0, 1.0]], rows, header)
+
+
+def test_numbers_that_may_be_names_or_counts_are_refused():
+    with pytest.raises(ValueError, match=r"row 1 holds the pools' names, or counts .*'instance' in the top left cell"):
+        known("2,1\n1,0\n", "1", "2")
+    with pytest.raises(ValueError, match="row 1, column 1 holds 'plate' above numbers"):
+        known("plate,2,3\n7,1,0\n", "1", "2")  # no pool is called 3

@@ -5,10 +5,10 @@ import random
 import signal
 import time
 
+import kill_study
 import pytest
 
-import kill_study
-from qgt.study import Study, run
+from qgt import Study, run_study
 
 STUDY = """
 instances = 12000
@@ -39,8 +39,8 @@ def test_kills_cost_nothing(tmp_path, unchecked):
         assert before.items() > seen.items()
         seen = before
     planned = Study.load(study)
-    run(planned, db)
-    run(planned, tmp_path / "whole.db")
+    run_study(planned, db)
+    run_study(planned, tmp_path / "whole.db")
     assert kill_study.rows(db) == kill_study.rows(tmp_path / "whole.db")
     assert len(kill_study.rows(db)) == 600
 

@@ -69,7 +69,11 @@ def test_a_key_is_what_determines_the_results():
         small(max_failures=3),
         small(metric="mse"),
         small(designs=1),
-        small(decoders={"other name": {**DECODERS["AMP"], "threshold": 0.5, "limit": True, "instances": 20}}),
+        small(
+            decoders={
+                "other name": {**DECODERS["AMP"], "threshold": 0.5, "limit": True, "instances": 20, "label": "a label"}
+            }
+        ),
     ]
     assert {Study.from_plain(data).tasks[0].key for data in same} == {base}
     other = [
@@ -156,6 +160,9 @@ HOUSEHOLDS = {"kind": "households", "size": 4, "seed_rate": 0.1, "attack_rate": 
         (entry(kind="amp", batch=7), ["decoders.it", "batch=7", "divide", "20"]),
         (entry(kind="amp", limit=1), ["decoders.it", "limit=1"]),
         (entry(kind="amp", tune="yes"), ["decoders.it", "tune='yes'"]),
+        (entry(kind="amp", label=3), ["decoders.it", "label=3"]),
+        ({"verify": 0}, ["verify=0"]),
+        ({"verify": 9}, ["verify", "without a network"]),
         (entry(kind="amp", defectives="false"), ["decoders.it", "defectives='false'"]),
         (entry(kind="amp", defectives=True), ["decoders.it", "defectives=True"]),
         (entry(kind="amp", defectives=13), ["decoders.it", "defectives=13", "12 items"]),

@@ -5,8 +5,8 @@ import json
 import pytest
 from studies import NETWORK, small
 
-from qgt import Study, load_plugin
-from qgt.study import network_path, results, run
+from qgt import Study, load_plugin, run_study, study_results
+from qgt.study import network_path
 
 MINE = """
 from dataclasses import dataclass
@@ -63,12 +63,12 @@ def own(**changes):
 
 
 def counts(data, db):
-    return [(one.point, one.decoder, one.score) for one in results(Study.from_plain(data), db)]
+    return [(one.point, one.decoder, one.score) for one in study_results(Study.from_plain(data), db)]
 
 
 def test_workers_have_the_plugins_and_the_same_results(mine, tmp_path):
-    run(Study.from_plain(own()), tmp_path / "one.db")
-    run(Study.from_plain(own()), tmp_path / "two.db", workers=2, networks=tmp_path / "one.networks")
+    run_study(Study.from_plain(own()), tmp_path / "one.db")
+    run_study(Study.from_plain(own()), tmp_path / "two.db", workers=2, networks=tmp_path / "one.networks")
     assert counts(own(), tmp_path / "one.db") == counts(own(), tmp_path / "two.db")
     assert all(score.instances == 60 for _, _, score in counts(own(), tmp_path / "one.db"))
 
@@ -133,4 +133,4 @@ def test_a_plugin_that_changes_is_refused_before_workers_start(mine, tmp_path):
     study = Study.from_plain({**own(), "decoders": {"mine": {"kind": "mine:Threshold"}}})
     mine.write_text(MINE + "\n")
     with pytest.raises(ValueError, match=r"mine\.py: has changed since it was loaded; start Python anew\."):
-        run(study, tmp_path / "study.db", workers=2)
+        run_study(study, tmp_path / "study.db", workers=2)

@@ -8,7 +8,7 @@ import pytest
 from studies import small
 
 from qgt.pictures.figures import curves_figure
-from qgt.study import Study, markdown, results, run, write_csv
+from qgt.study import Study, markdown, run_study, study_results, write_csv
 from qgt.trust.scoring import METRICS
 
 DECODERS = {"exact": {"kind": "exact", "limit": True}, "AMP": {"kind": "amp"}}
@@ -18,8 +18,8 @@ DECODERS = {"exact": {"kind": "exact", "limit": True}, "AMP": {"kind": "amp"}}
 def found(tmp_path_factory):
     db = tmp_path_factory.mktemp("reading") / "study.db"
     study = Study.from_plain(small(decoders=DECODERS, grid={"design.pools": [6, 9], "noise.rate": [0.0, 0.2]}))
-    run(study, db)
-    return results(study, db)
+    run_study(study, db)
+    return study_results(study, db)
 
 
 def test_csv_has_a_row_for_each_result(found, tmp_path):
@@ -38,8 +38,8 @@ def test_csv_has_a_row_for_each_result(found, tmp_path):
 
 def test_results_that_are_not_there_yet_are_empty_cells(tmp_path):
     study = Study.from_plain(small(decoders=DECODERS))
-    run(Study.from_plain(small(decoders=DECODERS, grid={"design.pools": [6]})), tmp_path / "study.db")
-    found = results(study, tmp_path / "study.db")
+    run_study(Study.from_plain(small(decoders=DECODERS, grid={"design.pools": [6]})), tmp_path / "study.db")
+    found = study_results(study, tmp_path / "study.db")
     assert [one.finished for one in found] == [True, True, False, False]
     write_csv(found, tmp_path / "table.csv")
     assert (tmp_path / "table.csv").read_text().splitlines()[-1] == "9,AMP,2,0" + "," * 17
@@ -89,6 +89,6 @@ def test_nothing_is_not_drawn(found, tmp_path):
         with pytest.raises(ValueError, match="nothing to draw"):
             curves_figure(shown)
     study = Study.from_plain(small(decoders={"AMP": {"kind": "amp"}}, grid={}))
-    run(study, tmp_path / "study.db")
+    run_study(study, tmp_path / "study.db")
     with pytest.raises(ValueError, match="whose first key"):
-        curves_figure(results(study, tmp_path / "study.db"))
+        curves_figure(study_results(study, tmp_path / "study.db"))

@@ -3,24 +3,33 @@
 import os
 import re
 import shutil
+import subprocess
+import sys
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from studies import DECODERS, NETWORK, small
 
 import qgt
-from qgt.study import Study, ensure_stack, network_path, networks_folder, results, run
+from qgt.study import Study, ensure_stack, network_path, networks_folder, run_study, study_results
 from qgt.study import batch as batches
-from qgt.study.networks import weights_digest
-from qgt.study.running import _named
+from qgt.study.networks import ensure_network, weights_digest
+from qgt.study.seeds import generator
 from qgt.study.store import Store
+from qgt.study.workers import named
 
 
 def counts(study, db):
     """Everything of the results but the time."""
-    return [replace(one, seconds=0.0) for one in results(study, db)]
+    return [replace(one, seconds=0.0) for one in study_results(study, db)]
+
+
+def folders(networks):
+    """What lies among the networks, but for the locks."""
+    return sorted(path for path in networks.iterdir() if path.name != "locks")
 
 
 def stored(study, db):
@@ -31,8 +40,8 @@ def stored(study, db):
 def test_results_are_those_of_the_library(tmp_path):
     decoders = {"AMP": {"kind": "amp", "defectives": "true"}, "exact": {"kind": "exact", "limit": True}}
     study = Study.from_plain(small(decoders=decoders, designs=1, instances=40))
-    run(study, tmp_path / "study.db")
-    found = results(study, tmp_path / "study.db")
+    run_study(study, tmp_path / "study.db")
+    found = study_results(study, tmp_path / "study.db")
     assert [(one.point["design.pools"], one.decoder) for one in found] == [
         (6, "AMP"),
         (6, "exact"),
@@ -55,7 +64,7 @@ def test_results_are_the_same_for_any_number_of_workers(tmp_path, changes):
     study = Study.from_plain(small(decoders=decoders, designs=1, instances=200, **changes))
     counted = []
     for workers in (1, 2) if changes else (1, 4):
-        run(study, tmp_path / f"{workers}.db", workers=workers, networks=tmp_path / "networks")
+        run_study(study, tmp_path / f"{workers}.db", workers=workers, networks=tmp_path / "networks")
         counted.append(counts(study, tmp_path / f"{workers}.db"))
     assert counted[0] == counted[1]
     assert all(one.finished for one in counted[0])
@@ -67,20 +76,20 @@ def test_results_are_the_same_for_any_number_of_workers(tmp_path, changes):
 
 def test_more_instances_later_equal_one_longer_run(tmp_path):
     study = Study.from_plain(small())
-    run(study.with_instances(20), tmp_path / "a.db")
+    run_study(study.with_instances(20), tmp_path / "a.db")
     before = stored(study, tmp_path / "a.db")
-    assert not results(study, tmp_path / "a.db")[0].finished
-    run(study, tmp_path / "a.db")
-    run(study, tmp_path / "b.db")
+    assert not study_results(study, tmp_path / "a.db")[0].finished
+    run_study(study, tmp_path / "a.db")
+    run_study(study, tmp_path / "b.db")
     assert counts(study, tmp_path / "a.db") == counts(study, tmp_path / "b.db")
     assert stored(study, tmp_path / "a.db").items() >= before.items()
-    assert [one.score.instances for one in results(study.with_instances(20), tmp_path / "a.db")] == [40] * 4
+    assert [one.score.instances for one in study_results(study.with_instances(20), tmp_path / "a.db")] == [40] * 4
 
 
 def test_rows_beyond_where_a_task_stops_are_not_counted(tmp_path):
-    run(Study.from_plain(small()), tmp_path / "study.db")
+    run_study(Study.from_plain(small()), tmp_path / "study.db")
     stopping = Study.from_plain(small(max_failures=1))
-    run(stopping, tmp_path / "alone.db")
+    run_study(stopping, tmp_path / "alone.db")
     assert counts(stopping, tmp_path / "study.db") == counts(stopping, tmp_path / "alone.db")
     assert counts(stopping, tmp_path / "study.db") != counts(Study.from_plain(small()), tmp_path / "study.db")
 
@@ -88,33 +97,33 @@ def test_rows_beyond_where_a_task_stops_are_not_counted(tmp_path):
 def test_a_finished_study_decodes_nothing(tmp_path, monkeypatch):
     study = Study.from_plain(small())
     seen = []
-    run(study, tmp_path / "study.db", on_progress=seen.append)
+    run_study(study, tmp_path / "study.db", on_progress=seen.append)
     assert [p.done for p in seen] == list(range(25))
     assert {p.total for p in seen} == {24}
     assert [p.row is None for p in seen] == [True] + [False] * 24
     assert all(p.doing for p in seen)
-    monkeypatch.setattr("qgt.study.running.decode_batch", None)
-    run(study, tmp_path / "study.db", on_progress=seen.append)
+    monkeypatch.setattr("qgt.study.workers.decode_batch", None)
+    run_study(study, tmp_path / "study.db", on_progress=seen.append)
     assert [(p.done, p.row) for p in seen[25:]] == [(24, None)]
 
 
 def test_a_gap_is_filled(tmp_path):
     study = Study.from_plain(small())
-    run(study, tmp_path / "study.db")
+    run_study(study, tmp_path / "study.db")
     expected = counts(study, tmp_path / "study.db")
     with Store(tmp_path / "study.db") as store:
         store._connection.execute("DELETE FROM rows WHERE batch = 1")
-    assert {one.score.instances for one in results(study, tmp_path / "study.db")} == {40}
-    run(study, tmp_path / "study.db")
+    assert {one.score.instances for one in study_results(study, tmp_path / "study.db")} == {40}
+    run_study(study, tmp_path / "study.db")
     assert counts(study, tmp_path / "study.db") == expected
 
 
 def test_entries_that_are_the_same_task_are_decoded_once(tmp_path):
     study = Study.from_plain(small(decoders={"one": {"kind": "amp"}, "two": {"kind": "amp"}}))
     seen = []
-    run(study, tmp_path / "study.db", on_progress=seen.append)
+    run_study(study, tmp_path / "study.db", on_progress=seen.append)
     assert len(seen) == 1 + 12
-    one, two = results(study, tmp_path / "study.db")[:2]
+    one, two = study_results(study, tmp_path / "study.db")[:2]
     assert one.score == two.score
 
 
@@ -124,34 +133,33 @@ def test_entries_that_are_the_same_task_are_decoded_once(tmp_path):
 def test_a_network_is_trained_once_and_found_again(tmp_path, monkeypatch):
     study = Study.from_plain(small(decoders={"network": NETWORK}, designs=1))
     db, seen = tmp_path / "study.db", []
-    run(study.with_instances(20), db, on_progress=seen.append)
+    run_study(study.with_instances(20), db, on_progress=seen.append)
     assert seen[1].doing == "training network, design.pools = 6, design 0: epoch 1 of 2"
     assert seen[1].row is None
-    folders = sorted(path.name for path in networks_folder(db).iterdir())
-    assert folders == sorted(network_path(networks_folder(db), task).name for task in study.tasks)
+    assert folders(networks_folder(db)) == sorted(network_path(networks_folder(db), task) for task in study.tasks)
     monkeypatch.setattr("qgt.study.networks.train", None)
-    run(study, db)
+    run_study(study, db)
     renamed = small(decoders={"other": {**NETWORK, "batch": 10}}, designs=1)
-    run(Study.from_plain(renamed), tmp_path / "other.db", networks=networks_folder(db))
-    score = results(study, db)[0].score
+    run_study(Study.from_plain(renamed), tmp_path / "other.db", networks=networks_folder(db))
+    score = study_results(study, db)[0].score
     assert score.instances == 60
-    assert results(Study.from_plain(renamed), tmp_path / "other.db")[0].score == score
+    assert study_results(Study.from_plain(renamed), tmp_path / "other.db")[0].score == score
 
 
 def test_rows_of_another_network_are_refused(tmp_path):
     study = Study.from_plain(small(decoders={"network": NETWORK}, designs=1))
     db = tmp_path / "study.db"
-    run(study.with_instances(20), db)
+    run_study(study.with_instances(20), db)
     path = network_path(networks_folder(db), study.tasks[0])
     net = qgt.load(path)
     replace(net, threshold=net.threshold + 0.1).save(path)
     with pytest.raises(ValueError, match=r"is not the network that network, .* was begun with"):
-        run(study, db)
+        run_study(study, db)
 
 
 def test_an_interrupted_training_goes_on(tmp_path, monkeypatch):
     study = Study.from_plain(small(decoders={"network": NETWORK}, designs=1))
-    run(study, tmp_path / "whole.db")
+    run_study(study, tmp_path / "whole.db")
     monkeypatch.setattr("qgt.learning.training.CHECKPOINT_SECONDS", 0.0)
 
     def interrupt(progress):
@@ -159,10 +167,9 @@ def test_an_interrupted_training_goes_on(tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(study, tmp_path / "study.db", on_progress=interrupt)
-    (part,) = networks_folder(tmp_path / "study.db").iterdir()
-    assert part.suffix == ".part"
-    run(study, tmp_path / "study.db")
+        run_study(study, tmp_path / "study.db", on_progress=interrupt)
+    (part,) = networks_folder(tmp_path / "study.db").glob("*.part")
+    run_study(study, tmp_path / "study.db")
     assert not part.exists()
     assert counts(study, tmp_path / "study.db") == counts(study, tmp_path / "whole.db")
 
@@ -178,32 +185,32 @@ def test_a_fault_names_its_task_and_leaves_the_other_rows(tmp_path, monkeypatch)
             raise ZeroDivisionError("by nought")
         return batches.decode_batch(job)
 
-    monkeypatch.setattr("qgt.study.running.decode_batch", faulty)
+    monkeypatch.setattr("qgt.study.workers.decode_batch", faulty)
     named = re.escape("greedy, design.pools = 6, design 0, batch 0: ZeroDivisionError: by nought")
     with pytest.raises(RuntimeError, match=named):
-        run(study, tmp_path / "study.db")
+        run_study(study, tmp_path / "study.db")
     monkeypatch.undo()
     assert len(stored(study, tmp_path / "study.db")) == 3
-    run(study, tmp_path / "study.db")
-    assert all(one.finished for one in results(study, tmp_path / "study.db"))
+    run_study(study, tmp_path / "study.db")
+    assert all(one.finished for one in study_results(study, tmp_path / "study.db"))
 
 
 def test_a_fault_in_a_worker_is_reported_too(tmp_path):
     study = Study.from_plain(small(decoders={"AMP": DECODERS["AMP"], "network": NETWORK}, designs=1))
     db = tmp_path / "study.db"
-    run(study.with_instances(20), db)  # the networks exist now, and are broken below
+    run_study(study.with_instances(20), db)  # the networks exist now, and are broken below
     for task in study.tasks[1::2]:
         (network_path(networks_folder(db), task) / "model.safetensors").write_bytes(b"")
     with Store(db) as store:
         store._connection.execute("DELETE FROM rows")
     with pytest.raises(ValueError, match=r"network, design\.pools = 6, design 0, batch \d: .*model\.safetensors"):
-        run(study, db, workers=2)
+        run_study(study, db, workers=2)
     assert len(stored(study, db)) >= 1  # AMP's, which were done by then
 
 
 def test_a_worker_that_dies_is_reported_with_the_remedy(tmp_path):
     job = batches.Job(Study.from_plain(small()).tasks[0], 2, "cpu", tmp_path)
-    with pytest.raises(ValueError, match=r"AMP, .* batch 2: a worker died .* fewer workers"), _named(job):
+    with pytest.raises(ValueError, match=r"AMP, .* batch 2: a worker died .* fewer workers"), named(job):
         raise BrokenProcessPool
 
 
@@ -214,7 +221,7 @@ def test_a_worker_that_dies_is_reported_with_the_remedy(tmp_path):
 def test_bad_arguments(tmp_path, options, words, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match=words):
-        run(Study.from_plain(small()), tmp_path / "study.db", **options)
+        run_study(Study.from_plain(small()), tmp_path / "study.db", **options)
     assert os.listdir(tmp_path) == []
 
 
@@ -223,12 +230,12 @@ def test_a_stack_of_networks_is_trained_once_and_used(tmp_path, monkeypatch):
     folder = networks_folder(db)
     ensure_stack(folder, study.tasks, device="cpu")
     paths = [network_path(folder, task) for task in study.tasks]
-    assert sorted(folder.iterdir()) == sorted(paths)
+    assert folders(folder) == sorted(paths)
     monkeypatch.setattr("qgt.study.networks.train_many", None)  # nothing is left to train
     monkeypatch.setattr("qgt.study.networks.train", None)
     ensure_stack(folder, study.tasks, device="cpu")
-    run(study, db)
-    assert all(one.finished for one in results(study, db))
+    run_study(study, db)
+    assert all(one.finished for one in study_results(study, db))
 
 
 def test_a_stack_that_was_cut_off_while_saving_is_completed_alike(tmp_path):
@@ -239,3 +246,87 @@ def test_a_stack_that_was_cut_off_while_saving_is_completed_alike(tmp_path):
     shutil.rmtree(lost)
     ensure_stack(folders[1], study.tasks, device="cpu")
     assert weights_digest(qgt.load(lost)) == weights_digest(qgt.load(first))
+
+
+# ---------------------------------------------------------------- what a study leaves alone, and what it shares
+
+
+def test_the_callers_threads_are_left_alone(tmp_path, monkeypatch):
+    set_to = []
+    monkeypatch.setattr(torch, "set_num_threads", set_to.append)
+    study = Study.from_plain(small(decoders={**DECODERS, "network": NETWORK, "exact": {"kind": "exact"}}, designs=1))
+    run_study(study.with_instances(20), tmp_path / "study.db")
+    assert set_to == []
+
+
+COMMAND = """
+import sys
+import qgt
+from studies import NETWORK, small
+study = qgt.Study.from_plain(small(decoders={"network": NETWORK}))
+qgt.run_study(study, sys.argv[1])
+"""
+
+
+def test_two_runs_at_once_share_a_database_and_its_networks(tmp_path):
+    db = tmp_path / "study.db"
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-c", COMMAND, str(db)]
+    environment = {**os.environ, "PYTHONPATH": path}
+    both = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) for _ in range(3)]
+    assert [(one.communicate()[1], one.returncode) for one in both] == [(b"", 0)] * 3
+    study = Study.from_plain(small(decoders={"network": NETWORK}))
+    run_study(study, tmp_path / "alone.db")
+    assert counts(study, db) == counts(study, tmp_path / "alone.db")
+    folder = networks_folder(db)
+    assert folders(folder) == sorted(network_path(folder, task) for task in study.tasks)
+
+
+def test_a_network_that_appears_meanwhile_stays(tmp_path, monkeypatch):
+    study = Study.from_plain(small(decoders={"network": NETWORK}, designs=1))
+    (task, *_), folder = study.tasks, tmp_path / "networks"
+    path = network_path(folder, task)
+
+    def trains_while_another_puts_its_own_there(*args, **kwargs):
+        net = qgt.train(*args, **kwargs)
+        replace(net, threshold=0.123).save(path)
+        return net
+
+    monkeypatch.setattr("qgt.study.networks.train", trains_while_another_puts_its_own_there)
+    ensure_network(folder, task)
+    assert qgt.load(path).threshold == 0.123
+    assert folders(folder) == [path]
+
+
+# ---------------------------------------------------------------- readings of A
+
+
+def test_a_is_read_back_from_networks_once(tmp_path, monkeypatch):
+    decoders = {"AMP": {"kind": "amp"}, "network": NETWORK}
+    study, db = Study.from_plain(small(decoders=decoders, verify=40)), tmp_path / "study.db"
+    told = []
+    run_study(study, db, on_progress=told.append)
+    assert told[-1].doing == "reading A back from network, design.pools = 9, design 1: regression"
+    amp, network = study_results(study, db)[:2]
+    assert amp.read_back == ()
+    assert [(one.estimator, one.probes, one.entries) for one in network.read_back] == [
+        ("least_squares", 40, 72),
+        ("mean_jacobian", 40, 72),
+        ("regression", 40, 72),
+    ]
+    task = study.tasks[1]
+    net = qgt.load(network_path(networks_folder(db), task))
+    for one in network.read_back:
+        report = qgt.verify(
+            net, task.problem(), estimator=one.estimator, instances=40, generator=generator("verify", task.fingerprint)
+        )
+        assert one.wrong[0] == int(report.wrong.sum())
+        assert one.error_percent == pytest.approx(100 * sum(one.wrong) / 144)
+    monkeypatch.setattr("qgt.study.running.verify", None)
+    run_study(study, db)
+    assert study_results(Study.from_plain(small(decoders=decoders)), db)[1].read_back == ()
+
+
+def test_verify_needs_a_network():
+    with pytest.raises(ValueError, match="verify has no meaning without a network"):
+        Study.from_plain(small(verify=10))

@@ -1,17 +1,29 @@
 """The store: rows that stay, once each, in a file that is ours."""
 
+import os
 import sqlite3
+import tempfile
+import traceback
+import zlib
 from contextlib import closing
+from pathlib import Path
 
 import pytest
+import torch
 
 import qgt
-from qgt.study.store import Row, Store
+from qgt.study.store import Reading, Row, Store
 
 
 def row(batch=0, task="a", successes=3):
-    score = qgt.Score(5, {(1, 0, 0): successes, (1, 0, 1): 10 - successes})
-    return Row(task, batch, score, {"OK": 10}, 0.25, {"device": "x"})
+    x = torch.ones(10, 5, dtype=torch.uint8)
+    calls = x.clone()
+    calls[successes:, 0] = 0
+    return Row(task, batch, qgt.outcomes(x, calls), {"OK": 10}, 0.25, {"device": "x"})
+
+
+def reading(estimator="regression", probes=100, wrong=3):
+    return Reading("a", estimator, probes, wrong, 60, 0.5, {"device": "x"})
 
 
 def test_a_row_comes_back_as_it_went_in(tmp_path):
@@ -19,7 +31,7 @@ def test_a_row_comes_back_as_it_went_in(tmp_path):
         for batch in (2, 0):
             store.add(row(batch))
         store.add(row(task="b"))
-    with Store(tmp_path / "deep" / "study.db", create=False) as store:
+    with Store(tmp_path / "deep" / "study.db", reading=True) as store:
         assert list(store.rows("a")) == [row(0), row(2)]
         assert list(store.rows("c")) == []
     assert (row().instances, row().failures) == (10, 7)
@@ -58,14 +70,123 @@ def test_databases_of_others_and_of_later_versions_are_refused(tmp_path):
         Store(path)
     path.unlink()
     with Store(path) as store:
-        store._connection.execute("PRAGMA user_version = 2")
-    with pytest.raises(ValueError, match="format 2"):
-        Store(path)
+        store._connection.execute("PRAGMA user_version = 1")
+    for options in ({}, {"reading": True}):
+        with pytest.raises(
+            ValueError, match=r"study\.db: has format 1, and this version of qgt uses format 2; give another"
+        ):
+            Store(path, **options)
 
 
 def test_reading_needs_a_file(tmp_path):
     with pytest.raises(ValueError, match="no results yet; run the study"):
-        Store(tmp_path / "absent.db", create=False)
+        Store(tmp_path / "absent.db", reading=True)
     with pytest.raises(ValueError, match="cannot be used"):
         Store(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_readings_come_back_and_are_written_once(tmp_path):
+    with Store(tmp_path / "study.db") as store:
+        for one in (reading(), reading(wrong=4), reading(probes=50), reading("least_squares")):
+            store.add(one)
+        assert list(store.readings("a")) == [reading("least_squares"), reading(probes=50), reading()]
+        assert list(store.readings("b")) == []
+        store.add(row())
+        assert store.count() == 1
+
+
+def test_reading_changes_nothing_not_even_beside_the_file(tmp_path):
+    path = tmp_path / "study.db"
+    with Store(path) as store:
+        store.add(row())
+    before = path.read_bytes()
+    with Store(path, reading=True) as store:
+        assert list(store.rows("a")) == [row()]
+        assert [file.name for file in tmp_path.iterdir()] == ["study.db"]
+        with pytest.raises(ValueError, match="readonly"):
+            store.add(row(1))
+    assert path.read_bytes() == before
+
+
+def test_rows_are_read_while_another_process_writes_them(tmp_path):
+    with Store(tmp_path / "study.db") as writer:
+        writer.add(row())
+        with Store(tmp_path / "study.db", reading=True) as reader:  # the row is in the log beside the file
+            assert list(reader.rows("a")) == [row()]
+
+
+def as_nobody(work) -> int:
+    """Do something in a process that has no rights, and return its exit code: root may write anywhere."""
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.geteuid() == 0:
+                os.setgid(65534)
+                os.setuid(65534)
+            work()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_folder_that_cannot_be_written_is_read():
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "study.db"
+        with Store(path) as store:
+            store.add(row())
+        Path(folder).chmod(0o555)
+        path.chmod(0o444)
+
+        def read() -> None:
+            with pytest.raises(OSError, match="denied"):
+                (Path(folder) / "another").touch()
+            with Store(path, reading=True) as store:
+                assert list(store.rows("a")) == [row()]
+
+        assert as_nobody(read) == 0
+        Path(folder).chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "statuses = 'not JSON'",
+        "statuses = '[1]'",
+        "statuses = x'00'",
+        "outcomes = x'00'",
+        "outcomes = 'text'",
+        "items = 'many'",
+        "seconds = 'long'",
+        "provenance = '7'",
+    ],
+)
+def test_a_damaged_row_is_named(tmp_path, change):
+    path = tmp_path / "study.db"
+    with Store(path) as store:
+        store.add(row())
+        store._connection.execute(f"UPDATE rows SET {change}")
+    with (
+        Store(path, reading=True) as store,
+        pytest.raises(ValueError, match=r"study\.db: batch 0 of task a is damaged"),
+    ):
+        list(store.rows("a"))
+
+
+def test_outcomes_of_half_an_instance_are_damage(tmp_path):
+    path = tmp_path / "study.db"
+    with Store(path) as store:
+        store.add(row())
+        store._connection.execute("UPDATE rows SET outcomes = ?", (zlib.compress(bytes(13)),))
+        with pytest.raises(ValueError, match=r"damaged \(packed has 13 bytes"):
+            list(store.rows("a"))
+
+
+def test_a_table_of_other_columns_is_named(tmp_path):
+    path = tmp_path / "study.db"
+    with Store(path) as store:
+        store._connection.execute("ALTER TABLE rows DROP COLUMN seconds")
+        with pytest.raises(ValueError, match=r"study\.db: cannot be used .*seconds"):
+            list(store.rows("a"))

@@ -47,9 +47,14 @@ def test_mmse_against_simulation(variance: float) -> None:
 
 
 def test_noise_variance_is_the_noises_own() -> None:
-    assert noise_variance(qgt.SparseInteger(0.3, 2), 5) == pytest.approx(0.3 * (4 + 1 + 0 + 1 + 4) / 5)
-    assert noise_variance(qgt.Noiseless(), 5) == 0.0
-    assert noise_variance(qgt.RoundedGaussian(2.0), 5) == pytest.approx(4 + 1 / 12, rel=1e-3)
+    assert noise_variance(qgt.SparseInteger(0.3, 2), 5, 50) == pytest.approx(0.3 * (4 + 1 + 0 + 1 + 4) / 5)
+    assert noise_variance(qgt.Noiseless(), 5, 50) == 0.0
+    assert noise_variance(qgt.RoundedGaussian(2.0), 5, 50) == pytest.approx(4 + 1 / 12, rel=1e-3)
+
+
+def test_noise_variance_of_errors_that_reach_far() -> None:
+    assert noise_variance(qgt.SparseInteger(0.1, 100), 5, 50) == pytest.approx(0.1 * 100 * 101 / 3)
+    assert noise_variance(qgt.RoundedGaussian(40.0), 5, 50) == pytest.approx(1600 + 1 / 12, rel=1e-6)
 
 
 def test_predicted_success_is_near_the_measured_one_at_a_large_size() -> None:
@@ -60,7 +65,7 @@ def test_predicted_success_is_near_the_measured_one_at_a_large_size() -> None:
     problem = qgt.Problem(design, qgt.Bernoulli(0.06), noise)
     x, y = problem.simulate(300, generator=g)
     measured = qgt.score(x, qgt.AMP().bind(problem)(y, defectives=x.sum(1)).x)
-    variance = evolve(0.06, 0.3, noise_variance(noise, 60) / (300 / 4))
+    variance = evolve(0.06, 0.3, noise_variance(noise, 60, 500) / (300 / 4))
     predicted = predicted_success(0.06, variance, 1000)
     assert 0.05 < predicted < 0.95
     assert measured.success_rate == pytest.approx(predicted, abs=0.1)

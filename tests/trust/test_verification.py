@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 from torch import Generator, Tensor
 
 import qgt
-from qgt.trust import verification
-from qgt.trust.verification import jacobian_evidence, jacobians, regression_evidence, report_on, two_means, verify
+from qgt.trust import evidence as estimators
+from qgt.trust.evidence import (
+    ESTIMATORS,
+    explained,
+    jacobian_evidence,
+    jacobians,
+    regression_evidence,
+    two_means,
+)
+from qgt.trust.verification import report_on, verify
 
 
 def seeded(seed: int = 0) -> Generator:
@@ -32,7 +40,7 @@ def trained(hidden: tuple[int, ...] = (96,)) -> qgt.NeuralDecoder:
 
 def claim(matrix: Tensor) -> qgt.Problem:
     p = problem()
-    return qgt.Problem(qgt.Design(matrix), p.prior, p.noise)
+    return qgt.Problem(qgt.Design.from_matrix(matrix), p.prior, p.noise)
 
 
 def report(claimed: Tensor | None = None, estimator: str = "regression") -> qgt.VerificationReport:
@@ -114,20 +122,20 @@ def test_evidence_does_not_depend_on_chunks(monkeypatch: pytest.MonkeyPatch) -> 
     for least_squares in (True, False):
         whole = jacobian_evidence(network, y, least_squares=least_squares)
         with monkeypatch.context() as patch:
-            patch.setattr(verification, "CHUNK", 7 * 14 * 18)  # seven instances at a time
+            patch.setattr(estimators, "CHUNK", 7 * 14 * 18)  # seven instances at a time
             assert torch.allclose(whole, jacobian_evidence(network, y, least_squares=least_squares), atol=1e-6)
 
 
 def test_memory_is_bounded_by_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    original = verification.jacobians
+    original = estimators.jacobians
 
     def recording(network: object, y: Tensor) -> Tensor:
         sizes.append(len(y))
         return original(network, y)
 
-    monkeypatch.setattr(verification, "jacobians", recording)
-    monkeypatch.setattr(verification, "CHUNK", 10 * 14 * 18)
+    monkeypatch.setattr(estimators, "jacobians", recording)
+    monkeypatch.setattr(estimators, "CHUNK", 10 * 14 * 18)
     jacobian_evidence(trained().network, problem().simulate(95, generator=seeded()).y, least_squares=True)
     assert max(sizes) == 10
     assert sum(sizes) == 95
@@ -148,7 +156,7 @@ def test_auc_counts_pairs(seed: int) -> None:
     evidence = torch.randint(0, 6, (4, 5), generator=g).double()
     matrix = torch.randint(0, 2, (4, 5), generator=g).to(torch.uint8)
     ones, zeros = evidence[matrix == 1].tolist(), evidence[matrix == 0].tolist()
-    result = report_on(evidence, qgt.Design(matrix), "regression", 1)
+    result = report_on(evidence, qgt.Design.from_matrix(matrix), "regression", 1)
     if not ones or not zeros:
         assert result.auc is None
         return
@@ -172,10 +180,7 @@ def test_a_residual_network_reveals_its_design_by_its_mean_jacobian() -> None:
     """Where outputs saturate, least squares is the worse of the two."""
     config = qgt.TrainConfig.fresh(steps=2500, batch=250, learning_rate=3e-3, validation=500)
     net = qgt.train(problem(), qgt.ResidualMLP(96, 3), config, generator=seeded())
-    by = {
-        name: verify(net, problem(), estimator=name, generator=seeded(1)).error_percent
-        for name in verification.ESTIMATORS
-    }
+    by = {name: verify(net, problem(), estimator=name, generator=seeded(1)).error_percent for name in ESTIMATORS}
     assert by["mean_jacobian"] <= 8.0
     assert by["regression"] == 0.0
     assert by["least_squares"] > by["mean_jacobian"]
@@ -189,8 +194,47 @@ def test_an_untrained_network_reveals_nothing() -> None:
         found = verify(net, problem(), estimator=estimator, instances=300, generator=seeded())
         # 252 entries at even odds: five standard errors are 16 %.
         assert 34 < found.error_percent < 66
-        assert not found.agrees
+        assert not found.decisive
         assert found.auc == pytest.approx(0.5, abs=0.16)
+
+
+@cache
+def barely_trained() -> qgt.NeuralDecoder:
+    """A network that saw a few instances once: it decodes about as well as a guess."""
+    config = qgt.TrainConfig(instances=200, validation=1000, batch=100, epochs=1)
+    return qgt.train(problem(), qgt.MLP((8,)), config, generator=seeded(1))
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_a_network_that_only_guesses_accuses_nobody(estimator: str) -> None:
+    net = barely_trained()
+    x, y = problem().simulate(2000, generator=seeded(99))
+    guess = qgt.score(x, torch.zeros_like(x)).success_rate
+    assert abs(qgt.score(x, net.bind(problem())(y).x).success_rate - guess) < 0.05
+    found = verify(net, problem(), estimator=estimator, generator=seeded(1))
+    assert found.explained is not None
+    assert found.explained < 0
+    assert found.by_chance
+    assert not found.decisive
+    assert not found.agrees
+    assert found.verdict.startswith("No verdict: the decoder explains the counts no better than a constant guess.")
+    # However clearly the evidence falls into two groups:
+    sure = report_on(
+        torch.eye(5).double(), qgt.Design.from_matrix(torch.eye(5).to(torch.uint8)), estimator, 9, found.explained
+    )
+    assert sure.separation > 3
+    assert not sure.decisive
+    assert report_on(sure.evidence, sure.claimed, estimator, 9, 0.5).agrees
+
+
+def test_explained_is_one_for_the_truth_and_none_for_constant_guesses() -> None:
+    noiseless = qgt.Problem(problem().design, qgt.Bernoulli(0.12))
+    x, y = noiseless.simulate(4000, generator=seeded(3))
+    matrix = noiseless.design.matrix
+    assert explained(y, x, matrix) == 1.0
+    assert explained(y, x.roll(1, dims=0), matrix) == pytest.approx(-1.0, abs=0.1)  # another instance's: twice as bad
+    assert explained(y, torch.zeros_like(x), matrix) < 0
+    assert explained(y[:1].expand(9, -1), x[:9], matrix) == 0.0  # nothing varies, nothing is explained
 
 
 def test_level_1_cannot_be_verified_because_one_linear_map_does_not_determine_the_design() -> None:
@@ -248,7 +292,7 @@ def test_real_counts_show_what_was_really_pooled() -> None:
     real = p.design.matrix.clone()
     real[6, 2] ^= 1
     y = claim(real).simulate(4000, generator=seeded(5)).y
-    found = verify(trained(), p, estimator="regression", counts=y, generator=seeded())
+    found = verify(trained(), p, estimator="regression", counts=y)
     assert [(m.pool, m.item) for m in found.mismatches] == [("P7", "I3")]
 
 
@@ -280,6 +324,8 @@ def test_misuse_is_named() -> None:
         verify(trained(), problem(), estimator="magic", generator=seeded())
     with pytest.raises(ValueError, match="instances=0"):
         verify(trained(), problem(), instances=0, generator=seeded())
+    with pytest.raises(ValueError, match="generator is missing"):
+        verify(trained(), problem())
     with pytest.raises(ValueError, match="claim a design of the same size"):
         verify(trained(), problem(pools=13), generator=seeded())
 

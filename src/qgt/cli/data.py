@@ -12,7 +12,8 @@ from qgt.cli.shell import (
     Plugins,
     Seed,
     app,
-    check_outputs,
+    check_files,
+    check_new,
     csv_writer,
     load_plugins,
     own_generator,
@@ -30,6 +31,7 @@ def design(
     probability: Annotated[float | None, typer.Option(metavar="P", help="For bernoulli, if not 0.5.")] = None,
     weight: Annotated[int | None, typer.Option(metavar="W", help="For column_regular and doubly_regular.")] = None,
     seed: Seed = 0,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it is there already.")] = False,
     as_json: Json = False,
 ) -> None:
     """Make a design: which items go into which pools.
@@ -39,22 +41,25 @@ def design(
     column_regular  puts each item into W pools; pool sizes differ by at most one
     doubly_regular  puts each item into W pools; all pools have the same size
 
+    The file is a table of 0s and 1s or, for a large design with few items a pool, a line per pool with its items.
+
     \b
     Example:
       qgt design column_regular --pools 35 --items 100 --weight 8 -o design.csv
     """
-    check_outputs([output])
+    check_files([output])
+    check_new(output, force)
     given = {k: v for k, v in {"probability": probability, "weight": weight}.items() if v is not None}
     # Made as a problem file's recipe would, so that the same numbers and seed give the same design.
     recipe = {"kind": kind, "pools": pools, "items": items, "seed": seed, **given}
     made = qgt.Problem.from_spec({"design": recipe, "prior": {"kind": "bernoulli", "rate": 0.0}}).design
-    write_files({output: made.to_csv})
-    facts = {"pools": made.pools, "items": made.items, "transfers": int(made.pool_sizes.sum())}
+    write_files({output: made.write_csv})
+    facts = {"pools": made.pools, "items": made.items, "transfers": made.transfers}
     parts = {"pool_sizes": made.pool_sizes, "item_degrees": made.item_degrees}
     ends = {name: [int(sizes.min()), int(sizes.max())] for name, sizes in parts.items()}
     tell(
         {"design": str(output), "kind": kind, "seed": seed, **facts, **ends} if as_json else None,
-        f"Wrote {output}, a {kind} design.",
+        f"Wrote {output}, a {kind} design" + (": a line per pool with its items." if made.sparse else "."),
         [name.replace("_", " ") for name in [*facts, *ends]],
         [*facts.values(), *(f"{low}-{high}" for low, high in ends.values())],
     )
@@ -82,7 +87,7 @@ def simulate(
     Example:
       qgt simulate problem.toml --instances 1000 -o counts.csv --truth truth.csv
     """
-    check_outputs([output] if truth is None else [output, truth], inputs=[problem, *(plugin or ())])
+    check_files([output, truth], inputs=[problem, *(plugin or ())])
     load_plugins(plugin)
     loaded = qgt.Problem.load(problem)
     x, y = loaded.simulate(instances, generator=own_generator("simulate", seed, "cpu"))
@@ -107,13 +112,18 @@ def score(
 ) -> None:
     """Compare calls with the truth: five metrics, each with a 95 % interval.
 
+    Calls with empty cells (undecided items) are refused: leave those instances out of both files.
+
     \b
     Example:
       qgt score truth.csv calls.csv
     """
+    check_files([], inputs=[truth, calls])
+    from qgt.lab.reports import refuse_undecided
     from qgt.lab.sheets import read_pair
     from qgt.trust.scoring import METRICS
 
+    refuse_undecided(calls)
     result = qgt.score(*read_pair(truth, calls))
     each = {name: {"mean": result.mean(name), **result.interval(name)._asdict()} for name in METRICS}
     tell(

@@ -1,10 +1,16 @@
 """What every verb of the command needs: the application, common options, and how it writes and speaks."""
 
+import errno
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+import stat
+import sys
+import textwrap
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,6 +33,8 @@ app = typer.Typer(
     epilog="\b\nExit codes:\n  0    done\n  1    done, and the answer is negative\n"
     "  2    bad input or usage: one line on stderr says what and where\n  130  interrupted",
 )
+
+LINE_EVERY = 30.0  # seconds between lines about long work, where there is no terminal
 
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The CSV file to write.")]
 Seed = Annotated[int, typer.Option(metavar="S", min=0, max=2**32 - 1, help="Equal seeds give equal files.")]
@@ -66,20 +74,81 @@ def chosen_device(device: str) -> str:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
-        raise ValueError(f"device={device!r} is not to be had here: give auto, cpu or, where there is one, cuda.")
+        raise ValueError(f"device={device!r} is not available here: give auto, cpu or, with a GPU, cuda.")
     return device
+
+
+def check_files(outputs: Sequence[Path | None], inputs: Sequence[Path | None] = ()) -> None:
+    """Refuse, before any work, an input that is not there and an output that must not be written.
+
+    Only what the file system knows is asked, so that a mistyped name need not wait for torch.
+
+    Args:
+        outputs: Files to write; None stands for one that was not asked for.
+        inputs: Files to read, which are not written over, nor are the files that they refer to.
+    """
+    reads = [path for path in inputs if path is not None]
+    for path in reads:
+        if error := _unreadable(path):
+            raise ValueError(f"{path}: cannot be read ({error}); check the path.")
+    check_outputs([path for path in outputs if path is not None], reads)
 
 
 def check_outputs(outputs: Sequence[Path], inputs: Sequence[Path] = ()) -> None:
     """Refuse, before any work, to write over what is no file, or over a file that this command also needs."""
-    files = [os.path.realpath(path) for path in [*inputs, *outputs]]
-    for path in outputs:
-        if os.path.exists(path) and not os.path.isfile(path):  # spares /dev/null too: the rename would replace it
+    for number, path in enumerate(outputs):
+        try:
+            file = stat.S_ISREG(path.stat().st_mode)
+        except OSError as error:
+            file = error.errno in (errno.ENOENT, errno.ENOTDIR)  # not there yet; what is above it comes next
+            if not file:
+                raise ValueError(f"{path}: cannot be written ({error.strerror}); give another path.") from error
+        if not file:  # spares /dev/null too: the rename would replace it
             raise ValueError(f"{path}: cannot be written (it is not a file); give the name of a file.")
         if os.path.exists(path.parent) and not os.path.isdir(path.parent):
             raise ValueError(f"{path}: cannot be written ({path.parent} is not a folder); give another path.")
-        if files.count(os.path.realpath(path)) > 1:
+        if any(_same(path, other) for other in [*inputs, *outputs[:number]]):
             raise ValueError(f"{path}: is named twice in this command; give each file its own name.")
+        for source in inputs:
+            if any(_same(path, other) for other in _behind(source)):
+                raise ValueError(f"{path}: is part of {source}, which this command reads; give another path.")
+
+
+def check_new(path: Path, force: bool) -> None:
+    """Refuse to replace a file, unless that is wanted."""
+    if not force and path.exists():
+        raise ValueError(f"{path}: is there already; give another path, or add --force to replace it.")
+
+
+def _unreadable(path: Path) -> str | None:
+    """Why a file cannot be read, as far as can be told without opening it: a pipe may be read only once."""
+    try:
+        path.stat()
+    except OSError as error:
+        return error.strerror
+    return None if os.access(path, os.R_OK) else os.strerror(errno.EACCES)
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one file, through links of either kind, also where it is not there yet."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _behind(source: Path) -> list[Path]:
+    """The files that an input refers to: those in a run's folder, or the design of a problem's or a study's file."""
+    try:
+        if source.is_dir():
+            return [path for path in source.iterdir() if path.is_file()]
+        if source.suffix in (".csv", ".safetensors", ".db") or not source.is_file():
+            return []
+        text = source.read_text(encoding="utf-8-sig")
+        spec = json.loads(text) if source.suffix == ".json" else tomllib.loads(text)
+        return [source.parent / spec.get("problem", spec)["design"]["file"]]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return []  # whatever is wrong with the file is told when it is read
 
 
 def csv_writer(values: "torch.Tensor", rows: Sequence[str] | None, columns: Sequence[str]) -> Callable[[Path], None]:
@@ -88,32 +157,86 @@ def csv_writer(values: "torch.Tensor", rows: Sequence[str] | None, columns: Sequ
     return partial(tables.write, values=values.tolist(), row_names=names, column_names=columns, corner="instance")
 
 
-def write_files(files: Mapping[Path, Callable[[Path], None]]) -> None:
+def write_files(files: Mapping[Path, Callable[[Path], object]]) -> None:
     """Write all files, or none where one cannot be written."""
+    from safetensors import SafetensorError
+
     try:
         with ExitStack() as stack:
             for path, write in files.items():
                 write(stack.enter_context(replacing(path)))
     except OSError as error:
         raise ValueError(f"{path}: cannot be written ({error.strerror}); check the folder.") from error
+    except SafetensorError as error:  # it has no errno, but says what the system said
+        raise ValueError(f"{path}: cannot be written ({error}); check the folder.") from error
 
 
 def tell(facts: Mapping[str, object] | None, title: str, header: Sequence[str], *rows: Sequence[object]) -> None:
-    """Print the facts as JSON or, where there are none, the title and the table."""
+    """Print the facts as JSON or, where there are none, the title and the table, in printable characters only."""
     if facts is not None:
         return typer.echo(json.dumps(facts, allow_nan=False))
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     console = Console(markup=False, emoji=False, highlight=False)  # file names are not markup
-    console.print(title, soft_wrap=True)
+    console.print(printable(title, keep="\n"), soft_wrap=True)
     if not rows:
         return
     sheet = Table(box=None, padding=(0, 2, 0, 0))
     for name, cell in zip(header, rows[0], strict=True):
         sheet.add_column(name, justify="left" if isinstance(cell, str) else "right")
     for row in rows:
-        sheet.add_row(*map(str, row))
+        sheet.add_row(*(Text(printable(str(cell))) for cell in row))
     if not console.is_terminal:  # a file has no edge at which cells would have to be cut
         console.width = max(console.width, 160)
     console.print(sheet)
+
+
+def one_line(message: str) -> str:
+    """A message as one printable line, however long the cell that it quotes."""
+    return textwrap.shorten(printable(message, keep="\n\t"), width=1000, placeholder=" ...")
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Text without characters that a terminal would act on: they are written as escapes.
+
+    Names come from files that others wrote; an escape sequence in one could hide or forge what stands on the screen.
+
+    Example:
+        >>> print(printable("a\x1b[2Jb"))
+        a\\x1b[2Jb
+    """
+    return "".join(
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+@contextmanager
+def share_done(doing: str) -> Iterator[Callable[[int, int], None]]:
+    """A callback for long work: done so far, and of how many.
+
+    On a terminal it draws a bar, and elsewhere it writes a line to standard error every half minute.
+    """
+    from rich import progress as rich
+    from rich.console import Console
+
+    console, last = Console(stderr=True), time.monotonic()
+    columns = (
+        doing,
+        rich.BarColumn(20),
+        rich.TaskProgressColumn(),
+        rich.MofNCompleteColumn(),
+        rich.TimeRemainingColumn(),
+    )
+    with rich.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+
+        def show(done: int, total: int) -> None:
+            nonlocal last
+            bar.update(task, completed=done, total=total)
+            if not console.is_terminal and done < total and time.monotonic() - last > LINE_EVERY:
+                last = time.monotonic()
+                print(f"qgt: {doing}: {done:,} of {total:,} done ({100 * done // total} %)", file=sys.stderr)
+
+        yield show

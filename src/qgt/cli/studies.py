@@ -1,6 +1,8 @@
 """Verbs on studies: bench, figure, reproduce."""
 
 import os
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +14,11 @@ import qgt
 from qgt.cli.shell import Json, Plugins, app, check_outputs, chosen_device, load_plugins, tell, write_files
 
 if TYPE_CHECKING:
-    from qgt.study import Progress, Result
+    from qgt.study import StudyProgress, StudyResult
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Problem, grid and decoders: TOML or JSON.")]
 FORMATS = (".svg", ".png", ".pdf")
+NOW_AND_THEN = 30.0  # seconds between two lines of progress where there is no terminal
 
 
 @app.command()
@@ -27,9 +30,13 @@ def bench(
     workers: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes to decode in; default: one per core.")
     ] = None,
-    device: Annotated[str, typer.Option(metavar="D", help="cpu, or cuda (in one process).")] = "cpu",
+    device: Annotated[str, typer.Option(metavar="D", help="auto, cpu or cuda (in one process).")] = "cpu",
     instances: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Instead of the study's; smaller numbers of a decoder stay.")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Instead of the study's number; a decoder's own, if smaller, stays."),
+    ] = None,
+    counts: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write all counts as JSON, small enough to commit.")
     ] = None,
     plugin: Plugins = None,
     as_json: Json = False,
@@ -37,27 +44,28 @@ def bench(
     """Run a study: every decoder on every problem of a grid, into a database.
 
     Stop it at any moment: what it has counted stays, and running it again goes on from there. All decoders decode the
-    same instances, and the results are the same for any number of workers.
+    same instances, so each is compared with the limit on the instances that both decoded: how far its success rate
+    lies below, and how probable so uneven a split would be by chance (the exact McNemar test's p).
 
     \b
     Example:
       qgt bench examples/pools.toml -o pools.db --workers 4
     """
-    from qgt.study import results, run
+    from qgt.study import StudyCounts
 
     db = study.with_suffix(".db") if output is None else output
-    check_outputs([db], inputs=[study])
+    check_outputs([db, *([] if counts is None else [counts])], inputs=[study, *(plugin or ())])
     load_plugins(plugin)
+    chosen = chosen_device(device)
     planned = qgt.Study.load(study)
     planned = planned if instances is None else planned.with_instances(instances)
     with _progress_bar() as show:
-        run(planned, db, workers=workers or _cores(), device=device, on_progress=show)
-    found = results(planned, db)
-    tell(
-        {"study": str(study), "database": str(db), "results": [_plain(one) for one in found]} if as_json else None,
-        f"{db} has all of {study}.",
-        *_table(found, planned.metric),
-    )
+        qgt.run_study(planned, db, workers=workers or _cores(), device=chosen, on_progress=show)
+    found = qgt.study_results(planned, db)
+    if counts is not None:
+        write_files({counts: StudyCounts.of(planned, db).save})
+    told = {"study": str(study), "database": str(db), "results": [_plain(one, found) for one in found]}
+    tell(told if as_json else None, f"{db} has all of {study}.", *_table(found, planned.metric))
 
 
 @app.command()
@@ -79,22 +87,22 @@ def figure(
       qgt figure examples/pools.toml --db pools.db -o pools.svg --csv pools.csv
     """
     from qgt.pictures.figures import curves_figure, save_figure
-    from qgt.study import results, write_csv
+    from qgt.study import write_csv
     from qgt.trust.scoring import METRICS
 
     source = study.with_suffix(".db") if db is None else db
-    check_outputs([output, *([] if csv is None else [csv])], inputs=[study, source])
-    if output.suffix not in FORMATS:
+    check_outputs([output, *([] if csv is None else [csv])], inputs=[study, source, *(plugin or ())])
+    if output.suffix.lower() not in FORMATS:
         raise ValueError(f"{output}: is no figure that can be drawn; give a name that ends in {', '.join(FORMATS)}.")
     if metric not in (None, "all", *METRICS):
         raise ValueError(f"metric={metric!r} is not known: give one of {', '.join(METRICS)}, or all.")
     load_plugins(plugin)
     planned = qgt.Study.load(study)
-    found = results(planned, source)
+    found = qgt.study_results(planned, source)
     shown = METRICS if metric == "all" else (metric or planned.metric,)
     drawn = curves_figure(found, shown)
     tables: dict[Path, Callable[[Path], None]] = {} if csv is None else {csv: lambda path: write_csv(found, path)}
-    write_files({output: lambda path: save_figure(drawn, path, output.suffix[1:]), **tables})
+    write_files({output: lambda path: save_figure(drawn, path, output.suffix[1:].lower()), **tables})
     missing = sum(not one.finished for one in found)
     facts = {"figure": str(output), "csv": csv and str(csv), "results": len(found), "unfinished": missing}
     hint = f" {missing} of {len(found)} results are unfinished: 'qgt bench {study}' goes on." if missing else ""
@@ -139,7 +147,8 @@ def reproduce(
         with _progress_bar("steps") as show:
             scale = paper.QUICK if quick else paper.FULL
             counts = paper.reproduce(output, scale, workers=workers or _cores(), device=chosen, on_progress=show)
-    needs = paper.pools_needed(counts)
+    labels = {one.decoder: one.label for one in counts.vs_pools}
+    needs = {labels[name]: number for name, number in paper.pools_needed(counts).items()}
     facts = paper.run_facts(counts)
     told = {"folder": str(output), "run": facts, "pools_needed": needs, "seconds": counts.seconds}
     tell(
@@ -157,19 +166,22 @@ def _cores() -> int:
 
 
 @contextmanager
-def _progress_bar(unit: str = "batches") -> Iterator[Callable[["Progress"], None]]:
-    """One bar for each study in turn on stderr, when that is a terminal, with what is being done."""
+def _progress_bar(unit: str = "batches") -> Iterator[Callable[["StudyProgress"], None]]:
+    """What is being done, on stderr: on a terminal one bar for each study in turn, elsewhere a line now and then."""
     from rich import progress as rich
     from rich.console import Console
     from rich.markup import escape
 
     console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _lines(unit)
+        return
     counts = (rich.BarColumn(20), rich.MofNCompleteColumn(), unit, rich.TimeRemainingColumn())
     columns = (*counts, rich.TextColumn("{task.description}"))
-    with rich.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with rich.Progress(*columns, console=console, transient=True) as bar:
         whole = bar.add_task("starting", total=None)
 
-        def show(progress: "Progress") -> None:
+        def show(progress: "StudyProgress") -> None:
             if bar.tasks[0].total != progress.total:  # what earlier runs did says nothing of this one's speed
                 bar.reset(whole, completed=progress.done, total=progress.total)
             bar.update(whole, completed=progress.done, description=escape(progress.doing))
@@ -177,32 +189,62 @@ def _progress_bar(unit: str = "batches") -> Iterator[Callable[["Progress"], None
         yield show
 
 
-def _plain(one: "Result") -> dict[str, object]:
+def _lines(unit: str) -> Callable[["StudyProgress"], None]:
+    """A callback that prints its first line only after a while, so that a short run stays silent."""
+    last = time.monotonic()
+
+    def show(progress: "StudyProgress") -> None:
+        nonlocal last
+        if time.monotonic() - last >= NOW_AND_THEN:
+            last = time.monotonic()
+            print(f"{progress.done} of {progress.total} {unit}: {progress.doing}", file=sys.stderr, flush=True)
+
+    return show
+
+
+def _plain(one: "StudyResult", found: list["StudyResult"]) -> dict[str, object]:
     """A result for JSON, which has no NaN."""
+    from qgt.study import against_limit
     from qgt.trust.scoring import METRICS
 
     each = {name: {"mean": one.score.mean(name), **one.score.interval(name)._asdict()} for name in METRICS}
+    both = against_limit(one, found)
+    against = None if both is None else {"instances": both.instances, **both.difference()._asdict()}
     return {
         "point": dict(one.point),
         "decoder": one.decoder,
+        "label": one.label,
         "designs": one.designs,
         "instances": one.score.instances,
         **each,
         "status": dict(one.statuses),
         "proved": one.proved,
         "microseconds_per_instance": one.microseconds,
+        "error_of_A_percent": {read.estimator: read.error_percent for read in one.read_back},
+        "against_limit": against and both and {**against, "p_value": both.p_value},
     }
 
 
-def _table(found: list["Result"], metric: str) -> tuple[list[str], *tuple[list[object], ...]]:
+def _table(found: list["StudyResult"], metric: str) -> tuple[list[str], *tuple[list[object], ...]]:
     """The header and the rows of what is printed at the end."""
+    from qgt.study import against_limit
+
     words = [key.removeprefix("design.").replace(".", " ") for key in found[0].point]
+    header = [*words, "decoder", "instances", metric.replace("_", " "), "95 %", "proved", "each"]
+    limits = any(one.limit for one in found)
     rows: list[list[object]] = []
     for one in found:
         low, high = one.score.interval(metric)
         numbers = [f"{one.score.mean(metric):.4f}", f"{low:.3f}-{high:.3f}", f"{100 * one.proved:.1f} %"]
-        rows.append([*one.point.values(), one.decoder, one.score.instances, *numbers, _time(one.microseconds)])
-    return [*words, "decoder", "instances", metric.replace("_", " "), "95 %", "proved", "each"], *rows
+        cells = [*one.point.values(), one.label, one.score.instances, *numbers, _time(one.microseconds)]
+        both = against_limit(one, found)
+        against = ["", ""] if both is None else [f"{100 * both.difference().mean:+.1f}", _p_value(both.p_value)]
+        rows.append([*cells, *(against if limits else [])])
+    return [*header, *(["success against the limit, points", "p"] if limits else [])], *rows
+
+
+def _p_value(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _time(microseconds: float) -> str:

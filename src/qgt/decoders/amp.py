@@ -23,7 +23,8 @@ from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from qgt.arguments import fraction, whole
-from qgt.decoders.contract import BoundDecoder, Decoded, Status, refuse_unsupported
+from qgt.decoders.contract import BoundDecoder, refuse_unsupported
+from qgt.decoders.results import Decoded, Evidence, Spans, Status
 from qgt.model.prior import Prior
 from qgt.model.problem import Problem
 
@@ -78,8 +79,8 @@ class AMP:
             if defectives is None:
                 return _scan(problem, estimate, y)
             run = estimate(y, defectives.to(torch.float64))
-            info = {"defectives": defectives, "iterations": run.iterations}
-            return Decoded((run.x >= self.threshold).to(torch.uint8), _status(run), run.x, info)
+            calls = (run.x >= self.threshold).to(torch.uint8)
+            return Decoded(calls, _status(run), run.x, Evidence(iterations=run.iterations))
 
         return BoundDecoder(problem, decode, takes_defectives=True)
 
@@ -172,43 +173,75 @@ def _status(run: Estimate) -> Tensor:
     return torch.where(run.settled, int(Status.OK), int(Status.NOT_CONVERGED)).to(torch.uint8)
 
 
-def plausible(problem: Problem, y: Tensor) -> Int64[Tensor, "instances candidates"]:
-    """Numbers of defectives around the counts' own estimate, as far as the items' uneven degrees may mislead it."""
+class Candidates(NamedTuple):
+    """Numbers of defectives to try, instance by instance."""
+
+    owner: Int64[Tensor, " runs"]
+    number: Int64[Tensor, " runs"]
+
+
+def plausible(problem: Problem, y: Tensor) -> Candidates:
+    """Numbers of defectives around the counts' own estimate, as far as the items' uneven degrees may mislead it.
+
+    How far depends on the instance alone, so that its calls never depend on its batch.
+    """
     degrees = problem.design.item_degrees.to(torch.float64)
     mean = max(float(degrees.mean()), 1e-300)
-    estimate = (y.sum(1) / mean).round().clamp(0, problem.items).to(torch.int64)  # (instances,)
-    uneven = float(degrees.std(correction=0)) / mean * math.sqrt(float(estimate.max()) + 1) if len(y) else 0.0
-    reach = min(max(2, math.ceil(3 * uneven)), problem.items)
-    offsets = torch.arange(-reach, reach + 1, device=y.device)
-    return (estimate[:, None] + offsets).clamp(0, problem.items)
+    estimate = (y.sum(1) / mean).round().clamp(0, problem.items)  # (instances,)
+    uneven = float(degrees.std(correction=0)) / mean
+    reach = (3 * uneven * (estimate + 1).sqrt()).ceil().clamp(2, max(2, problem.items)).to(torch.int64)
+    first = (estimate.to(torch.int64) - reach).clamp(min=0)
+    last = (estimate.to(torch.int64) + reach).clamp(max=problem.items)
+    spans = Spans((last - first + 1).cumsum(0))
+    place = torch.arange(len(spans.owner), device=y.device) - (spans.ends - spans.numbers)[spans.owner]
+    return Candidates(spans.owner, first[spans.owner] + place)
 
 
 def _scan(problem: Problem, estimate: "Estimator", y: Tensor) -> Decoded:
     """Run AMP for every plausible K and keep, for each instance, the calls with the best posterior."""
-    candidates = plausible(problem, y)  # (instances, candidates)
-    rows = max(1, CHUNK // candidates.shape[1])
-    pieces = list(zip(y.split(rows), candidates.split(rows), strict=True)) or [(y, candidates)]
-    parts = [_scan_chunk(problem, estimate, *piece) for piece in pieces]
-    x, status, scores, k, iterations = (torch.cat(column) for column in zip(*parts, strict=True))
-    return Decoded(x, status, scores, {"defectives": k, "iterations": iterations})
+    tried = plausible(problem, y)
+    best = torch.full((len(y),), -torch.inf, dtype=torch.float64, device=y.device)
+    result = _Scanned(
+        torch.zeros(len(y), problem.items, dtype=torch.uint8, device=y.device),
+        torch.zeros(len(y), dtype=torch.uint8, device=y.device),
+        torch.zeros(len(y), problem.items, dtype=torch.float64, device=y.device),
+        torch.zeros(len(y), dtype=torch.int64, device=y.device),
+    )
+    for owner, number in zip(tried.owner.split(CHUNK), tried.number.split(CHUNK), strict=True):
+        _try(problem, estimate(y[owner], number.to(torch.float64)), y, Candidates(owner, number), best, result)
+    evidence = Evidence(log_joint=best, iterations=result.iterations)
+    return Decoded(result.x, result.status, result.scores, evidence)
 
 
-def _scan_chunk(
-    problem: Problem, estimate: "Estimator", y: Tensor, candidates: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Calls, statuses, estimates, numbers of defectives and iterations of one chunk of instances."""
-    instances, tried = candidates.shape
-    k = candidates.flatten()  # (runs,): instance by instance
-    run = estimate(y.repeat_interleave(tried, 0), k.to(torch.float64))
+class _Scanned(NamedTuple):
+    """The best calls so far."""
+
+    x: Tensor  # (instances, items), uint8
+    status: Tensor  # (instances,), uint8
+    scores: Tensor  # (instances, items)
+    iterations: Tensor  # (instances,): 0 where nothing was tried yet
+
+
+def _try(problem: Problem, run: Estimate, y: Tensor, tried: Candidates, best: Tensor, result: _Scanned) -> None:
+    """Keep the calls of these runs that are better than the best known."""
+    owner, k = tried
     # A stable sort breaks ties by item number, so that an instance's calls never depend on its batch.
     order = run.x.argsort(dim=1, descending=True, stable=True)
     rank = torch.empty_like(order).scatter_(1, order, torch.arange(problem.items, device=y.device).expand_as(order))
     called = torch.stack([k - 1, k, k + 1], 1)  # (runs, 3): how many items to call
     calls = (rank[:, None, :] < called[:, :, None]).to(torch.uint8)  # (runs, 3, items)
-    value = problem.log_joint(calls.flatten(0, 1), y.repeat_interleave(3 * tried, 0)).view(instances, 3 * tried)
-    best = value.argmax(1)  # (instances,)
-    row = torch.arange(instances, device=y.device)
-    winner = row * tried + best // 3  # the run it came from
-    x = calls[winner, best % 3]
-    status = torch.where(value[row, best] > -torch.inf, _status(run)[winner], int(Status.INFEASIBLE)).to(torch.uint8)
-    return x, status, run.x[winner], x.sum(1, dtype=torch.int64), run.iterations[winner]
+    value = problem.log_joint(calls.flatten(0, 1), y[owner].repeat_interleave(3, 0)).view(-1, 3)
+    value, which = value.max(1)  # (runs,): of equal ones the first
+    before = best.clone()
+    best.scatter_reduce_(0, owner, value, "amax")
+    # The first run that reaches the best: of several written at once, torch may leave a mixture.
+    row = torch.arange(len(owner), device=y.device)
+    better = (value > before[owner]) | (result.iterations[owner] == 0)
+    reaches = torch.where((value >= best[owner]) & better, row, len(row))
+    first = torch.full_like(best, len(row), dtype=torch.int64).scatter_reduce_(0, owner, reaches, "amin")
+    chosen = (first[owner] == row).nonzero()[:, 0]
+    at = owner[chosen]
+    result.x[at], result.scores[at] = calls[chosen, which[chosen]], run.x[chosen]
+    # Calls that are impossible show that AMP failed, not that there are no others.
+    status = torch.where(value > -torch.inf, _status(run), int(Status.NOT_CONVERGED)).to(torch.uint8)
+    result.status[at], result.iterations[at] = status[chosen], run.iterations[chosen]

@@ -7,102 +7,16 @@ A decoder of one's own needs `supports` and `bind`; wrapping its function in `Bo
 checks of the counts. `qgt.testing.check_decoder` tells whether it keeps the rest.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from enum import IntEnum
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float64, Int64, UInt8
+from jaxtyping import Float64, Int64
 from torch import Tensor
 
+from qgt.decoders.results import Decoded, Status
 from qgt.model.problem import Problem
-
-
-class Status(IntEnum):
-    """What is known of one instance's calls. A failed instance is data, not an exception.
-
-    Example:
-        >>> Status.PROVED.meaning
-        'no other x is more probable given the counts: proved'
-    """
-
-    OK = 0
-    PROVED = 1
-    NOT_CONVERGED = 2
-    TIME_LIMIT = 3
-    INFEASIBLE = 4
-
-    @property
-    def meaning(self) -> str:
-        """The status in words."""
-        return (
-            "decoded; nothing is claimed beyond the decoder's own rule",
-            "no other x is more probable given the counts: proved",
-            "the iteration did not settle; the calls are its last ones",
-            "time ran out; the calls are the best found so far",
-            "no x explains these counts; the calls are a best effort: check the counts and the design",
-        )[self]
-
-
-@dataclass(frozen=True, eq=False)
-class Decoded:
-    """The calls for a batch of instances, with what is known about them.
-
-    `scores` (None where a decoder has none) rank the items of an instance, larger meaning more surely defective;
-    `info` holds diagnostics, tensors with one row per instance, or `Ragged` with any number of them.
-
-    Example:
-        >>> import torch
-        >>> result = Decoded(torch.zeros(2, 5, dtype=torch.uint8), torch.tensor([0, 4], dtype=torch.uint8))
-        >>> [Status(status).name for status in result.status.tolist()]
-        ['OK', 'INFEASIBLE']
-    """
-
-    x: UInt8[Tensor, "instances items"]
-    status: UInt8[Tensor, " instances"]
-    scores: Float64[Tensor, "instances items"] | None = None
-    info: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
-class Ragged:
-    """Any number of rows for each instance: `columns` hold all of them in order, `ends` where each instance's end.
-
-    Example:
-        >>> import torch
-        >>> rows = Ragged.of(torch.tensor([2, 0, 2]), 3, cost=torch.tensor([5.0, 6.0, 7.0]))
-        >>> len(rows), rows[2]["cost"], len(rows[1]["cost"])
-        (3, tensor([5., 7.]), 0)
-    """
-
-    ends: Int64[Tensor, " instances"]
-    columns: Mapping[str, Tensor]
-
-    @classmethod
-    def of(cls, owner: Tensor, instances: int, **columns: Tensor) -> "Ragged":
-        """Sort rows by the instance that owns them; each one's stay in order."""
-        order = owner.argsort(stable=True)
-        numbers = torch.bincount(owner, minlength=instances)
-        return cls(numbers.cumsum(0), {name: column[order] for name, column in columns.items()})
-
-    def __len__(self) -> int:
-        return len(self.ends)
-
-    def __getitem__(self, instance: int) -> dict[str, Tensor]:
-        end = int(self.ends[instance])
-        rows = slice(end - int(self.numbers[instance]), end)
-        return {name: column[rows] for name, column in self.columns.items()}
-
-    @property
-    def numbers(self) -> Int64[Tensor, " instances"]:
-        """How many rows each instance has."""
-        return self.ends.diff(prepend=self.ends.new_zeros(1))
-
-    @property
-    def owner(self) -> Int64[Tensor, " rows"]:
-        """The instance of each row."""
-        return torch.arange(len(self), device=self.ends.device).repeat_interleave(self.numbers)
 
 
 @runtime_checkable

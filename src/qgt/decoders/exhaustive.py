@@ -16,7 +16,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from qgt.decoders.contract import BoundDecoder, Decoded, Status, refuse_unsupported
+from qgt.decoders.contract import BoundDecoder, refuse_unsupported
+from qgt.decoders.results import Decoded, Evidence, Status
+from qgt.model.factors import pool_costs
 from qgt.model.prior import Prior
 from qgt.model.problem import Problem
 
@@ -30,13 +32,13 @@ class Exhaustive:
     """Tries every x: the most probable one and the exact marginals, for up to 20 items.
 
     Of equally probable answers the first in the order of binary numbers is called. `scores` are the posterior
-    marginals; `info` holds the answer's `log_joint` and its posterior probability, `confidence`.
+    marginals; the evidence holds the answer's `log_joint` and its posterior probability, `confidence`.
 
     Example:
         >>> import torch, qgt
         >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.5))
         >>> result = qgt.Exhaustive().bind(problem)(torch.tensor([[1.0, 1.0]]))
-        >>> result.x, result.scores, result.info["confidence"]  # 010 and 101 explain the counts equally well
+        >>> result.x, result.scores, result.evidence.confidence  # 010 and 101 explain the counts equally well
         (tensor([[0, 1, 0]], dtype=torch.uint8), tensor([[0.5000, 0.5000, 0.5000]], dtype=torch.float64), tensor([0.5000], dtype=torch.float64))
     """  # noqa: E501 - an example's output
 
@@ -57,7 +59,7 @@ class Exhaustive:
             parts = [here.decode(problem, part) for part in y.split(rows)]  # no instances are one part of none
             x, scores, confidence = (torch.cat(part) for part in zip(*parts, strict=True))
             status = torch.where(confidence > 0, Status.PROVED, Status.INFEASIBLE).to(torch.uint8)
-            return Decoded(x, status, scores, {"log_joint": problem.log_joint(x, y), "confidence": confidence})
+            return Decoded(x, status, scores, Evidence(problem.log_joint(x, y), confidence=confidence))
 
         return BoundDecoder(problem, decode)
 
@@ -112,12 +114,11 @@ class _Statuses:
 
     def log_joint(self, problem: Problem, y: Tensor) -> Tensor:
         """Every status under every instance, pool by pool in order, so that no value depends on the batch."""
-        counts = torch.arange(problem.items + 1, dtype=torch.float64, device=y.device)
+        pools = pool_costs(problem.design, problem.noise, y)
         total = self.log_prior.repeat(len(y), 1)  # (instances, statuses)
         for i, (high, low) in enumerate(zip(*self.counts, strict=True)):
-            shape = len(y), len(counts)
-            table = problem.noise.log_prob(y[:, i : i + 1].expand(shape), counts.expand(shape))  # (instances, counts)
-            total += table[:, (high[:, None] + low).flatten()]
+            tables = pools.tables[pools.which[:, i]]  # (instances, counts)
+            total -= tables[:, (high[:, None] + low).flatten()]
         return total
 
 

@@ -15,6 +15,7 @@ Each iteration, for all instances at once:
 with s, x and c damped. `scores` are the marginals P(x_j = 1 | y) of the final iteration.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,19 +23,21 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import fraction, whole
-from qgt.decoders.contract import BoundDecoder, Decoded, Status, refuse_unsupported
+from qgt.decoders.contract import BoundDecoder, refuse_unsupported
+from qgt.decoders.results import Decoded, Evidence, Status
 from qgt.model.prior import Bernoulli
 from qgt.model.problem import Problem
 
 SMOOTHING = 0.02  # eps: counts are whole numbers, and a Gaussian much narrower than their spacing has no gradient
 SETTLED = 1e-3  # largest change of a marginal at which an instance leaves the batch
 TINY = 1e-12
+TAIL = 1e-13  # probability of an error beyond those that are looked at
 CHUNK = 2**12  # instances at a time
 
 
 @dataclass(frozen=True)
 class GAMP:
-    """Message passing with per-item priors, any integer noise, and no need of K; its scores are probabilities.
+    """Message passing with per-item priors, any noise, and no need of K; its scores are probabilities.
 
     `damping` is the share of each new message that is taken.
 
@@ -71,7 +74,7 @@ class GAMP:
             parts = [_run(self, problem, here, piece) for piece in y.split(CHUNK)] or [_run(self, problem, here, y)]
             x, settled, count = (torch.cat(column) for column in zip(*parts, strict=True))
             status = torch.where(settled, int(Status.OK), int(Status.NOT_CONVERGED)).to(torch.uint8)
-            return Decoded((x > 0.5).to(torch.uint8), status, x, {"iterations": count})
+            return Decoded((x > 0.5).to(torch.uint8), status, x, Evidence(iterations=count))
 
         return BoundDecoder(problem, decode)
 
@@ -83,7 +86,7 @@ class _Model(NamedTuple):
     square: Tensor  # its entries squared
     alpha: Tensor  # ()
     rate: Tensor  # (items,)
-    errors: Tensor  # (errors,): how far a count may be from the truth
+    offsets: Tensor  # (offsets,): how far the true counts that are looked at may be from the report
     sizes: Tensor  # (pools,)
 
 
@@ -94,24 +97,24 @@ def _model(problem: Problem) -> _Model:
     rate = problem.prior.marginals(problem.items)
     B = matrix - alpha
     sizes = matrix.sum(1)
-    return _Model(B, B.square(), alpha, rate, _reach(problem, int(sizes.max())), sizes)
+    return _Model(B, B.square(), alpha, rate, _offsets(problem, int(sizes.max())), sizes)
 
 
-def _reach(problem: Problem, largest: int) -> Tensor:
-    """The errors that have any probability worth counting, at any true count."""
-    span = torch.arange(-largest - 64, largest + 65, dtype=torch.float64)  # no noise here reaches beyond
-    truth = torch.arange(largest + 1, dtype=torch.float64)[:, None].expand(-1, len(span))
-    log_prob = problem.noise.log_prob(truth + span, truth)
-    seen = (log_prob > log_prob.amax(1, keepdim=True) - 30).any(0)
-    return span[seen] if bool(seen.any()) else span[:0]
+def _offsets(problem: Problem, largest: int) -> Tensor:
+    """How far from a report its true count may be, but for a probability too small to count."""
+    reach = math.ceil(problem.noise.reach(largest, TAIL))
+    return torch.arange(-reach, reach + 1, dtype=torch.float64)
 
 
 def _channel(problem: Problem, model: _Model, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The counts each pool may truly have had, (instances, pools, errors), and their log likelihoods."""
-    counts = y[:, :, None] - model.errors
-    observed = y[:, :, None].expand_as(counts)
+    """The counts each pool may truly have had, (instances, pools, counts), and their log likelihoods."""
+    largest = int(model.sizes.max())
+    if len(model.offsets) > largest:  # then all there are
+        counts = torch.arange(largest + 1, dtype=torch.float64, device=y.device).expand(*y.shape, -1)
+    else:
+        counts = y.round()[:, :, None] + model.offsets
     possible = (counts >= 0) & (counts <= model.sizes[:, None])
-    weight = problem.noise.log_prob(observed.contiguous(), counts.clamp(min=0).contiguous())
+    weight = problem.noise.log_prob(y[:, :, None], counts.clamp(min=0), model.sizes[:, None])
     return counts, torch.where(possible, weight, -torch.inf)
 
 

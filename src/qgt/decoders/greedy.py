@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from qgt.decoders.contract import BoundDecoder, Decoded, Status, refuse_unsupported
+from qgt.decoders.contract import BoundDecoder, refuse_unsupported
+from qgt.decoders.results import Decoded, Status
 from qgt.model.prior import Prior
 from qgt.model.problem import Problem
 
@@ -85,6 +86,6 @@ class MaximumNeighborhood:
             order = scores.argsort(dim=1, descending=True, stable=True)
             called = torch.arange(problem.items, device=y.device) < k[:, None]  # (instances, rank)
             x = torch.zeros_like(scores, dtype=torch.uint8).scatter_(1, order, called.to(torch.uint8))
-            return Decoded(x, _ok(y), scores, {"defectives": k})
+            return Decoded(x, _ok(y), scores)
 
         return BoundDecoder(problem, decode, takes_defectives=True)

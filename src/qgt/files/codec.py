@@ -9,10 +9,11 @@ Annotations say what a field may be, and so how it looks in a file:
     a dataclass                              a table of its fields; those with defaults may be left out
     a protocol that has kinds                such a table with `kind`, a name of ours or "file:Class" of a plugin
     X | Y                                    the first that fits
+    Diverging                                a finite number, or None for any other: JSON has no NaN
     Any, object                              plain data as it is
 
 Other types, such as tensors, may stand beside these in a union, for callers in Python; in files they do not occur.
-A field that is None is left out where leaving it out means None.
+A field that is None is left out where leaving it out means None; one with the metadata `UNSTORED` is in no file.
 """
 
 import dataclasses
@@ -24,11 +25,13 @@ from typing import Any, NamedTuple, TypeVar
 
 from qgt.files import plugins, shapes
 from qgt.files.keys import check_keys, explained, is_table, joined, shown
-from qgt.files.shapes import SCALARS, Mismatch, Shape
+from qgt.files.shapes import DIVERGING, SCALARS, Mismatch, Shape
 
 Made = TypeVar("Made")
 Kinds = Mapping[Any, Mapping[str, type]]  # for each protocol, its classes by the names that files give them
 NO_KINDS: Kinds = types.MappingProxyType({})
+Diverging = typing.Annotated[float, DIVERGING]
+UNSTORED: Mapping[str, bool] = types.MappingProxyType({"stored": False})  # of a field with a default: only in memory
 
 
 def encode(where: str, value: object, hint: Any, kinds: Kinds = NO_KINDS) -> Any:
@@ -44,6 +47,11 @@ def encode(where: str, value: object, hint: Any, kinds: Kinds = NO_KINDS) -> Any
         {'sides': [1.0, 2.5]}
     """
     return shapes.encoded(_shape(where, hint, kinds), where, value)
+
+
+def encode_table(where: str, value: object, hint: Any, kinds: Kinds = NO_KINDS) -> dict[str, object]:
+    """A dataclass, or a protocol's part, as a table."""
+    return dict(encode(where, value, hint, kinds))
 
 
 def decode(where: str, data: object, hint: type[Made], kinds: Kinds = NO_KINDS) -> Made:
@@ -106,9 +114,11 @@ def decode_options(where: str, base: Made | type[Made], texts: Mapping[str, str]
     """
     cls: type[Made] = base if isinstance(base, type) else type(base)
     fields = _fields(cls)
-    check_keys(where, texts, required=frozenset(), optional=frozenset(fields))
+    for name, text in texts.items():
+        if name not in fields:
+            raise ValueError(f"{name}={text} has no meaning for {where}: it has {', '.join(fields) or 'none'}.")
     data = {name: _shape(joined(where, name), fields[name].hint, kinds).read(text) for name, text in texts.items()}
-    start = {} if isinstance(base, type) else {name: getattr(base, name) for name in fields}
+    start = {} if isinstance(base, type) else _given(base)
     return _make(where, data, cls, kinds, start=start)
 
 
@@ -147,6 +157,8 @@ def _shape(where: str, hint: Any, kinds: Kinds) -> Shape:
 
 def _shape_or_none(hint: Any, kinds: Kinds) -> Shape | None:
     origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if origin is typing.Annotated:
+        return shapes.DIVERGES if DIVERGING in arguments[1:] else _shape_or_none(arguments[0], kinds)
     if hint in SCALARS:
         return SCALARS[hint]
     if origin is typing.Literal:
@@ -210,16 +222,16 @@ def _dataclass(cls: type, kinds: Kinds) -> Shape:
 
 
 def _fields(cls: type) -> Mapping[str, Field]:
-    """The fields that the constructor takes."""
+    """The fields that the constructor takes and files hold."""
     if not dataclasses.is_dataclass(cls):
         raise ValueError(f"{cls.__name__} has no fields that can be read: make it a frozen dataclass.")
     try:
-        hints = typing.get_type_hints(cls)
+        hints = typing.get_type_hints(cls, include_extras=True)
     except NameError as error:
         raise ValueError(f"{cls.__name__}: its annotations cannot be read ({error}): import what they name.") from error
     found = {}
     for field in dataclasses.fields(cls):
-        if field.init:
+        if field.init and field.metadata.get("stored", True):
             bare = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
             optional = type(None) in typing.get_args(hints[field.name])
             found[field.name] = Field(
@@ -235,6 +247,11 @@ def _fields_of(where: str, value: Any, kinds: Kinds) -> dict[str, object]:
         for name, (one, field) in given.items()
         if not (one is None and field.none)
     }
+
+
+def _given(value: object) -> dict[str, object]:
+    """What the constructor was given, those fields included that no file holds."""
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}  # type: ignore[arg-type]
 
 
 def _make(

@@ -26,7 +26,7 @@ def is_table(value: object) -> bool:
     return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
 
 
-def as_table(where: str, value: object) -> dict[str, Any]:
+def as_table(where: str, value: object) -> dict[str, object]:
     """Return `value` as a dict, or raise a ValueError that names it."""
     if not isinstance(value, Mapping) or not is_table(value):
         raise ValueError(f"{where}={shown(value)} is not valid: give a table of keys and values.")

@@ -174,14 +174,26 @@ def _plain(where: str, data: Any) -> object:
     raise Mismatch(f"{where}={shown(data)} is not plain data: use finite numbers, texts, lists and tables.")
 
 
+def _finite_or_none(value: Any) -> float | None:
+    return float(value) if _is_finite(value) else None
+
+
 _WORDS = {"true": True, "false": False}
+DIVERGING = "None in files where it is not finite"  # marks the floats of DIVERGES
+DIVERGES = Shape(
+    "a finite number or null",
+    lambda value: isinstance(value, Real) and not isinstance(value, bool),
+    lambda data: data is None or _is_finite(data),
+    lambda where, value: _finite_or_none(value),
+    lambda where, data: math.nan if data is None else float(data),
+)
 _ANYTHING = Shape("plain data", lambda value: True, lambda data: True, _plain, _plain)
 SCALARS: Mapping[Any, Shape] = {
-    bool: _scalar("true or false", lambda v: isinstance(v, bool), bool, lambda text: _WORDS.get(text, text)),
+    bool: _scalar("true or false", lambda v: isinstance(v, bool), bool, lambda text: _WORDS.get(text.lower(), text)),
     int: _scalar("a whole number", lambda v: type(v) is int or _is_whole(v), int, partial(_number, int)),
     float: _scalar("a finite number", _is_finite, float, partial(_number, float)),
     str: _scalar("a text", lambda v: isinstance(v, str), str, str),
-    type(None): _scalar("", lambda v: v is None, lambda v: None, lambda text: None if text == "none" else text),
+    type(None): _scalar("", lambda v: v is None, lambda v: None, lambda text: None if text.lower() == "none" else text),
     Any: _ANYTHING,
     object: _ANYTHING,
 }

@@ -15,7 +15,8 @@ def read_counts(
     path: str | Path, design: Design, owner: str
 ) -> tuple[Float64[Tensor, "instances pools"], tuple[str, ...] | None]:
     """The counts of a file, columns in the design's order, and its instances' names (None where it has none)."""
-    sheet = tables.read(path)
+    sheet = tables.read(path, columns=design.pool_names)
+    _refuse_sideways(path, sheet, design, owner)
     order = _order("pool", path, sheet, design.pool_names, owner)
     return torch.tensor(sheet.values, dtype=torch.float64)[:, order], sheet.row_names
 
@@ -24,10 +25,20 @@ def read_pair(
     truth: str | Path, calls: str | Path
 ) -> tuple[UInt8[Tensor, "instances items"], UInt8[Tensor, "instances items"]]:
     """The statuses of two files, the second's rows and columns put in the first's order."""
-    true, called = tables.read(truth), tables.read(calls)
+    true = tables.read(truth)
+    called = tables.read(calls, columns=true.column_names or ())
     rows = _order("instance", calls, called, true.row_names or len(true.values), str(truth))
     columns = _order("item", calls, called, true.column_names or len(true.values[0]), str(truth))
     return _statuses(truth, true), _statuses(calls, called)[rows][:, columns]
+
+
+def _refuse_sideways(path: str | Path, sheet: tables.Table, design: Design, owner: str) -> None:
+    """Raise a ValueError where the rows, not the columns, are the pools."""
+    pools = set(design.pool_names)
+    if pools == set(sheet.row_names or ()) and pools.isdisjoint(sheet.column_names or ()):
+        raise ValueError(
+            f"{path}: has one row for each pool of {owner}; turn it: one column per pool, one row per instance."
+        )
 
 
 def _order(kind: str, path: str | Path, sheet: tables.Table, wanted: Sequence[str] | int, owner: str) -> list[int]:
@@ -43,7 +54,9 @@ def _order(kind: str, path: str | Path, sheet: tables.Table, wanted: Sequence[st
     position, known = {name: i for i, name in enumerate(names)}, set(wanted)
     if strange := [name for name in names if name not in known]:
         where = f"{path}: {line} {position[strange[0]] + first}"
-        raise ValueError(f"{where} is called {strange[0]!r}, but {owner} has no such {kind}; use its names.")
+        raise ValueError(
+            f"{where} is called {strange[0]!r}, but {owner} has no such {kind}; use its names, such as {wanted[0]!r}."
+        )
     if missing := [name for name in wanted if name not in position]:
         raise ValueError(f"{path}: has no {line} for {kind} {missing[0]!r} of {owner}; add it.")
     return [position[name] for name in wanted]

@@ -1,32 +1,21 @@
-"""A decode in plain words: what is called, whether it is proved, how sure it is, what does not fit, what to retest.
+"""The facts of an account in plain sentences: what is called, how sure that is, what does not fit, what to do next.
 
-A verdict is one of four words:
-
-    proved      the most probable answer, proved; every other that comes near is listed; confidence 99 % or more
-    confident   the most probable answer, proved; confidence 90 % or more
-    unsure      anything else that is possible, a search that ran out of time included
-    impossible  no x explains the counts
-
-Confidence is the answer's weight among the answers listed (`qgt.Certified`). Decoders that list none get words too,
-and never more than "unsure": they say what is called, not how far to trust it.
+Each function says one fact in one or two sentences, with the design's own names. A name that would blur a sentence
+(it holds a comma, " and ", quotes or characters that do not print) is written in quotes, as in JSON.
 """
 
+import json
 import math
+import re
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-import torch
-from jaxtyping import Float64, UInt8
-from torch import Tensor
+from qgt.decoders.results import Status
+from qgt.lab.verdicts import SUSPECT_BELOW, Verdict
 
-from qgt.decoders.contract import Decoded, Status
-from qgt.model.problem import Problem
-
-Verdict = Literal["proved", "confident", "unsure", "impossible"]
-
-PROVED_FROM, CONFIDENT_FROM = 0.99, 0.9
-SHOWN = 3  # alternatives told in words, before "and others"
-RETESTED = 6  # items named for a retest
+SHOWN = 3  # alternatives named, before "and 2 more"
+NAMED = 6  # pools or items named, before "and 4 others"
+_BLURRED = re.compile(r'[,;"]|\band\b|\binstead of\b|^\s|\s$|^$')
 
 
 class Residual(NamedTuple):
@@ -41,22 +30,23 @@ class Residual(NamedTuple):
         """By how much the count is too high."""
         return self.counted - self.expected
 
+    @property
+    def words(self) -> str:
+        """The pool and both numbers.
+
+        Example:
+            >>> Residual("P2", -1.0, 0.0).words
+            'P2 (counted -1, expected 0)'
+        """
+        return f"{quoted(self.pool)} (counted {self.counted:g}, expected {self.expected:g})"
+
 
 class Alternative(NamedTuple):
     """Another answer, by what it calls otherwise than the answer given."""
 
-    probability: float
+    probability: float | None  # None where it is not known, as with an incomplete list
     added: tuple[str, ...]
     dropped: tuple[str, ...]
-
-    @classmethod
-    def of(cls, problem: Problem, own: Tensor, x: Tensor, probability: float) -> "Alternative":
-        """What `x` calls otherwise than `own`."""
-        added, dropped = (
-            tuple(problem.design.item_names[j] for j in mask.nonzero().flatten().tolist())
-            for mask in (x > own, x < own)
-        )
-        return cls(probability, added, dropped)
 
     @property
     def change(self) -> str:
@@ -66,97 +56,125 @@ class Alternative(NamedTuple):
             >>> Alternative(0.1, ("I7",), ("I2", "I9")).change
             'I7 instead of I2 and I9'
         """
-        if self.added and self.dropped:
-            return f"{joined(self.added)} instead of {joined(self.dropped)}"
-        return f"also {joined(self.added)}" if self.added else f"without {joined(self.dropped)}"
+        added, dropped = joined(map(quoted, self.added)), joined(map(quoted, self.dropped))
+        if added and dropped:
+            return f"{added} instead of {dropped}"
+        return f"also {added}" if added else f"without {dropped}"
 
 
-def verdict(status: int, confidence: float, complete: bool) -> Verdict:
-    """How far to trust one decode, in one word.
-
-    Example:
-        >>> verdict(Status.PROVED, 0.97, complete=True), verdict(Status.TIME_LIMIT, 0.97, complete=False)
-        ('confident', 'unsure')
-    """
-    if status == Status.INFEASIBLE:
-        return "impossible"
-    if status != Status.PROVED or not confidence >= CONFIDENT_FROM:  # a confidence that is not known is NaN
-        return "unsure"
-    return "proved" if complete and confidence >= PROVED_FROM else "confident"
-
-
-def verdicts(result: Decoded) -> list[Verdict]:
-    """The verdict of every instance of a batch.
+def called(defective: Sequence[str], items: int, *, trusted: bool) -> str:
+    """Which items the answer calls defective.
 
     Example:
-        >>> import torch, qgt
-        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.05))
-        >>> verdicts(qgt.Certified().bind(problem)(torch.tensor([[1.0, 1.0], [0.0, 2.0]])))
-        ['confident', 'impossible']
+        >>> called(["I2", "I9"], 40, trusted=True), called([], 40, trusted=False)
+        ('Defective: I2 and I9 (2 of 40 items).', 'Best answer: none of the 40 items is defective.')
     """
-    return [verdict_of(result, i) for i in range(len(result.status))]
+    if not defective:
+        return f"None of the {items} items is defective." if trusted else f"Best answer: {_none(items)}."
+    names = f"{joined(map(quoted, defective))} ({len(defective)} of {items} items)"
+    return f"Defective: {names}." if trusted else f"Best answer: {names}."
 
 
-def verdict_of(result: Decoded, i: int) -> Verdict:
-    """The verdict of one instance of a batch."""
-    return verdict(*_known(result, i))
+def standing(status: Status, word: Verdict, confidence: float | None, at_most: float | None, alone: bool) -> str:
+    """How probable the answer is, as far as that is known; nothing for a suspect one, whose model is in doubt."""
+    if word is Verdict.SUSPECT:
+        return ""
+    if confidence is not None and status == Status.PROVED:
+        if word is Verdict.UNSURE:
+            return f"No other answer is more probable, but the probability of this one is only {percent(confidence)}."
+        near = ", and no other answer comes near it" if alone else ""
+        return f"The probability of this answer is {percent(confidence)}{near}."
+    known = "its probability is not known"
+    if at_most is not None and at_most < 0.995:  # else the bound says nothing
+        known += f", but it is at most {percent(at_most)}"
+    if status == Status.TIME_LIMIT:
+        return f"Time ran out: this is the best answer found so far, and {known}."
+    if status == Status.PROVED:
+        stopped = "" if at_most is None else " Time ran out before all answers that come near were listed:"
+        return f"No other answer is more probable.{stopped} {known if stopped else known.capitalize()}."
+    if status == Status.NOT_CONVERGED:
+        return "The decoder did not settle on an answer: these are its last calls, and nothing is proved."
+    return "The decoder makes no claim about this answer."
 
 
-def in_words(problem: Problem, y: Float64[Tensor, " pools"], result: Decoded, i: int) -> str:
-    """Instance `i` of a decoded batch, whose counts are `y`, in two to six plain sentences.
+def misfit(fit: float | None, word: Verdict) -> str:
+    """That the counts do not fit the model, where they do not."""
+    if word is not Verdict.SUSPECT or fit is None:
+        return ""
+    often = f"{round(1 / SUSPECT_BELOW):,}"
+    return (
+        f"Do not trust this answer: the counts do not fit the model (such a bad fit happens by chance less than once "
+        f"in {often} times; p = {fit:.1g}). Check that the counts belong to this design, that none is mistyped, and "
+        "that the noise of the model is right."
+    )
+
+
+def explained(residuals: Sequence[Residual], pools: int, *, whole: bool) -> str:
+    """Which counts the answer does not explain; where counts are real numbers, how far they are off.
 
     Example:
-        >>> import torch, qgt
-        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.05))
-        >>> y = torch.tensor([[1.0, 1.0]], dtype=torch.float64)
-        >>> print(in_words(problem, y[0], qgt.Certified().bind(problem)(y), 0).replace(". ", ".\\n"))
-        Defective: I2 (1 of 3 items).
-        This is proved to be the most probable answer, with a confidence of 95 %.
-        All 2 counts are explained exactly.
-        The alternative: I1 and I3 instead of I2 (5 %).
-        To settle it, retest the items on which the answers differ, the most doubtful first: I1, I2 and I3.
+        >>> explained([Residual("P2", -1.0, 0.0)], 20, whole=True)
+        '1 of 20 counts differs from this answer: P2 (counted -1, expected 0). The other 19 agree with it.'
     """
-    status, confidence, complete = _known(result, i)
-    if status == Status.INFEASIBLE:
-        return _why_impossible(problem, y)
-    others = alternatives(problem, result, i)
-    if status == Status.TIME_LIMIT and not others and confidence == 0:
-        return "Time ran out before any possible answer was found. Decode again with more time."
-    sentences = [
-        _calls(problem, result.x[i]),
-        _standing(status, confidence, complete, alone=not others),
-        _fit(problem, y, result.x[i]),
-        _alternatives(others),
-        _advice(problem, result, i),
-    ]
-    return " ".join(sentence for sentence in sentences if sentence)
+    if not residuals:
+        return f"{f'All {pools} counts agree' if pools > 1 else 'The count agrees'} with this answer exactly."
+    if not whole:
+        sizes = [abs(one.off) for one in residuals]
+        worst = residuals[sizes.index(max(sizes))]
+        return f"The counts differ from this answer by {sum(sizes) / pools:.2g} on average, most in {worst.words}."
+    named = joined([one.words for one in residuals], most=NAMED)
+    rest = pools - len(residuals)
+    agree = f" The other {rest} agree with it." if rest > 1 else " The other one agrees with it." if rest else ""
+    return f"{len(residuals)} of {pools} counts differ{'s' * (len(residuals) == 1)} from this answer: {named}.{agree}"
 
 
-def residuals(problem: Problem, y: Float64[Tensor, " pools"], x: UInt8[Tensor, " items"]) -> list[Residual]:
-    """The pools whose count is not what the calls `x` add up to."""
-    expected = problem.design.count(x[None])[0]
-    rows = zip(problem.design.pool_names, y.tolist(), expected.tolist(), strict=True)
-    return [Residual(*row) for row in rows if row[1] != row[2]]
+def others(alternatives: Sequence[Alternative]) -> str:
+    """The most probable alternatives."""
+    if not alternatives:
+        return ""
+    told = [one.change + _in_brackets(one.probability) for one in alternatives[:SHOWN]]
+    if left := alternatives[SHOWN:]:
+        known = [one.probability for one in left if one.probability is not None]
+        together = f", together {percent(sum(known))}" if known else ""
+        told.append(f"and {len(left)} more{together}")
+    return f"{'Other answers' if len(alternatives) > 1 else 'The other answer'}: {'; '.join(told)}."
 
 
-def alternatives(problem: Problem, result: Decoded, i: int) -> list[Alternative]:
-    """The other answers listed for an instance, most probable first; none where the decoder lists none."""
-    if "alternatives" not in result.info:
-        return []
-    listed, own = result.info["alternatives"][i], result.x[i]
-    found = zip(listed["x"], listed["probability"].tolist(), strict=True)
-    return [Alternative.of(problem, own, x, probability) for x, probability in found if not torch.equal(x, own)]
+def advice(word: Verdict, status: Status, retests: Sequence[str]) -> str:
+    """What to do next."""
+    if word is Verdict.CERTAIN:
+        return "Nothing needs a retest."
+    if word is Verdict.SUSPECT:
+        return ""
+    if not retests:
+        return "Decode again with more time." if status == Status.TIME_LIMIT else ""
+    if len(retests) == 1:
+        return f"To settle it, retest {quoted(retests[0])}: the answers differ only there."
+    names = joined(map(quoted, retests), most=NAMED)
+    return f"To settle it, retest the items on which the answers differ, the most doubtful first: {names}."
 
 
-def to_retest(problem: Problem, result: Decoded, i: int) -> list[str]:
-    """The items on which the answers listed differ, the most doubtful first."""
-    if "unsettled" not in result.info:
-        return []
-    items = result.info["unsettled"][i].nonzero().flatten().tolist()
-    if result.scores is not None:
-        doubt = (result.scores[i] - 0.5).abs().round(decimals=9).tolist()  # equal doubts keep the items' order
-        items.sort(key=lambda j: doubt[j])
-    return [problem.design.item_names[j] for j in items]
+def impossible(broken: Sequence[tuple[str, float, int]], pools: int, *, fractions: bool, exact: bool) -> str:
+    """Why no answer explains the counts, and what to do.
+
+    Args:
+        broken: Pools whose count is impossible by itself: name, count and size.
+        pools: The number of pools.
+        fractions: Whether counts that are not whole numbers are the reason.
+        exact: Whether the model says that counts are never off.
+    """
+    start = "No set of defective items explains these counts, so no item is called."
+    if fractions:
+        named = joined([f"{quoted(pool)} (counted {count:g})" for pool, count, _ in broken], most=NAMED)
+        remedy = "round them, or use a noise for real-valued counts"
+        return f"{start} These counts are not whole numbers: {remedy}. They are in {named}."
+    if broken:
+        rows = [f"{quoted(pool)} (counted {count:g}, of {size} items)" for pool, count, size in broken]
+        alone = "is impossible whatever the others are" if len(broken) == 1 else "are impossible by themselves"
+        which = f"{len(broken)} of {pools} counts {alone}: {joined(rows, most=NAMED)}"
+        return f"{start} {which}. Count there again, or check the design."
+    model = " The model says that counts are never off: if they may be, give the problem a noise." if exact else ""
+    return f"{start} Each count by itself is possible, but together they contradict each other.{model}"
 
 
 def percent(probability: float) -> str:
@@ -168,101 +186,42 @@ def percent(probability: float) -> str:
         >>> percent(0.8999), percent(0.999), percent(0.002)
         ('89 %', 'over 99 %', 'under 1 %')
     """
-    if math.isnan(probability):
-        return "unknown"
     if probability >= 0.995:
         return "over 99 %"
     whole = math.floor(100 * probability + 1e-9)
     return f"{whole} %" if whole else "under 1 %"
 
 
-def joined(names: Sequence[str], most: int | None = None) -> str:
+def joined(names: "Sequence[str] | map[str]", most: int | None = None) -> str:
     """Names as one phrase: commas, and a last "and"; beyond `most`, how many others there are.
 
     Example:
         >>> joined(["a", "b", "c"]), joined(["a", "b", "c"], most=1)
         ('a, b and c', 'a and 2 others')
     """
+    names = list(names)
     if most is not None and len(names) > most:
         left = len(names) - most
         names = [*names[:most], f"{left} other{'s' if left > 1 else ''}"]
     return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
-def _known(result: Decoded, i: int) -> tuple[int, float, bool]:
-    """An instance's status, its confidence (NaN where the decoder tells none) and whether its list is complete."""
-    confidence = float(result.info["confidence"][i]) if "confidence" in result.info else math.nan
-    complete = bool(result.info["complete"][i]) if "complete" in result.info else False
-    return int(result.status[i]), confidence, complete
+def quoted(name: str) -> str:
+    """A name as it stands in a sentence: as it is, or in quotes where it would blur the sentence.
+
+    Example:
+        >>> print(quoted("A1"), quoted("Lee, Ann"), quoted("tab\\there"))
+        A1 "Lee, Ann" "tab\\there"
+    """
+    if name.isprintable() and not _BLURRED.search(name):
+        return name
+    text = json.dumps(name, ensure_ascii=False)
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 
 
-def _calls(problem: Problem, x: Tensor) -> str:
-    names = [problem.design.item_names[j] for j in x.nonzero().flatten().tolist()]
-    if not names:
-        return f"None of the {problem.items} items is defective."
-    return f"Defective: {joined(names)} ({len(names)} of {problem.items} items)."
+def _none(items: int) -> str:
+    return f"none of the {items} items is defective"
 
 
-def _standing(status: int, confidence: float, complete: bool, alone: bool) -> str:
-    """What is proved of the answer, and the confidence in it."""
-    known = "" if math.isnan(confidence) else f", with a confidence of {'' if complete else 'at most '}"
-    known += "" if math.isnan(confidence) else percent(confidence)
-    if status == Status.PROVED:
-        if complete and alone:
-            return f"This is proved to be the most probable answer, and no other comes near it: {percent(confidence)}."
-        return f"This is proved to be the most probable answer{known or '; how probable it is was not computed'}."
-    if status == Status.TIME_LIMIT:
-        return f"Time ran out before a proof: this is the best answer found so far{known}."
-    return f"Nothing is proved: {Status(status).meaning}."
-
-
-def _fit(problem: Problem, y: Tensor, x: Tensor) -> str:
-    """Which counts the calls do not explain."""
-    off = residuals(problem, y, x)
-    if not off:
-        return f"All {problem.pools} counts are explained exactly."
-    told = [f"{one.pool} (counted {one.counted:g}, expected {one.expected:g})" for one in off]
-    rest = problem.pools - len(off)
-    fitting = f"; the other {rest} fit exactly" if rest else ""
-    return f"It takes {len(off)} of {problem.pools} counts to be off: {joined(told, most=RETESTED)}{fitting}."
-
-
-def _alternatives(others: Sequence[Alternative]) -> str:
-    if not others:
-        return ""
-    told = [f"{one.change} ({percent(one.probability)})" for one in others[:SHOWN]]
-    left = others[SHOWN:]
-    more = f"; and {len(left)} more, together {percent(sum(one.probability for one in left))}" if left else ""
-    return f"The alternative{'s' if len(others) > 1 else ''}: {'; '.join(told)}{more}."
-
-
-def _advice(problem: Problem, result: Decoded, i: int) -> str:
-    """What to do next."""
-    word, items = verdict_of(result, i), to_retest(problem, result, i)
-    if word == "proved":
-        return "Nothing needs a retest."
-    if not items:
-        return "Decode again with more time." if int(result.status[i]) == Status.TIME_LIMIT else ""
-    if len(items) == 1:
-        return f"To settle it, retest {items[0]}, the one item on which the answers differ."
-    which = "the items on which the answers differ, the most doubtful first"
-    return f"To settle it, retest {which}: {joined(items, most=RETESTED)}."
-
-
-def _why_impossible(problem: Problem, y: Tensor) -> str:
-    """Name the pools whose count is impossible by itself; where there are none, pools contradict each other."""
-    sizes = problem.design.pool_sizes.tolist()
-    alone = [
-        f"{name} (counted {count:g}, of {size} items)"
-        for name, count, size in zip(problem.design.pool_names, y.tolist(), sizes, strict=True)
-        if not _possible(problem, count, size)
-    ]
-    start = "Impossible: no set of defective items explains these counts, so a count or the design is wrong."
-    if alone:
-        return f"{start} Impossible whatever the others say: {joined(alone, most=RETESTED)}. Count there again."
-    return f"{start} Each count by itself is possible, but together they contradict each other."
-
-
-def _possible(problem: Problem, count: float, size: int) -> bool:
-    counts = torch.arange(size + 1, dtype=torch.float64)
-    return bool((problem.noise.log_prob(torch.full_like(counts, count), counts) > -torch.inf).any())
+def _in_brackets(probability: float | None) -> str:
+    return "" if probability is None else f" ({percent(probability)})"

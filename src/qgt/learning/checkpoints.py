@@ -1,45 +1,67 @@
-"""Checkpoints of long work: tensors and plain data in one safetensors file, written all or nothing.
+"""Checkpoints of a training: its tensors and how far it is in one safetensors file, written all or nothing.
 
 A checkpoint carries the identity of the work it belongs to; reading it for other work is refused.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
-from qgt.files.atomic import replacing
+from qgt.decoders.neural.record import Epoch
+from qgt.files import codec, keys
+from qgt.files import tensors as tensor_files
 
 KEY = "qgt-checkpoint"
 
 
-def write(path: Path, tensors: Mapping[str, Tensor], identity: Mapping[str, Any], progress: Mapping[str, Any]) -> None:
+@dataclass(frozen=True)
+class Progress:
+    """How far a training is."""
+
+    number: int  # epochs done
+    seed: int  # of its generator
+    history: Sequence[Sequence[Epoch]]  # of each network
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """All that a training needs to go on: tensors by name, and how far it is."""
+
+    tensors: Mapping[str, Tensor]
+    progress: Progress
+
+    def under(self, prefix: str) -> dict[str, Tensor]:
+        """The tensors whose names begin with the prefix, without it."""
+        return {n.removeprefix(prefix): tensor for n, tensor in self.tensors.items() if n.startswith(prefix)}
+
+
+def write(path: Path, state: State, identity: keys.Table) -> None:
     """Replace the file at `path`, or leave it as it was."""
-    text = json.dumps({"identity": identity, "progress": progress})
-    plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    with replacing(path) as temporary:
-        save_file(plain, temporary, {KEY: text})
+    progress = codec.encode("progress", state.progress, Progress)
+    text = json.dumps({"identity": identity, "progress": progress}, allow_nan=False)
+    tensor_files.write(path, state.tensors, {KEY: text})
 
 
-def read(path: Path, identity: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the progress; a ValueError where the file is damaged or belongs to other work."""
+def read(path: Path, identity: keys.Table) -> State:
+    """The state; a ValueError where the file is damaged or belongs to other work."""
     try:
         with safe_open(path, framework="pt") as content:
-            state = json.loads((content.metadata() or {})[KEY])
+            text = json.loads((content.metadata() or {})[KEY])
             tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118 - not a dict
-        found, progress = state["identity"], dict(state["progress"])
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: is not a checkpoint ({error}); remove it to start anew.") from error
+        found = dict(text["identity"])
+        state = State(tensors, codec.decode("progress", text["progress"], Progress))
+    except (OSError, SafetensorError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise refusal(path, error) from error
     for key, value in identity.items():
         if json.dumps(found.get(key)) != json.dumps(value):
             raise ValueError(f"{path}: was made with another {key}; use the same {key}, or remove it to start anew.")
-    return tensors, progress
+    return state
 
 
-def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names begin with the prefix, without it."""
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+def refusal(path: Path, error: Exception) -> ValueError:
+    """What to raise where a file does not hold what a checkpoint must."""
+    return ValueError(f"{path}: is not a checkpoint ({error}); remove it to start anew.")

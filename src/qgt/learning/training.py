@@ -10,22 +10,47 @@ network sees its own data, stops by its own validation loss, and has the distrib
 """
 
 import contextlib
-import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Generator
 
 from qgt.decoders.neural.decoder import NeuralDecoder, describe
 from qgt.decoders.neural.network import Architecture
+from qgt.decoders.neural.record import Epoch
+from qgt.decoders.neural.settings import TrainConfig
+from qgt.files import codec
 from qgt.learning import checkpoints
-from qgt.learning.run import Epoch, Run, TrainConfig
+from qgt.learning.run import Run
 from qgt.model.problem import Problem
 
 CHECKPOINT_SECONDS = 10.0
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a training, with what it had learned: `decoders` have the best weights until then.
+
+    It is a KeyboardInterrupt, so whoever does not catch it stops as always.
+
+    Example:
+        >>> import torch, qgt
+        >>> g = torch.Generator().manual_seed(0)
+        >>> problem = qgt.Problem(qgt.Design.bernoulli(pools=6, items=8, generator=g), qgt.Bernoulli(0.1))
+        >>> def press_ctrl_c(epoch):
+        ...     raise KeyboardInterrupt
+        >>> try:
+        ...     net = train(problem, qgt.MLP((16,)), TrainConfig(instances=500), generator=g, on_epoch=press_ctrl_c)
+        ... except Interrupted as stopped:
+        ...     net = stopped.decoders[0]
+        >>> net.training.interrupted, net.training.epochs
+        (True, 1)
+    """
+
+    def __init__(self, decoders: Sequence[NeuralDecoder]) -> None:
+        super().__init__("training was interrupted")
+        self.decoders = tuple(decoders)
 
 
 def train(
@@ -40,14 +65,15 @@ def train(
     """Train a network for a problem, on the generator's device; returns it with the best weights and threshold.
 
     With a `checkpoint` path the state is written there now and then, and an existing file is continued from, to the
-    result an unbroken run would have had. Ctrl-C ends the training early and keeps the best weights so far.
+    result an unbroken run would have had. Ctrl-C raises `Interrupted`, which has the best weights so far. A training
+    that diverges is a ValueError and removes its checkpoint, from which there is nowhere to go on.
 
     Example:
         >>> import torch, qgt
         >>> g = torch.Generator().manual_seed(0)
         >>> problem = qgt.Problem(qgt.Design.bernoulli(pools=6, items=8, generator=g), qgt.Bernoulli(0.1))
         >>> net = train(problem, qgt.MLP((16,)), TrainConfig(instances=500, validation=100, epochs=2), generator=g)
-        >>> len(net.training["history"])
+        >>> net.training.epochs
         2
     """
     return train_many([problem], architecture, config, generator=generator, on_epoch=on_epoch, checkpoint=checkpoint)[0]
@@ -76,24 +102,34 @@ def train_many(
     if not problems or len({problem.items for problem in problems}) != 1:
         raise ValueError("problems must be at least one, all with the same number of items.")
     if checkpoint is not None and checkpoint.exists():
-        run = _resume(checkpoint, list(problems), architecture, config, generator)
+        run = _resume(checkpoint, problems, architecture, config, generator)
     else:
-        run = Run(list(problems), architecture, config, generator)
-    saved = float("-inf")  # so that there is one after the first epoch
+        run = Run.begin(problems, architecture, config, generator)
     try:
-        with _tensor_float_32(generator.device):
-            while not run.finished:
-                epoch = run.epoch()
-                if on_epoch is not None:
-                    on_epoch(epoch)
-                if checkpoint is not None and time.perf_counter() - saved > CHECKPOINT_SECONDS:
-                    _write(run, checkpoint)
-                    saved = time.perf_counter()
+        _loop(run, on_epoch, checkpoint)
     except KeyboardInterrupt:
-        if not run.number:
-            raise
-        run.interrupted = True
+        if not run.number or run.best.diverged:
+            raise  # there is nothing to keep
+        raise Interrupted(run.decoders(interrupted=True)) from None
+    if run.best.diverged:
+        if checkpoint is not None:
+            checkpoint.unlink(missing_ok=True)
+        raise ValueError(f"training diverged at learning_rate={config.learning_rate}: give a smaller one.")
     return run.decoders()
+
+
+def _loop(run: Run, on_epoch: Callable[[Epoch], None] | None, checkpoint: Path | None) -> None:
+    """Train until the run is finished; after the first epoch and then now and then, write a checkpoint."""
+    saved = float("-inf")
+    with _tensor_float_32(run.generator.device):
+        while not run.finished:
+            epoch = run.epoch()
+            if on_epoch is not None:
+                on_epoch(epoch)
+            if checkpoint is not None and time.perf_counter() - saved > CHECKPOINT_SECONDS:
+                identity = _identity(run.data.problems, run.architecture, run.config, run.generator)
+                checkpoints.write(checkpoint, run.state(), identity)
+                saved = time.perf_counter()
 
 
 @contextlib.contextmanager
@@ -111,45 +147,23 @@ def _tensor_float_32(device: torch.device) -> Iterator[None]:
 
 
 def _identity(
-    problems: list[Problem], architecture: Architecture, config: TrainConfig, generator: Generator
-) -> dict[str, Any]:
+    problems: Sequence[Problem], architecture: Architecture, config: TrainConfig, generator: Generator
+) -> dict[str, object]:
     """What must agree for a checkpoint to be continued."""
     return {
-        "problems": [problem.fingerprint for problem in problems],
+        "problem": [problem.fingerprint for problem in problems],
         "architecture": describe(architecture),
-        "config": dataclasses.asdict(config),
+        "config": codec.encode("config", config, TrainConfig),
         "device": generator.device.type,
     }
 
 
-def _write(run: Run, path: Path) -> None:
-    """Write the whole state of a run between two epochs."""
-    tensors = {f"network.{name}": tensor for name, tensor in run.network.state_dict().items()}
-    tensors |= {f"best.{name}": tensor for name, tensor in run.best.items()}
-    for i, parameter in enumerate(run.network.parameters()):
-        tensors |= {f"adam.{i}.{key}": value for key, value in run.optimizer.state[parameter].items()}
-    tensors |= {"best_loss": run.best_loss, "waited": run.waited, "covered": run.covered}
-    tensors |= {"start": run.start, "now": run.generator.get_state()}
-    progress = {"number": run.number, "history": run.history, "seed": run.generator.initial_seed()}
-    identity = _identity(run.problems, run.architecture, run.config, run.generator)
-    checkpoints.write(path, tensors, identity, progress)
-
-
 def _resume(
-    path: Path, problems: list[Problem], architecture: Architecture, config: TrainConfig, generator: Generator
+    path: Path, problems: Sequence[Problem], architecture: Architecture, config: TrainConfig, generator: Generator
 ) -> Run:
     """The run that a checkpoint describes, in the state it describes."""
-    tensors, progress = checkpoints.read(path, _identity(problems, architecture, config, generator))
-    # The same start gives the same first weights and the same data set as when the run began.
-    generator.manual_seed(progress["seed"]).set_state(tensors["start"])
-    run = Run(problems, architecture, config, generator)
-    device = run.generator.device
-    run.network.load_state_dict(checkpoints.under("network.", tensors))
-    run.best = {name: tensor.to(device) for name, tensor in checkpoints.under("best.", tensors).items()}
-    for i, parameter in enumerate(run.network.parameters()):
-        moments = checkpoints.under(f"adam.{i}.", tensors)
-        run.optimizer.state[parameter] = {key: value.to(device) for key, value in moments.items()}
-    run.best_loss, run.waited, run.covered = (tensors[k].to(device) for k in ("best_loss", "waited", "covered"))
-    run.number, run.history = progress["number"], progress["history"]
-    run.generator.set_state(tensors["now"])
-    return run
+    state = checkpoints.read(path, _identity(problems, architecture, config, generator))
+    try:
+        return Run.restore(problems, architecture, config, generator, state)
+    except (ValueError, LookupError, TypeError, RuntimeError) as error:  # tensors or numbers no run of ours writes
+        raise checkpoints.refusal(path, error) from error

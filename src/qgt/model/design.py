@@ -1,141 +1,200 @@
 """The pooling design: which items go into which pools.
 
 A design is a 0/1 matrix A with one row per pool and one column per item; pool i reports the count (A x)_i of its
-defective items, plus noise.
+defective items, plus noise. Inside, it is the list of each pool's items: a million items in eight pools each are eight
+million numbers, not 10^11 zeros and ones. `count` and `spread` multiply by A and its transpose without writing A down,
+unless A is small or dense: then a matrix product is faster.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import torch
 from jaxtyping import Float64, Int64, UInt8
 from torch import Generator, Tensor
 
 from qgt.arguments import fraction, whole
-from qgt.files import tables
+from qgt.files.atomic import replacing
+from qgt.model import design_file, makers
+from qgt.model.lists import Lists, is_sparse
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Design:
-    """A pooling matrix with names for its pools and items.
+    """Which items are in which pools, with names for both.
 
-    Names default to P1, P2, ... and I1, I2, ...; they label files and never change what is decoded.
+    Make one by `from_matrix`, `from_rows`, `from_lists`, `from_csv`, or at random by `bernoulli`, `column_regular`
+    and `doubly_regular`. Names default to P1, P2, ... and I1, I2, ...; they label files and never change what is
+    decoded. A design stays on the CPU; `count` and `spread` work on the device of what they are given.
 
     Example:
         >>> import torch
-        >>> design = Design(torch.tensor([[1, 1, 0], [0, 1, 1]], dtype=torch.uint8))
+        >>> design = Design.from_matrix(torch.tensor([[1, 1, 0], [0, 1, 1]], dtype=torch.uint8))
         >>> design
         Design(pools=2, items=3, transfers=4)
+        >>> design.members(0)
+        tensor([0, 1])
         >>> design.count(torch.tensor([[0, 1, 1]], dtype=torch.uint8))
         tensor([[1., 2.]], dtype=torch.float64)
     """
 
-    matrix: UInt8[Tensor, "pools items"]
-    pool_names: tuple[str, ...] = ()
-    item_names: tuple[str, ...] = ()
+    lists: Lists  # of each pool, the items in it
+    own_pool_names: tuple[str, ...] | None = None  # None: P1, P2, ...
+    own_item_names: tuple[str, ...] | None = None  # None: I1, I2, ...
 
     def __post_init__(self) -> None:
-        if self.matrix.dim() != 2 or self.matrix.dtype != torch.uint8 or not self.matrix.numel():
+        if not len(self.lists) or self.lists.bound < 1:
             raise ValueError(
-                f"matrix of shape {tuple(self.matrix.shape)} and {self.matrix.dtype} is not valid: "
-                "give a uint8 tensor (pools, items) with at least one of each."
+                f"{len(self.lists)} pools of {self.lists.bound} items are no design: give at least one of each."
             )
-        if int(self.matrix.max()) > 1:
-            raise ValueError(f"matrix holds {int(self.matrix.max())}: give entries 0 and 1 only.")
-        for field, prefix, size in (("pool_names", "P", self.pools), ("item_names", "I", self.items)):
-            names = getattr(self, field) or tuple(f"{prefix}{i}" for i in range(1, size + 1))
-            if len(names) != size or len(set(names)) != size:
-                raise ValueError(f"{field} holds {len(set(names))} different names: give {size} different ones.")
-            for name in names:
-                if not name or name != name.strip() or any(ord(character) < 32 for character in name):
-                    raise ValueError(f"{field} holds {name!r}: give names without line breaks or blanks at their ends.")
-            object.__setattr__(self, field, tuple(names))
+        names = {"pool_names": (self.own_pool_names, "P", self.pools)}
+        names["item_names"] = self.own_item_names, "I", self.items
+        for field, (given, prefix, size) in names.items():
+            object.__setattr__(self, f"own_{field}", _checked(field, given, prefix, size))
 
-    @property
+    @cached_property
     def pools(self) -> int:
         """The number of pools, M."""
-        return self.matrix.shape[0]
+        return len(self.lists)
 
-    @property
+    @cached_property
     def items(self) -> int:
         """The number of items, N."""
-        return self.matrix.shape[1]
+        return self.lists.bound
+
+    @property
+    def transfers(self) -> int:
+        """The number of ones in the matrix: how often something goes from an item into a pool."""
+        return len(self.lists.entries)
+
+    @cached_property
+    def sparse(self) -> bool:
+        """Whether lists are shorter and faster than a matrix."""
+        return is_sparse(self.pools * self.items, self.transfers)
+
+    @cached_property
+    def pool_names(self) -> tuple[str, ...]:
+        """The names of the pools; P1, P2, ... where none were given."""
+        return self.own_pool_names or _numbered("P", self.pools)
+
+    @cached_property
+    def item_names(self) -> tuple[str, ...]:
+        """The names of the items; I1, I2, ... where none were given."""
+        return self.own_item_names or _numbered("I", self.items)
 
     @property
     def pool_sizes(self) -> Int64[Tensor, " pools"]:
         """How many items each pool holds."""
-        return self.matrix.sum(1, dtype=torch.int64)
+        return self.lists.sizes
 
     @property
     def item_degrees(self) -> Int64[Tensor, " items"]:
         """How many pools each item is in."""
-        return self.matrix.sum(0, dtype=torch.int64)
+        return self.lists.entries.bincount(minlength=self.items)
+
+    def members(self, pool: int) -> Int64[Tensor, " members"]:
+        """The numbers of the items in a pool, in order; pools and items are counted from 0."""
+        pool = whole("pool", pool, most=self.pools - 1)
+        return self.lists.entries[int(self.lists.starts[pool]) : int(self.lists.starts[pool + 1])]
+
+    @cached_property
+    def matrix(self) -> UInt8[Tensor, "pools items"]:
+        """The whole matrix A, made when first asked for and then kept; write into a clone of it, never into itself."""
+        matrix = torch.zeros(self.pools, self.items, dtype=torch.uint8)
+        matrix[self.lists.owners, self.lists.entries] = 1
+        return matrix
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The matrix as one string of 0s and 1s per pool."""
+        return tuple(bytes(row).decode("ascii") for row in (self.matrix + ord("0")).tolist())
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the sizes and the lists: the same on every machine, whatever the names.
+
+        Example:
+            >>> Design.from_rows(["110", "011"]).fingerprint[:12]
+            'ceaa85c32e87'
+        """
+        digest = hashlib.sha256(f"qgt design {self.pools} {self.items}\n".encode())
+        for numbers in (self.lists.starts, self.lists.entries):
+            digest.update(numbers.contiguous().numpy().astype("<i8", copy=False).data)
+        return digest.hexdigest()
 
     def __repr__(self) -> str:
-        return f"Design(pools={self.pools}, items={self.items}, transfers={int(self.pool_sizes.sum())})"
+        return f"Design(pools={self.pools}, items={self.items}, transfers={self.transfers})"
 
     def count(self, x: UInt8[Tensor, "instances items"]) -> Float64[Tensor, "instances pools"]:
         """Count the defective items of each pool: A x, the only place where statuses become counts."""
         # uint8 products wrap at 256 and integer ones are slow; float32 holds every count exactly up to 2^24 items.
         dtype = torch.float32 if self.items < 2**24 else torch.float64
-        return (x.to(dtype) @ self.matrix.to(x.device, dtype).T).to(torch.float64)
+        if self.sparse:
+            return self._lists_on(x.device, transposed=False).sums(x, dtype)
+        return (x.to(dtype) @ self._matrix_on(x.device, dtype).T).to(torch.float64)
 
-    @classmethod
-    def bernoulli(cls, *, pools: int, items: int, probability: float = 0.5, generator: Generator) -> "Design":
-        """Put each item into each pool independently with the given probability.
+    def spread(self, z: Float64[Tensor, "instances pools"]) -> Float64[Tensor, "instances items"]:
+        """Give each item the sum of its pools' numbers: A' z, the transpose of `count`.
 
         Example:
-            >>> Design.bernoulli(pools=35, items=100, generator=torch.Generator().manual_seed(0)).pools
-            35
+            >>> Design.from_rows(["110", "011"]).spread(torch.tensor([[1.0, 2.0]], dtype=torch.float64))
+            tensor([[1., 3., 2.]], dtype=torch.float64)
         """
-        shape = whole("pools", pools, least=1), whole("items", items, least=1)
-        probability = fraction("probability", probability)
-        draws = torch.rand(shape, dtype=torch.float64, generator=generator, device=generator.device)
-        return cls((draws < probability).to(torch.uint8))
+        if self.sparse:
+            return self._lists_on(z.device, transposed=True).sums(z, torch.float64)
+        return z @ self._matrix_on(z.device, torch.float64)
+
+    @cached_property
+    def _matrices(self) -> dict[tuple[torch.device, torch.dtype], Tensor]:
+        """The matrix as `count` and `spread` of a dense design have needed it so far."""
+        return {}
+
+    @cached_property
+    def _copies(self) -> dict[tuple[torch.device, bool], Lists]:
+        """The lists, and their transposes, on the devices that a sparse design was used on."""
+        return {}
+
+    def _matrix_on(self, device: torch.device, dtype: torch.dtype) -> Tensor:
+        if (device, dtype) not in self._matrices:
+            matrix = torch.zeros(self.pools, self.items, dtype=dtype)
+            matrix[self.lists.owners, self.lists.entries] = 1
+            self._matrices[device, dtype] = matrix.to(device)
+        return self._matrices[device, dtype]
+
+    def _lists_on(self, device: torch.device, *, transposed: bool) -> Lists:
+        if (device, transposed) not in self._copies:
+            lists = self.lists.transposed() if transposed else self.lists
+            self._copies[device, transposed] = lists.to(device)
+        return self._copies[device, transposed]
 
     @classmethod
-    def column_regular(cls, *, pools: int, items: int, weight: int, generator: Generator) -> "Design":
-        """Put each item into exactly `weight` pools, with pool sizes as even as possible (they differ by at most 1).
+    def from_matrix(
+        cls, matrix: UInt8[Tensor, "pools items"], pool_names: Sequence[str] = (), item_names: Sequence[str] = ()
+    ) -> "Design":
+        """Make a design from its 0/1 matrix, one row per pool and one column per item.
 
-        Items choose their pools at random; then random members move from the largest pool to the smallest until the
-        sizes are even. (Filling the smallest pools first would be even too, but makes complementary columns, whose
-        sums cannot be told apart.)
+        Example:
+            >>> Design.from_matrix(torch.eye(3, dtype=torch.uint8)).transfers
+            3
         """
-        pools, items = whole("pools", pools, least=1), whole("items", items, least=1)
-        weight = whole("weight", weight, least=0, most=pools)
-        device = generator.device
-        keys = torch.rand(items, pools, dtype=torch.float64, generator=generator, device=device)
-        chosen = keys.topk(weight, dim=1).indices  # (items, weight)
-        matrix = torch.zeros(items, pools, dtype=torch.uint8, device=device).scatter_(1, chosen, 1).T.contiguous()
-        sizes = matrix.sum(1, dtype=torch.int64)
-        while sizes.max() - sizes.min() > 1:
-            large, small = sizes.argmax(), sizes.argmin()
-            movable = (matrix[large] > matrix[small]).nonzero().flatten()
-            item = movable[torch.randint(len(movable), (), generator=generator, device=device)]
-            matrix[large, item], matrix[small, item] = 0, 1
-            sizes[large] -= 1
-            sizes[small] += 1
-        return cls(matrix)
-
-    @classmethod
-    def doubly_regular(cls, *, pools: int, items: int, weight: int, generator: Generator) -> "Design":
-        """Put each item into exactly `weight` pools of exactly equal size; `items * weight` must divide by `pools`.
-
-        A column-regular design has this property already when the division is exact: its pool sizes differ by at
-        most one and sum to `items * weight`.
-        """
-        pools, items = whole("pools", pools, least=1), whole("items", items, least=1)
-        if (items * whole("weight", weight, least=0, most=pools)) % pools:
+        if matrix.dim() != 2 or matrix.dtype != torch.uint8 or not matrix.numel():
             raise ValueError(
-                f"items={items}, weight={weight}, pools={pools} is not valid: equal pools need items * weight "
-                f"({items * weight}) divisible by pools; use column_regular for sizes that differ by one."
+                f"matrix of shape {tuple(matrix.shape)} and {matrix.dtype} is not valid: "
+                "give a uint8 tensor (pools, items) with at least one of each."
             )
-        return cls.column_regular(pools=pools, items=items, weight=weight, generator=generator)
+        if int(matrix.max()) > 1:
+            raise ValueError(f"matrix holds {int(matrix.max())}: give entries 0 and 1 only.")
+        owners, entries = matrix.nonzero().T
+        pools, items = matrix.shape
+        return cls(Lists.of_pairs(owners, entries, lists=pools, bound=items), tuple(pool_names), tuple(item_names))
 
     @classmethod
     def from_rows(cls, rows: Sequence[str], pool_names: Sequence[str] = (), item_names: Sequence[str] = ()) -> "Design":
-        """Make a design from one string of 0s and 1s per pool, the form a problem's spec stores it in.
+        """Make a design from one string of 0s and 1s per pool, the form a problem's spec stores a small one in.
 
         Example:
             >>> Design.from_rows(["110", "011"]).rows
@@ -146,28 +205,110 @@ class Design:
                 raise ValueError(f"row {number} is {row!r}: give strings of 0 and 1, all of the same length.")
         if not rows:
             raise ValueError("rows is empty: give at least one pool.")
-        matrix = torch.tensor([[int(entry) for entry in row] for row in rows], dtype=torch.uint8)
-        return cls(matrix, tuple(pool_names), tuple(item_names))
+        digits = torch.frombuffer(bytearray("".join(rows), "ascii"), dtype=torch.uint8) - ord("0")
+        return cls.from_matrix(digits.reshape(len(rows), -1), pool_names, item_names)
 
-    @property
-    def rows(self) -> tuple[str, ...]:
-        """The matrix as one string of 0s and 1s per pool."""
-        return tuple("".join(map(str, row)) for row in self.matrix.tolist())
+    @classmethod
+    def from_lists(
+        cls,
+        lists: Sequence[Sequence[int]],
+        *,
+        items: int,
+        pool_names: Sequence[str] = (),
+        item_names: Sequence[str] = (),
+    ) -> "Design":
+        """Make a design from the items of each pool, counted from 0, in any order.
+
+        Example:
+            >>> Design.from_lists([[0, 1], [2, 1]], items=4).rows
+            ('1100', '0110')
+        """
+        listed = Lists.of(lists, bound=whole("items", items, least=1))
+        return cls(listed, tuple(pool_names), tuple(item_names))
+
+    @classmethod
+    def bernoulli(cls, *, pools: int, items: int, probability: float = 0.5, generator: Generator) -> "Design":
+        """Put each item into each pool independently with the given probability.
+
+        Example:
+            >>> Design.bernoulli(pools=35, items=100, generator=torch.Generator().manual_seed(0)).pools
+            35
+        """
+        pools, items = whole("pools", pools, least=1), whole("items", items, least=1)
+        return cls(makers.bernoulli(pools, items, fraction("probability", probability), generator))
+
+    @classmethod
+    def column_regular(cls, *, pools: int, items: int, weight: int, generator: Generator) -> "Design":
+        """Put each item into exactly `weight` pools, with pool sizes as even as possible (they differ by at most 1).
+
+        Example:
+            >>> g = torch.Generator().manual_seed(0)
+            >>> Design.column_regular(pools=4, items=6, weight=2, generator=g).pool_sizes
+            tensor([3, 3, 3, 3])
+        """
+        pools, items = whole("pools", pools, least=1), whole("items", items, least=1)
+        return cls(makers.regular(pools, items, whole("weight", weight, most=pools), generator))
+
+    @classmethod
+    def doubly_regular(cls, *, pools: int, items: int, weight: int, generator: Generator) -> "Design":
+        """Put each item into exactly `weight` pools of exactly equal size; `items * weight` must divide by `pools`.
+
+        A column-regular design has this property already when the division is exact: its pool sizes differ by at
+        most one and sum to `items * weight`.
+
+        Example:
+            >>> g = torch.Generator().manual_seed(0)
+            >>> Design.doubly_regular(pools=4, items=6, weight=2, generator=g).item_degrees
+            tensor([2, 2, 2, 2, 2, 2])
+        """
+        pools, items = whole("pools", pools, least=1), whole("items", items, least=1)
+        if (items * whole("weight", weight, least=0, most=pools)) % pools:
+            raise ValueError(
+                f"items={items}, weight={weight}, pools={pools} is not valid: equal pools need items * weight "
+                f"({items * weight}) divisible by pools; use column_regular for sizes that differ by one."
+            )
+        return cls.column_regular(pools=pools, items=items, weight=weight, generator=generator)
 
     @classmethod
     def from_csv(cls, path: str | Path) -> "Design":
-        """Read a design: a header of item names and a first column of pool names, both optional."""
-        sheet = tables.read(path)
-        for i, row in enumerate(sheet.values):
-            for j, value in enumerate(row):
-                if value not in (0.0, 1.0):
-                    raise ValueError(
-                        f"{path}: {sheet.place(i, j)} holds {value:g}; a design has 1 where the item is in the pool "
-                        "and 0 where it is not (numeric names need 'pool' in the top left cell)."
-                    )
-        matrix = torch.tensor(sheet.values, dtype=torch.float64).to(torch.uint8)
-        return cls(matrix, sheet.row_names or (), sheet.column_names or ())
+        """Read a design, as a matrix or as lists; see `to_csv`.
 
-    def to_csv(self, path: str | Path) -> None:
-        """Write the design with its names; `from_csv` reads it back."""
-        tables.write(path, self.matrix.tolist(), row_names=self.pool_names, column_names=self.item_names, corner="pool")
+        A matrix has a header of item names and a first column of pool names, both optional.
+        """
+        return cls(*design_file.read(path))
+
+    def to_csv(self, path: str | Path, *, form: Literal["matrix", "lists"] | None = None) -> None:
+        """Write the design with its names, whole or not at all; `from_csv` reads it back.
+
+        Args:
+            path: The file.
+            form: "matrix" writes a table of 0s and 1s, "lists" one line per pool with its items. The default is
+                lists for a sparse design and a matrix for any other.
+        """
+        with replacing(path) as temporary:
+            self.write_csv(temporary, form=form)
+
+    def write_csv(self, path: str | Path, *, form: Literal["matrix", "lists"] | None = None) -> None:
+        """Write as `to_csv` does, but straight to the path: for those who replace files themselves."""
+        if form not in (None, "matrix", "lists"):
+            raise ValueError(f"form={form!r} is not valid: give 'matrix', 'lists' or None.")
+        form = form or ("lists" if self.sparse else "matrix")
+        write = design_file.write_lists if form == "lists" else design_file.write_matrix
+        write(path, self.lists, self.pool_names, self.item_names)
+
+
+def _numbered(prefix: str, size: int) -> tuple[str, ...]:
+    return tuple(f"{prefix}{number}" for number in range(1, size + 1))
+
+
+def _checked(field: str, names: Sequence[str] | None, prefix: str, size: int) -> tuple[str, ...] | None:
+    """The names, or None where they are none or the usual ones, which need not be kept."""
+    if not names:
+        return None
+    if len(names) != size or len(set(names)) != size:
+        raise ValueError(f"{field} holds {len(set(names))} different names: give {size} different ones.")
+    for name in names:
+        if not name or name != name.strip() or any(ord(character) < 32 for character in name):
+            raise ValueError(f"{field} holds {name!r}: give names without line breaks or blanks at their ends.")
+    usual = all(name == f"{prefix}{number}" for number, name in enumerate(names, 1))
+    return None if usual else tuple(names)

@@ -1,8 +1,9 @@
 """Priors: the distribution of the statuses x, before any count is seen.
 
-A prior of one's own needs the three methods of `Prior`, and only `sample` (a `Sampler`) to simulate and to train a
-network on it; as a frozen dataclass it also gets a readable spec. Each `log_prob` here
-is exact and sums to one over the 2^items statuses.
+What a prior of one's own needs depends on what is to be done with it: `sample` alone (a `Sampler`) to simulate and to
+train networks; `log_prob` and `marginals` too (a `Prior`) to compare answers; and `costs` (a `FactoredPrior`) to search
+for the best answer exactly. As a frozen dataclass it also gets a readable spec. Each `log_prob` here is exact and sums
+to one over the 2^items statuses.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from math import lgamma, log
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float64, UInt8
+from jaxtyping import Float64, Int8, UInt8
 from torch import Generator, Tensor
 
 from qgt.arguments import fraction, whole
@@ -50,6 +51,58 @@ class Prior(Protocol):
 
     def log_prob(self, x: UInt8[Tensor, "instances items"]) -> Float64[Tensor, " instances"]:
         """The log probability of each row of x."""
+        ...
+
+
+FREE = -1  # an item whose status the prior does not settle
+
+
+@dataclass(frozen=True, eq=False)
+class ItemCosts:
+    """A prior as costs: -log P(x) = constant + sum_j weights_j x_j + total(sum_j x_j), for x that agree with `known`.
+
+    Example:
+        >>> Bernoulli([0.5, 1.0]).costs(items=2).known
+        tensor([-1,  1], dtype=torch.int8)
+    """
+
+    constant: float
+    weights: Float64[Tensor, " items"]
+    known: Int8[Tensor, " items"]  # 0 or 1 where the prior settles an item, else FREE
+    total: Float64[Tensor, " numbers"] | None = None  # of 0, 1, ... defectives, infinite where impossible; None: 0
+
+    @property
+    def number(self) -> int | None:
+        """The number of defectives, where only one is possible."""
+        possible = [] if self.total is None else self.total.isfinite().nonzero().flatten().tolist()
+        return possible[0] if len(possible) == 1 else None
+
+    @property
+    def base(self) -> float:
+        """What every possible x pays: the constant, and the one number's cost where only one is possible."""
+        number = self.number
+        return self.constant + (0.0 if self.total is None or number is None else float(self.total[number]))
+
+    def of(self, x: UInt8[Tensor, "instances items"]) -> Float64[Tensor, " instances"]:
+        """What each row of x costs; infinite where it is impossible."""
+        cost = self.constant + x.to(torch.float64) @ self.weights.to(x.device)
+        if self.total is not None:
+            cost = cost + self.total.to(x.device)[x.sum(1, dtype=torch.int64)]
+        known = self.known.to(x.device)
+        return torch.where(((known == FREE) | (known == x)).all(1), cost, torch.inf)
+
+
+@runtime_checkable
+class FactoredPrior(Protocol):
+    """A distribution of x whose log probability is a sum over items and their number.
+
+    Example:
+        >>> isinstance(Bernoulli(0.06), FactoredPrior), isinstance(Households(4, 0.1, 0.5), FactoredPrior)
+        (True, False)
+    """
+
+    def costs(self, items: int) -> ItemCosts:
+        """The terms of that sum."""
         ...
 
 
@@ -100,6 +153,14 @@ class Bernoulli:
             return value
         return torch.where((ones[:, sure] == rate[sure]).all(1), value, -torch.inf)
 
+    def costs(self, items: int) -> ItemCosts:
+        """Each item's log odds; items of rate 0 or 1 are known."""
+        rate = self.marginals(items)
+        sure = (rate == 0) | (rate == 1)
+        open_ = torch.where(sure, 0.5, rate)
+        none = torch.where(sure, 0.0, torch.log1p(-rate)).sum()
+        return ItemCosts(-float(none), -torch.logit(open_), torch.where(sure, rate, FREE).to(torch.int8))
+
 
 @dataclass(frozen=True)
 class FixedWeight:
@@ -135,6 +196,15 @@ class FixedWeight:
         sets = lgamma(items + 1) - lgamma(k + 1) - lgamma(items - k + 1)
         right = x.sum(1, dtype=torch.int64) == k
         return right.to(torch.float64).log() - sets  # torch.where of two numbers would be float32
+
+    def costs(self, items: int) -> ItemCosts:
+        """Nothing for each item, and the log of the number of sets for having as many as there must be."""
+        self._check(items)
+        sets = lgamma(items + 1) - lgamma(self.defectives + 1) - lgamma(items - self.defectives + 1)
+        total = torch.full((items + 1,), torch.inf, dtype=torch.float64)
+        total[self.defectives] = sets
+        known = torch.full((items,), FREE, dtype=torch.int8)
+        return ItemCosts(0.0, torch.zeros(items, dtype=torch.float64), known, total)
 
     def _check(self, items: int) -> None:
         if self.defectives > items:

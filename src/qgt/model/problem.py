@@ -1,10 +1,11 @@
 """The problem: everything a decoder may know. y = A x + noise, with x drawn from the prior.
 
 A problem has a readable spec (plain dicts, lists, numbers and strings) that goes through TOML and JSON unchanged, and
-a fingerprint, the SHA-256 of that spec, by which results and trained decoders name the problem they belong to.
+a fingerprint by which results and trained decoders name the problem they belong to.
 
-A problem file may describe its design in three ways: `matrix` (rows of 0s and 1s), `file` (a CSV beside the problem
-file), or `kind` with a maker's arguments and a `seed`.
+A problem file may describe its design in four ways: `matrix` (rows of 0s and 1s), `lists` (the items of each pool,
+counted from 0) with the number of `items`, `file` (a CSV beside the problem file), or `kind` with a maker's arguments
+and a `seed`. The spec has a matrix for a small or dense design, and lists for a sparse one.
 """
 
 import hashlib
@@ -13,7 +14,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float64, UInt8
@@ -22,8 +23,9 @@ from torch import Generator, Tensor
 from qgt.arguments import whole
 from qgt.files import codec, documents, keys, plugins
 from qgt.model.design import Design
+from qgt.model.factors import Factors, pool_costs
 from qgt.model.noise import Noise, Noiseless, RoundedGaussian, SparseInteger
-from qgt.model.prior import Bernoulli, FixedWeight, Households, Prior, Sampler
+from qgt.model.prior import Bernoulli, FactoredPrior, FixedWeight, Households, Prior, Sampler
 
 PRIORS: dict[str, type] = {"bernoulli": Bernoulli, "fixed_weight": FixedWeight, "households": Households}
 NOISES: dict[str, type] = {
@@ -36,6 +38,7 @@ MAKERS: dict[str, Callable[..., Design]] = {
     "column_regular": Design.column_regular,
     "doubly_regular": Design.doubly_regular,
 }
+Spec = Mapping[str, keys.Table]  # a problem as plain data: design, prior and noise
 PARTS: codec.Kinds = {Sampler: PRIORS, Prior: PRIORS, Noise: NOISES}
 CHUNK = 2**20  # numbers drawn at a time on a CPU, so that scratch memory does not grow with the instances
 
@@ -86,10 +89,11 @@ class Problem:
         y = torch.empty(instances, self.pools, dtype=torch.float64, device=device)
         # On a GPU large launches are the cheap ones.
         rows = max(1, CHUNK // max(self.items, self.pools)) if device.type == "cpu" else 2**18
+        sizes = self.design.pool_sizes.to(device, torch.float64)
         for start in range(0, instances, rows):
             chunk = slice(start, start + rows)
             x[chunk] = self.prior.sample(len(x[chunk]), self.items, generator=generator)
-            y[chunk] = self.noise.sample(self.design.count(x[chunk]), generator=generator)
+            y[chunk] = self.noise.sample(self.design.count(x[chunk]), sizes, generator=generator)
         return Instances(x, y)
 
     def log_joint(
@@ -98,38 +102,35 @@ class Problem:
         """The log probability of x and y together: the oracle for every decoder."""
         if not isinstance(self.prior, Prior):
             raise ValueError(f"{self.prior} can only be sampled: give it methods `log_prob` and `marginals`.")
-        return self.prior.log_prob(x) + self.noise.log_prob(y, self.design.count(x)).sum(1)
+        sizes = self.design.pool_sizes.to(y.device, torch.float64)
+        return self.prior.log_prob(x) + self.noise.log_prob(y, self.design.count(x), sizes).sum(1)
 
     def explainable(self, y: Float64[Tensor, "instances pools"]) -> Bool[Tensor, " instances"]:
         """Whether each pool's count, taken alone, is possible for some number of defectives in that pool.
 
         False proves that no x explains the instance; True proves nothing, since pools may contradict each other.
         """
-        sizes = self.design.pool_sizes.to(y.device)
-        values, which = _distinct(y)
-        counts = torch.arange(int(sizes.max()) + 1, dtype=torch.float64, device=y.device)
-        shape = len(values), len(counts)
-        possible = self.noise.log_prob(values[:, None].expand(shape), counts.expand(shape)) > -torch.inf
-        within = possible.cumsum(1) > 0  # (values, counts): possible for some number up to this one
-        return within[which, sizes.expand_as(which)].all(1)
+        return pool_costs(self.design, self.noise, y).possible(self.design.pool_sizes).all(1)
+
+    def factors(self, y: Float64[Tensor, "instances pools"]) -> Factors:
+        """The problem and some counts as costs, for decoders that search among all x."""
+        if not isinstance(self.prior, FactoredPrior):
+            raise ValueError(f"{self.prior} is not a sum over items: give it a method `costs`.")
+        return Factors(self.design, self.prior.costs(self.items), pool_costs(self.design, self.noise, y))
 
     @property
     def spec(self) -> dict[str, dict[str, object]]:
         """The problem as plain data; `from_spec` gives it back."""
         return {
-            "design": {
-                "matrix": list(self.design.rows),
-                "pool_names": list(self.design.pool_names),
-                "item_names": list(self.design.item_names),
-            },
-            "prior": codec.encode("prior", self.prior, Sampler, PARTS),
-            "noise": codec.encode("noise", self.noise, Noise, PARTS),
+            "design": _design_spec(self.design),
+            "prior": _prior_spec(self.prior),
+            "noise": _noise_spec(self.noise),
         }
 
     @property
     def fingerprint(self) -> str:
         """The same on every machine, different for every other problem; see `fingerprint_of`."""
-        return fingerprint_of(self.spec)
+        return _fingerprint(self.design, _prior_spec(self.prior), _noise_spec(self.noise))
 
     @classmethod
     def from_spec(cls, spec: object, *, folder: Path = Path()) -> "Problem":
@@ -161,34 +162,60 @@ class Problem:
         documents.save(path, self.spec)
 
 
-def _distinct(y: Tensor) -> tuple[Tensor, Tensor]:
-    """Values that cover all of y, and where each entry stands among them."""
-    if y.numel() and float(y.max() - y.min()) < 2**16 and bool((y == y.floor()).all()):  # far cheaper than sorting
-        lowest, highest = int(y.min()), int(y.max())
-        return torch.arange(lowest, highest + 1, dtype=y.dtype, device=y.device), (y - lowest).to(torch.int64)
-    values, which = y.unique(return_inverse=True)
-    return values, which
+def fingerprint_of(spec: Spec) -> str:
+    """The fingerprint of the problem that a spec describes, even where its prior or noise is of the user's own."""
+    return _fingerprint(stored_design(spec["design"]), spec["prior"], spec["noise"])
 
 
-def fingerprint_of(spec: Mapping[str, Mapping[str, object]]) -> str:
-    """The SHA-256 of a problem's spec without its names, as JSON with sorted keys and no spaces."""
-    essence = {**spec, "design": {"matrix": spec["design"]["matrix"]}}
+def _fingerprint(design: Design, prior: keys.Table, noise: keys.Table) -> str:
+    """The SHA-256 of the design's own and the specs of the other parts, as JSON with sorted keys and no spaces."""
+    essence = {"design": design.fingerprint, "prior": prior, "noise": noise}
     text = json.dumps(essence, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _design(where: str, spec: dict[str, Any], folder: Path) -> Design:
+def _prior_spec(prior: Sampler) -> dict[str, object]:
+    return codec.encode_table("prior", prior, Sampler, PARTS)
+
+
+def _noise_spec(noise: Noise) -> dict[str, object]:
+    return codec.encode_table("noise", noise, Noise, PARTS)
+
+
+def _design_spec(design: Design) -> dict[str, object]:
+    """The design as plain data, with its names where they are not the usual ones."""
+    names = {"pool_names": design.own_pool_names, "item_names": design.own_item_names}
+    given = {key: list(value) for key, value in names.items() if value is not None}
+    if not design.sparse:
+        return {"matrix": list(design.rows), **given}
+    return {"items": design.items, "lists": list(design.lists), **given}
+
+
+def stored_design(spec: keys.Table) -> Design:
+    """The design that a problem's spec holds, as rows or lists: nothing is drawn, and no other file is read."""
+    form = {"lists", "items"} if "lists" in spec else {"matrix"}
+    keys.check_keys("design", spec, required=form, optional={"pool_names", "item_names"})
+    lists = {key: keys.typed(key, value, list) for key, value in spec.items() if key != "items"}
+    for key in ("pool_names", "item_names"):
+        for name in lists.get(key, []):
+            keys.typed(key, name, str)
+    names = lists.get("pool_names", ()), lists.get("item_names", ())
+    if "matrix" in spec:
+        return Design.from_rows(lists["matrix"], *names)
+    for one in lists["lists"]:
+        keys.typed("lists", one, list)
+    return Design.from_lists(
+        lists["lists"], items=whole("items", spec["items"]), pool_names=names[0], item_names=names[1]
+    )
+
+
+def _design(where: str, spec: keys.Table, folder: Path) -> Design:
     try:
         if "file" in spec:
             keys.check_keys(where, spec, required={"file"})
             return Design.from_csv(folder / keys.typed("file", spec["file"], str))
-        if "matrix" in spec:
-            keys.check_keys(where, spec, required={"matrix"}, optional={"pool_names", "item_names"})
-            lists = {key: keys.typed(key, value, list) for key, value in spec.items()}
-            for key in ("pool_names", "item_names"):
-                for name in lists.get(key, []):
-                    keys.typed(key, name, str)
-            return Design.from_rows(lists["matrix"], lists.get("pool_names", ()), lists.get("item_names", ()))
+        if "matrix" in spec or "lists" in spec:
+            return stored_design(spec)
         maker: Callable[..., Design] = keys.kind_of(where, spec, MAKERS)
         parameters = inspect.signature(maker).parameters.values()
         wanted = {p.name for p in parameters if p.name != "generator"}

@@ -5,8 +5,21 @@ redraw("out/paper")
 """
 
 from qgt.paper.counts import Counts
-from qgt.paper.plan import FULL, QUICK, Scale
+from qgt.paper.plan import FULL, QUICK, Plan, Residual, Scale
 from qgt.paper.running import redraw, reproduce
 from qgt.paper.tables import TABLES, needed, pools_needed, run_facts
 
-__all__ = ["FULL", "QUICK", "TABLES", "Counts", "Scale", "needed", "pools_needed", "redraw", "reproduce", "run_facts"]
+__all__ = [
+    "FULL",
+    "QUICK",
+    "TABLES",
+    "Counts",
+    "Plan",
+    "Residual",
+    "Scale",
+    "needed",
+    "pools_needed",
+    "redraw",
+    "reproduce",
+    "run_facts",
+]

@@ -1,6 +1,7 @@
 """What a reproduction found: counts, from which every figure and table is made again.
 
-`counts.json` is small enough to commit; the database and the networks behind it are not.
+`counts.json` is small enough to commit; the database and the networks behind it are not. Its pairs of decoders come
+from the outcome of each instance, which only the database has: counts of runs that kept no outcomes have no pairs.
 """
 
 import json
@@ -9,40 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qgt.files import codec
-from qgt.files.atomic import replacing
+from qgt.files.atomic import write_text
+from qgt.files.text import json_by_rows
 from qgt.paper.plan import Scale
-from qgt.study import Result
-from qgt.trust.scoring import Score
+from qgt.study import Comparison, Measured, StudyResult
 
 FIGURES = ("vs_pools", "vs_noise")
+PARTS = (*FIGURES, "complexity")
 Number = int | float
-
-
-@dataclass(frozen=True)
-class Level:
-    """One level of the table of complexity: its networks' calls added up, and each network's reading of A."""
-
-    level: int
-    score: Score
-    wrong: Sequence[int]  # entries of A read back wrongly, by each design's network
-    entries: int  # of A
-
-    @property
-    def error_percent(self) -> float:
-        """The mean share of wrong entries, the paper's measure."""
-        return 100 * sum(self.wrong) / (len(self.wrong) * self.entries)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """On what it was measured, and when."""
-
-    devices: Sequence[str]
-    cores: int | None
-    versions: Mapping[str, str]
-    threads: int
-    design_seeds: Sequence[int]
-    date: str
 
 
 @dataclass(frozen=True)
@@ -51,10 +26,17 @@ class Counts:
 
     scale: Scale  # a design's seed is its number, from 0
     measured_on: Measured
-    seconds: Mapping[str, Mapping[str, Mapping[str, Number]]]  # part, what was done, by whom
-    vs_pools: Sequence[Result]
-    vs_noise: Sequence[Result]
-    complexity: Sequence[Level]
+    seconds: Mapping[str, Mapping[str, Mapping[str, Number]]]  # part, what was done, by which decoder
+    vs_pools: Sequence[StudyResult]
+    vs_noise: Sequence[StudyResult]
+    complexity: Sequence[StudyResult]  # the levels, at the table's single point
+    pairs_vs_pools: Sequence[Comparison]
+    pairs_vs_noise: Sequence[Comparison]
+
+    @property
+    def pairs(self) -> dict[str, Sequence[Comparison]]:
+        """The pairs of each figure, by its name."""
+        return {"vs_pools": self.pairs_vs_pools, "vs_noise": self.pairs_vs_noise}
 
     @classmethod
     def load(cls, path: str | Path) -> "Counts":
@@ -70,20 +52,11 @@ class Counts:
 
     def save(self, path: str | Path) -> None:
         """Write them as JSON, a line for each row so that changes show in a diff."""
-        plain: dict[str, object] = codec.encode("counts", self, Counts)
-        lines = ",\n".join(f"{json.dumps(key)}: {_rows(value)}" for key, value in plain.items())
-        with replacing(path) as temporary:
-            temporary.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+        write_text(path, json_by_rows(codec.encode_table("counts", self, Counts)))
 
 
-def across(one: Result) -> Number:
+def across(one: StudyResult) -> Number:
     """Where on its figure's x axis a result stands: the number of pools, or the share of noisy counts."""
     value = next(iter(one.point.values()))
     assert not isinstance(value, str)
     return value
-
-
-def _rows(value: object) -> str:
-    if not isinstance(value, list):
-        return json.dumps(value)
-    return "[\n" + ",\n".join(f" {json.dumps(row)}" for row in value) + "\n]"

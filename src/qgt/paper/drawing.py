@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from qgt.files.atomic import replacing
+from qgt.files.atomic import replacing, write_text
 from qgt.paper.counts import FIGURES, Counts, Number, across
 from qgt.paper.plan import POOLS_NOISE
 from qgt.paper.tables import TABLES, write_complexity_csv
-from qgt.pictures.figures import LIMIT, curves_figure, draw_panel, line_label, line_styles, save_figure
-from qgt.study import Result, write_csv
+from qgt.pictures.figures import curves_figure, draw_panel, line_label, line_styles, save_figure
+from qgt.study import StudyResult, write_csv
 from qgt.trust.scoring import METRICS
 
 if TYPE_CHECKING:
@@ -25,10 +25,7 @@ def draw(counts: Counts, folder: Path) -> list[Path]:
     """Write every figure and table; their paths."""
     writers: dict[str, Callable[[Path], None]] = {
         "complexity.csv": partial(write_complexity_csv, counts),
-        **{
-            f"{name.removeprefix('paper_')}.md": partial(_write_text, make(counts) + "\n")
-            for name, make in TABLES.items()
-        },
+        **{f"{name}.md": partial(write_text, text=make(counts) + "\n") for name, make in TABLES.items()},
     }
     for name in FIGURES:
         found = getattr(counts, name)
@@ -48,7 +45,7 @@ def success_figure(counts: Counts) -> "Figure":
     ax = figure.subplots()
     styles = line_styles(found)
     draw_panel(ax, found, styles, "success_rate")
-    _name_lines(ax, found, {name: style["color"] for name, style in styles.items()})
+    _name_lines(ax, found, {name: style.color for name, style in styles.items()})
     ax.tick_params(labelsize=10.5)
     ax.set_xlabel("pools", fontsize=11.5)
     ax.set_ylabel("share of instances without an error", fontsize=11.5)
@@ -61,7 +58,7 @@ def success_figure(counts: Counts) -> "Figure":
     return figure
 
 
-def _name_lines(ax: "Axes", found: Sequence[Result], colours: Mapping[str, str]) -> None:
+def _name_lines(ax: "Axes", found: Sequence[StudyResult], colours: Mapping[str, str]) -> None:
     """Write each decoder's name right of its line's end, spread so that none covers another."""
     ends = _ends(found)
     left, right = min(map(across, found)), max(map(across, found))
@@ -70,14 +67,25 @@ def _name_lines(ax: "Axes", found: Sequence[Result], colours: Mapping[str, str])
     heights = _spread({name: y for name, (_, y) in ends.items()})
     beside = ax.get_yaxis_transform()  # across in widths of the panel, up in rates
     for name, (x, y) in ends.items():
-        thin: dict[str, Any] = {"color": colours[name], "linewidth": 0.8, "alpha": 0.6, "zorder": 1}
-        ax.plot([x, right + margin], [y, y], **thin)
-        ax.plot([1, 1.01, 1.06], [y, y, heights[name]], **thin, transform=beside, clip_on=False)
-        limit = colours[name] == LIMIT
-        look: dict[str, Any] = {"va": "center", "fontsize": 10.5, "fontweight": "bold" if limit else "normal"}
-        words = line_label([one for one in found if one.decoder == name]).replace(" (", "\n(") if limit else name
-        look |= {"color": _darker(colours[name]), "linespacing": 1.0}
-        ax.text(1.07, heights[name], words, transform=beside, **look)
+        leads = [
+            *ax.plot([x, right + margin], [y, y]),
+            *ax.plot([1, 1.01, 1.06], [y, y, heights[name]], transform=beside, clip_on=False),
+        ]
+        for lead in leads:
+            lead.set(color=colours[name], linewidth=0.8, alpha=0.6, zorder=1)
+        line = [one for one in found if one.decoder == name]
+        bold = line[0].limit
+        ax.text(
+            1.07,
+            heights[name],
+            line_label(line).replace(" (", "\n(") if bold else line_label(line),
+            transform=beside,
+            va="center",
+            fontsize=10.5,
+            fontweight="bold" if bold else "normal",
+            color=_darker(colours[name]),
+            linespacing=1.0,
+        )
 
 
 def _darker(colour: str) -> tuple[float, ...]:
@@ -87,9 +95,9 @@ def _darker(colour: str) -> tuple[float, ...]:
     return tuple(0.82 * part for part in to_rgb(colour))
 
 
-def _ends(found: Sequence[Result]) -> dict[str, tuple[Number, float]]:
+def _ends(found: Sequence[StudyResult]) -> dict[str, tuple[Number, float]]:
     """The last point of each decoder's line."""
-    last: dict[str, Result] = {}
+    last: dict[str, StudyResult] = {}
     for one in sorted(found, key=across):
         last[one.decoder] = one
     return {name: (across(one), one.score.success_rate) for name, one in last.items()}
@@ -111,8 +119,3 @@ def _images(name: str, figure: "Figure") -> dict[str, Callable[[Path], None]]:
 def _write_image(figure: "Figure", form: str, path: Path) -> None:
     with replacing(path) as temporary:
         save_figure(figure, temporary, form)
-
-
-def _write_text(text: str, path: Path) -> None:
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")

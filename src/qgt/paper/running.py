@@ -1,34 +1,39 @@
-"""Running a reproduction: networks, then studies, then the networks' readings of A; counts, figures and tables out.
+"""Running a reproduction: networks, then studies; counts, figures and tables out.
 
 Everything lies in one folder. What a run has done there, a later run finds: rows in `reproduce.db`, networks and the
 checkpoints of those in training in `reproduce.networks`.
 """
 
-import dataclasses
 import math
-import os
-import platform
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-import torch
-
-from qgt.decoders.neural.decoder import NeuralDecoder, load
-from qgt.learning.run import Epoch
-from qgt.paper.counts import Counts, Level, Measured
+from qgt.decoders.neural.record import Epoch
+from qgt.paper.counts import Counts
 from qgt.paper.drawing import draw
-from qgt.paper.plan import Scale, all_studies, level_name, parts
-from qgt.study import Progress, Result, Study, Task, ensure_stack, network_path, networks_folder, results, run
+from qgt.paper.plan import FIXED, LIMIT, NEARLY, PAPERS, TOLD, Plan, Scale
+from qgt.study import (
+    Comparison,
+    Study,
+    StudyProgress,
+    StudyResult,
+    Task,
+    compare_decoders,
+    ensure_stack,
+    measured_on,
+    networks_folder,
+    run_study,
+    study_results,
+    to_milliseconds,
+    training_seconds,
+)
 from qgt.study.entry import Recipe
-from qgt.study.seeds import generator
 from qgt.study.store import Store
-from qgt.trust.verification import verify
-from qgt.version import __version__
 
 STACK = 2**22  # parameters trained together on a GPU: enough to fill it, and little is lost when one is cut off
 
-OnProgress = Callable[[Progress], None]
+OnProgress = Callable[[StudyProgress], None]
 
 
 def reproduce(
@@ -42,48 +47,71 @@ def reproduce(
     """Run what is not yet in the folder, and write `counts.json`, the figures and the tables there.
 
     Example:
-        >>> from qgt.paper import QUICK, reproduce
-        >>> from qgt.paper.plan import all_studies
-        >>> sum(len(study.tasks) for study in all_studies(QUICK))
+        >>> from qgt.paper import QUICK, Plan
+        >>> len(list(Plan.of(QUICK).tasks))
         64
     """
-    folder = Path(folder)
+    folder, plan = Path(folder), Plan.of(scale)
     db = folder / "reproduce.db"
     if device == "cuda":  # many small networks fill a GPU only together
-        _train_stacks(all_studies(scale), networks_folder(db), device, on_progress)
-    for name, studies in parts(scale).items():
+        _train_stacks(plan.tasks, networks_folder(db), device, on_progress)
+    for name, studies in plan.parts.items():
         for study in studies:
-            run(study, db, workers=workers, device=device, on_progress=_named(name, on_progress))
-    _collect(scale, db).save(folder / "counts.json")
+            run_study(study, db, workers=workers, device=device, on_progress=_named(name, on_progress))
+    collect(plan, db).save(folder / "counts.json")
     return redraw(folder)
 
 
 def redraw(folder: str | Path) -> Counts:
     """Make the figures and tables of a folder again, from its `counts.json` alone."""
-    counts = Counts.load(Path(folder) / "counts.json")
+    path, db = Path(folder) / "counts.json", Path(folder) / "reproduce.db"
+    if db.exists() and not path.exists():
+        with Store(db, reading=True) as store:
+            batches = store.count()
+        raise ValueError(
+            f"{path}: is not there yet, because the run in this folder is not finished ({batches} batches are "
+            "counted); run the same 'qgt reproduce' again to finish it."
+        )
+    counts = Counts.load(path)
     draw(counts, Path(folder))
     return counts
+
+
+def collect(plan: Plan, db: Path) -> Counts:
+    """Add up what the database holds of a plan."""
+    found = {
+        name: _by_point([one for study in studies for one in study_results(study, db)])
+        for name, studies in plan.parts.items()
+    }
+    return Counts(
+        plan.scale,
+        measured_on([study for studies in plan.parts.values() for study in studies], db),
+        {name: _seconds(studies, found[name], db) for name, studies in plan.parts.items()},
+        **{name: to_milliseconds(each) for name, each in found.items()},
+        pairs_vs_pools=_pairs(found["vs_pools"]),
+        pairs_vs_noise=_pairs(found["vs_noise"]),
+    )
 
 
 def _named(part: str, on_progress: OnProgress | None) -> OnProgress | None:
     """The callback, told which part a study belongs to."""
     if on_progress is None:
         return None
-    return lambda progress: on_progress(dataclasses.replace(progress, doing=f"{part}: {progress.doing}"))
+    return lambda progress: on_progress(replace(progress, doing=f"{part}: {progress.doing}"))
 
 
-def _train_stacks(studies: Sequence[Study], folder: Path, device: str, on_progress: OnProgress | None) -> None:
-    """Train every network of the studies, those of one recipe together."""
-    stacks = list(_stacks(task for study in studies for task in study.tasks))
-    for number, tasks in enumerate(stacks):
-        what = f"training {len(tasks)} networks, {tasks[0].name} and on"
+def _train_stacks(tasks: Iterable[Task], folder: Path, device: str, on_progress: OnProgress | None) -> None:
+    """Train every network of the tasks, those of one recipe together."""
+    stacks = list(_stacks(tasks))
+    for number, stack in enumerate(stacks):
+        what = f"training {len(stack)} networks, {stack[0].name} and on"
 
         def tell(epoch: Epoch, number: int = number, what: str = what) -> None:
             if on_progress is not None:
                 doing = f"{what}: epoch {epoch.number} of {epoch.total}"
-                on_progress(Progress(number, len(stacks), doing))
+                on_progress(StudyProgress(number, len(stacks), doing))
 
-        ensure_stack(folder, tasks, device=device, on_epoch=tell)
+        ensure_stack(folder, stack, device=device, on_epoch=tell)
 
 
 def _stacks(tasks: Iterable[Task]) -> Iterator[list[Task]]:
@@ -100,83 +128,34 @@ def _stacks(tasks: Iterable[Task]) -> Iterator[list[Task]]:
         yield from (members[i : i + together] for i in range(0, len(members), together))
 
 
-def _collect(scale: Scale, db: Path) -> Counts:
-    """Add up what the database holds, verify the table's networks, and say where the time went."""
-    planned = parts(scale)
-    found = {name: [one for study in studies for one in results(study, db)] for name, studies in planned.items()}
-    nets = {task: load(network_path(networks_folder(db), task)) for task in _network_tasks(planned.values())}
-    seconds = {name: _seconds(planned[name], found[name], nets) for name in planned}
-    start = time.perf_counter()
-    levels = [_level(scale, level, planned["complexity"][0], found["complexity"], nets) for level in scale.levels]
-    seconds["complexity"]["verifying"] = {"all levels": round(time.perf_counter() - start, 3)}
-    return Counts(
-        scale,
-        _measured_on([task for studies in planned.values() for study in studies for task in study.tasks], db),
-        seconds,
-        _by_point(found["vs_pools"]),
-        _by_point(found["vs_noise"]),
-        levels,
-    )
-
-
-def _network_tasks(studies: Iterable[Sequence[Study]]) -> list[Task]:
-    tasks = [task for group in studies for study in group for task in study.tasks]
-    return [task for task in tasks if isinstance(task.entry.method, Recipe)]
-
-
-def _by_point(found: Sequence[Result]) -> list[Result]:
-    """Point by point, as a study has them, where several studies were put together; times to the millisecond."""
-    found = [dataclasses.replace(one, seconds=round(one.seconds, 3)) for one in found]
+def _by_point(found: Sequence[StudyResult]) -> list[StudyResult]:
+    """Point by point, as a study has them, where several studies were put together."""
     points = list(dict.fromkeys(tuple(one.point.items()) for one in found))
     return sorted(found, key=lambda one: points.index(tuple(one.point.items())))
 
 
-def _level(scale: Scale, level: int, study: Study, found: Sequence[Result], nets: dict[Task, NeuralDecoder]) -> Level:
-    """A row of the table of complexity: A read back from each network by the paper's estimator."""
-    name, wrong, entries = level_name(level), [], 0
-    for task in study.tasks:
-        if task.entry.name == name:
-            seeded = generator("verify", task.key)
-            report = verify(nets[task], task.problem(), instances=scale.probes, generator=seeded)
-            wrong.append(int(report.wrong.sum()))
-            entries = report.wrong.numel()
-    return Level(level, next(one.score for one in found if one.decoder == name), tuple(wrong), entries)
+def _pairs(found: Sequence[StudyResult]) -> list[Comparison]:
+    """The network against each of the paper's AMPs, and every decoder against the limit."""
+    others = dict.fromkeys(one.decoder for one in found if not one.limit)
+    wanted = [*((PAPERS, amp) for amp in (TOLD, NEARLY, FIXED)), *((name, LIMIT) for name in others)]
+    return [comparison for first, second in wanted for comparison in compare_decoders(found, first, second)]
 
 
-def _seconds(
-    studies: Sequence[Study], found: Sequence[Result], nets: dict[Task, NeuralDecoder]
-) -> dict[str, dict[str, float]]:
-    """Seconds of training and of decoding, by decoder; a network has its share of its stack's."""
-    training: dict[str, float] = {}
-    for study in studies:
-        for task in study.tasks:
-            if task in nets:
-                training[task.entry.name] = training.get(task.entry.name, 0.0) + _share(nets[task], nets.values())
-    decoding: dict[str, float] = {}
+def _seconds(studies: Sequence[Study], found: Sequence[StudyResult], db: Path) -> dict[str, dict[str, float]]:
+    """Seconds of training, decoding and verifying, by decoder; a network has its share of its stack's."""
+    folder = networks_folder(db)
+    spent: dict[str, dict[str, float]] = {"training": {}, "decoding": {}, "verifying": {}}
+
+    def add(doing: str, name: str, seconds: float) -> None:
+        spent[doing][name] = spent[doing].get(name, 0.0) + seconds
+
+    with Store(db, reading=True) as store:
+        for task in (task for study in studies for task in study.tasks):
+            if isinstance(task.entry.method, Recipe):
+                add("training", task.entry.name, training_seconds(folder, task))
+                readings = list(store.readings(task.key))
+                if readings:
+                    add("verifying", task.entry.name, math.fsum(one.seconds for one in readings))
     for one in found:
-        decoding[one.decoder] = decoding.get(one.decoder, 0.0) + one.seconds
-    return {
-        "training": {name: round(value, 3) for name, value in training.items()},
-        "decoding": {name: round(value, 3) for name, value in decoding.items()},
-    }
-
-
-def _share(net: NeuralDecoder, nets: Iterable[NeuralDecoder]) -> float:
-    """A network's part of the time its stack took: until the last of it had stopped."""
-    stack = [other for other in nets if other.training["seed"] == net.training["seed"]]
-    return max(math.fsum(row["seconds"] for row in other.training["history"]) for other in stack) / len(stack)
-
-
-def _measured_on(tasks: Sequence[Task], db: Path) -> Measured:
-    """Hardware and versions: what the rows say of themselves."""
-    with Store(db, create=False) as store:
-        rows = [row.provenance for task in tasks for row in store.rows(task.key)]
-    releases = sorted({str(row["torch"]) for row in rows})
-    return Measured(
-        devices=sorted({str(row["device"]) for row in rows}),
-        cores=os.cpu_count(),
-        versions={"qgt": __version__, "torch": " and ".join(releases), "python": platform.python_version()},
-        threads=torch.get_num_threads(),
-        design_seeds=sorted({task.design for task in tasks if task.design is not None}),
-        date=time.strftime("%Y-%m-%d"),
-    )
+        add("decoding", one.decoder, one.seconds)
+    return {doing: {name: round(value, 3) for name, value in each.items()} for doing, each in spent.items() if each}

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
-from qgt.study.reading import Result
+from qgt.study.reading import StudyResult
 from qgt.trust.scoring import Score, wilson
 from qgt.trust.verification import VerificationReport
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CLAIMED, DIFFERS, QUIET = "#1f4e79", "#c0392b", "#9aa5b1"
-LIMIT = "#20262c"
+LIMIT_COLOUR = "#20262c"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d46")  # Okabe and Ito's, and a brown
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 METRIC_WORDS = {
@@ -117,7 +117,7 @@ def reliability_figure(
     return figure
 
 
-def curves_figure(found: Sequence[Result], metrics: Sequence[str] = ("success_rate",)) -> "Figure":
+def curves_figure(found: Sequence[StudyResult], metrics: Sequence[str] = ("success_rate",)) -> "Figure":
     """Draw metrics against the grid's first key, a line with its 95 % band for each decoder.
 
     One panel for each metric and each combination of the grid's other keys. A decoder marked as the limit is a dark
@@ -163,8 +163,15 @@ def frontier_figure(scores: Mapping[str, Score], microseconds: Mapping[str, floa
         # The line runs to the right and up from a leader, so its upper left is free; the others alternate.
         behind = len(ax.texts) - len(best)
         side, place = ("right", (-7, 6)) if leads else ("left", (7, -24 if behind % 2 == 0 else 7))
-        words: dict[str, Any] = {"textcoords": "offset points", "fontsize": 9, "color": LIMIT if leads else "#5b6570"}
-        ax.annotate(name, (microseconds[name], rate), xytext=place, ha=side, **words)
+        ax.annotate(
+            name,
+            (microseconds[name], rate),
+            xytext=place,
+            textcoords="offset points",
+            ha=side,
+            fontsize=9,
+            color=LIMIT_COLOUR if leads else "#5b6570",
+        )
     ax.step(*zip(*best, strict=True), where="post", color=CLAIMED, linewidth=1, alpha=0.5, zorder=0)
     ax.set_xscale("log")
     ax.margins(x=0.2)
@@ -182,27 +189,40 @@ def _words(key: str) -> str:
     return key.removeprefix("design.").replace(".", " ").replace("_", " ")
 
 
-def line_styles(found: Sequence[Result]) -> dict[str, dict[str, Any]]:
+class LineStyle(NamedTuple):
+    """How a decoder's line looks."""
+
+    color: str
+    linewidth: float = 1.5
+    linestyle: str = "-"
+    marker: str = ""
+    zorder: float = 2.0
+
+    def draw(self, ax: "Axes", x: Any, y: Sequence[float], label: str) -> None:
+        """Draw a line in this style."""
+        ax.plot(x, y, label=label, markersize=4.5, **self._asdict())
+
+
+def line_styles(found: Sequence[StudyResult]) -> dict[str, LineStyle]:
     """A colour and a marker for each decoder, the same in all panels."""
-    styles: dict[str, dict[str, Any]] = {}
-    for one in found:
-        if one.decoder not in styles:
-            number = sum(style["color"] != LIMIT for style in styles.values())
-            line = {"linestyle": ("-", "--", ":")[number // len(COLOURS) % 3], "marker": MARKERS[number % len(MARKERS)]}
-            plain = {"color": COLOURS[number % len(COLOURS)], **line, "markersize": 4.5, "linewidth": 1.5}
-            styles[one.decoder] = {"color": LIMIT, "linewidth": 2.4, "zorder": 3} if one.limit else plain
+    limits = {one.decoder: one.limit for one in found}
+    styles = {name: LineStyle(LIMIT_COLOUR, linewidth=2.4, zorder=3) for name, limit in limits.items() if limit}
+    for number, name in enumerate(name for name, limit in limits.items() if not limit):
+        dashes = ("-", "--", ":")[number // len(COLOURS) % 3]
+        marker = MARKERS[number % len(MARKERS)]
+        styles[name] = LineStyle(COLOURS[number % len(COLOURS)], linestyle=dashes, marker=marker)
     return styles
 
 
-def draw_panel(ax: "Axes", found: Sequence[Result], styles: Mapping[str, dict[str, Any]], metric: str) -> None:
+def draw_panel(ax: "Axes", found: Sequence[StudyResult], styles: Mapping[str, LineStyle], metric: str) -> None:
     """One metric at one combination of the grid's other keys."""
     for name in dict.fromkeys(one.decoder for one in found):
         line = [one for one in found if one.decoder == name]
         where: Any = [next(iter(one.point.values())) for one in line]  # numbers, or texts that become categories
         mean = [one.score.mean(metric) for one in line]
         low, high = zip(*(one.score.interval(metric) for one in line), strict=True)
-        ax.fill_between(where, low, high, color=styles[name]["color"], alpha=0.15, linewidth=0)
-        ax.plot(where, mean, label=name, **styles[name])
+        ax.fill_between(where, low, high, color=styles[name].color, alpha=0.15, linewidth=0)
+        styles[name].draw(ax, where, mean, name)
         if line[0].limit and metric == "success_rate":
             _shade_above(ax, where, mean)
     values = list(dict.fromkeys(next(iter(one.point.values())) for one in found))
@@ -220,7 +240,7 @@ def draw_panel(ax: "Axes", found: Sequence[Result], styles: Mapping[str, dict[st
 
 def _shade_above(ax: "Axes", where: Any, limit: Sequence[float]) -> None:
     """Shade what lies above the limit, and say what that means where there is room for it."""
-    ax.fill_between(where, limit, 1.02, color=LIMIT, alpha=0.07, linewidth=0)
+    ax.fill_between(where, limit, 1.02, color=LIMIT_COLOUR, alpha=0.07, linewidth=0)
     place = [float(i) if isinstance(x, str) else float(x) for i, x in enumerate(where)]
     order = sorted(range(len(place)), key=lambda i: place[i])
     across = np.linspace(min(place), max(place), 7)
@@ -228,11 +248,21 @@ def _shade_above(ax: "Axes", where: Any, limit: Sequence[float]) -> None:
     left = height[0] <= height[-1]
     words = height[:3] if left else height[-3:]  # the third of the panel that the words would stand in
     if words.max() < 0.82:
-        look: dict[str, Any] = {"transform": ax.transAxes, "va": "top", "fontsize": 8, "color": "#5b6570"}
-        ax.text(0.06 if left else 0.94, 0.96, "no decoder\ndoes better", ha="left" if left else "right", **look)
+        ax.text(
+            0.06 if left else 0.94,
+            0.96,
+            "no decoder\ndoes better",
+            transform=ax.transAxes,
+            ha="left" if left else "right",
+            va="top",
+            fontsize=8,
+            color="#5b6570",
+        )
 
 
-def _draw_legend(figure: "Figure", axes: Sequence["Axes"], used: int, found: Sequence[Result], metric: str) -> None:
+def _draw_legend(
+    figure: "Figure", axes: Sequence["Axes"], used: int, found: Sequence[StudyResult], metric: str
+) -> None:
     """One legend for all panels, the best decoder first: in a cell left empty, else beside or below them."""
     lines, names = axes[0].get_legend_handles_labels()
     means = {name: [one.score.mean(metric) for one in found if one.decoder == name] for name in names}
@@ -250,10 +280,10 @@ def _draw_legend(figure: "Figure", axes: Sequence["Axes"], used: int, found: Seq
         figure.legend(loc="outside lower center", ncols=min(4, len(names)), **look)
 
 
-def line_label(line: Sequence[Result]) -> str:
+def line_label(line: Sequence[StudyResult]) -> str:
     """A decoder's name; the limit says that it is one, and how much of it is proved if not all."""
     if not line[0].limit:
-        return line[0].decoder
+        return line[0].label
     proved = sum(one.statuses.get("PROVED", 0) for one in line) / sum(one.score.instances for one in line)
     share = math.floor(1e4 * proved) / 100  # rounded down: 100 % would say that nothing is open
-    return f"{line[0].decoder} (limit{'' if proved == 1 else f', {share:.2f} % proved'})"
+    return f"{line[0].label} (limit{'' if proved == 1 else f', {share:.2f} % proved'})"

@@ -1,27 +1,49 @@
-"""Studies: grids of problems and decoders in, counts in a database out, and what they add up to.
+"""Studies: grids of problems and decoders in, outcomes in a database out, and what they add up to.
 
 study = Study.load("study.toml")
-run(study, "study.db", workers=4)
-found = results(study, "study.db")
+run_study(study, "study.db", workers=4)
+found = study_results(study, "study.db")
+compare_decoders(found, "AMP", "GAMP")
 """
 
-from qgt.study.networks import ensure_stack, network_path
+from qgt.study.counts import StudyCounts
+from qgt.study.networks import ensure_stack, network_path, training_seconds
+from qgt.study.pairs import Comparison, against_limit, compare_decoders
 from qgt.study.plan import Study, Task
-from qgt.study.reading import Result, markdown, results, write_csv
-from qgt.study.running import Progress, networks_folder, run
-from qgt.study.store import Row
+from qgt.study.reading import (
+    Measured,
+    ReadBack,
+    StudyResult,
+    markdown,
+    measured_on,
+    study_results,
+    to_milliseconds,
+    write_csv,
+)
+from qgt.study.running import StudyProgress, networks_folder, run_study
+from qgt.study.store import Reading, Row
 
 __all__ = [
-    "Progress",
-    "Result",
+    "Comparison",
+    "Measured",
+    "ReadBack",
+    "Reading",
     "Row",
     "Study",
+    "StudyCounts",
+    "StudyProgress",
+    "StudyResult",
     "Task",
+    "against_limit",
+    "compare_decoders",
     "ensure_stack",
     "markdown",
+    "measured_on",
     "network_path",
     "networks_folder",
-    "results",
-    "run",
+    "run_study",
+    "study_results",
+    "to_milliseconds",
+    "training_seconds",
     "write_csv",
 ]

@@ -1,18 +1,19 @@
 """One batch of one task, decoded and scored: the unit of work, the same wherever it is done."""
 
-import dataclasses
-import platform
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
-from qgt.decoders.contract import BoundDecoder, Decode, Decoded, Decoder, Status
+from qgt.decoders.contract import BoundDecoder, Decode, Decoder
+from qgt.decoders.highs.exact import ExactMAP
 from qgt.decoders.neural.decoder import load
+from qgt.decoders.results import Decoded, Status
+from qgt.files.provenance import provenance
 from qgt.learning.threshold import best_threshold
 from qgt.model.problem import Problem
 from qgt.study.entry import VALIDATION, Entry, Recipe
@@ -20,8 +21,7 @@ from qgt.study.networks import network_path, weights_digest
 from qgt.study.plan import Task
 from qgt.study.seeds import generator
 from qgt.study.store import Row
-from qgt.trust.scoring import score
-from qgt.version import __version__
+from qgt.trust.outcomes import outcomes
 
 READY = 4  # bound decoders kept: tasks take turns only where one ends and the next begins
 
@@ -57,8 +57,9 @@ def decode_batch(job: Job) -> Row:
     calls, status = calls.cpu(), status.cpu()  # on a GPU this waits for the work to be done
     seconds = time.perf_counter() - start
     statuses = {kind.name: n for kind in Status if (n := int((status == kind).sum()))}
-    provenance = {**_provenance(device), **({} if ready.network is None else {"network": ready.network})}
-    return Row(task.key, job.batch, score(x, calls), statuses, seconds, provenance)
+    where = {**provenance(device), "date": time.strftime("%Y-%m-%d")}
+    where |= {} if ready.network is None else {"network": ready.network}
+    return Row(task.key, job.batch, outcomes(x, calls), statuses, seconds, where)
 
 
 @lru_cache(maxsize=READY)
@@ -75,9 +76,7 @@ def _ready(task: Task, device: str, networks: Path) -> Ready:
 
 def _single_threaded(decoder: Decoder) -> Decoder:
     """A decoder that would start a thread for every core takes one: the study's workers already share the cores."""
-    fields: Any = dataclasses.fields(decoder) if dataclasses.is_dataclass(decoder) else ()
-    many = any(field.name == "workers" for field in fields) and getattr(decoder, "workers", 1) is None
-    return dataclasses.replace(decoder, workers=1) if many else decoder  # type: ignore[type-var]
+    return replace(decoder, workers=1) if isinstance(decoder, ExactMAP) and decoder.workers is None else decoder
 
 
 def _tuned(task: Task, problem: Problem, decode: Decode, device: str) -> float:
@@ -115,13 +114,3 @@ def _calls(ready: Ready, result: Decoded) -> tuple[Tensor, Tensor]:
     calls = (result.scores >= ready.threshold).to(torch.uint8)
     lost = (result.status == Status.PROVED) & (calls != result.x).any(1)
     return calls, torch.where(lost, int(Status.OK), result.status)
-
-
-def _provenance(device: str) -> dict[str, Any]:
-    """Where a row was measured."""
-    return {
-        "device": torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU",
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__.split("+")[0],
-        "qgt": __version__,
-    }

@@ -18,13 +18,13 @@ from qgt.arguments import whole
 from qgt.decoders.contract import BoundDecoder, Decoder
 from qgt.decoders.neural.decoder import NETWORKS, describe
 from qgt.decoders.neural.network import ARCHITECTURES, MLP, Architecture
+from qgt.decoders.neural.settings import TrainConfig, make_config
 from qgt.decoders.registry import DECODERS, KINDS
 from qgt.files import codec, keys
-from qgt.learning.run import TrainConfig, make_config
 from qgt.model.problem import Problem
 
 VALIDATION = 1000  # instances on which a threshold is tuned
-COMMON = frozenset({"kind", "defectives", "tune", "instances", "batch", "limit"})
+COMMON = frozenset({"kind", "label", "defectives", "tune", "instances", "batch", "limit"})
 
 Told = Literal["true", "noisy"] | int | None
 
@@ -45,7 +45,10 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Entry:
-    """A decoder of a study; `instances` and `batch` are None where it takes the study's."""
+    """A decoder of a study; `instances` and `batch` are None where it takes the study's.
+
+    `name` identifies it, in files and in code; `label` is what tables and figures call it (empty: the name).
+    """
 
     name: str
     kind: str
@@ -55,6 +58,7 @@ class Entry:
     instances: int | None = None
     batch: int | None = None
     limit: bool = False  # whether figures show it as what no decoder exceeds
+    label: str = ""
 
     def __post_init__(self) -> None:
         for key in ("instances", "batch"):

@@ -2,52 +2,63 @@
 
 A network's folder is named by the hash of its problem and its recipe, so studies that share the folder of networks
 share the networks. Training happens in a folder of its own that is renamed when the network is whole; a training that
-was cut off leaves its checkpoint there and goes on from it. On a GPU the networks of one recipe can be trained as one
-stack.
+was cut off leaves its checkpoint there and goes on from it. Where two processes need the same network, one trains it
+and the other waits. On a GPU the networks of one recipe can be trained as one stack.
 """
 
 import hashlib
+import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from qgt.decoders.neural.decoder import NeuralDecoder
-from qgt.learning.run import Epoch
+from qgt.decoders.neural.record import Epoch
+from qgt.files.locks import locked
 from qgt.learning.training import train, train_many
 from qgt.study.entry import Recipe
 from qgt.study.plan import Task
 from qgt.study.seeds import digest, generator
 
+TRAINED = "trained.json"  # beside a network: what its training took
+LOCKS = "locks"  # in the folder of networks: one empty file for each that was trained there
+
 
 def network_path(folder: Path, task: Task) -> Path:
     """Where a task's network is, or will be: a folder to save one in, too, that was trained elsewhere."""
-    assert isinstance(task.entry.method, Recipe)
-    return folder / digest("network", task.fingerprint, task.entry.method.content, task.sources)[:32]
+    return folder / digest("network", task.fingerprint, _recipe(task).content, task.sources)[:32]
+
+
+def training_seconds(folder: Path, task: Task) -> float:
+    """What a task's network took to train: its share, where it was trained in a stack; 0 where nothing is known."""
+    path = network_path(folder, task) / TRAINED
+    return float(json.loads(path.read_text(encoding="utf-8"))["seconds"]) if path.exists() else 0.0
 
 
 def ensure_network(
     folder: Path, task: Task, *, device: str = "cpu", on_epoch: Callable[[Epoch], None] | None = None
 ) -> None:
     """Train a task's network unless it is there; Ctrl-C leaves a checkpoint from which the next call goes on."""
-    recipe, path = task.entry.method, network_path(folder, task)
-    assert isinstance(recipe, Recipe)
+    recipe, path = _recipe(task), network_path(folder, task)
     if path.exists():
         return
-    part = path.with_name(f"{path.name}.{device}.part")
-    part.mkdir(parents=True, exist_ok=True)
-    net = train(
-        task.problem(),
-        recipe.architecture,
-        recipe.config,
-        generator=generator("train", path.name, device=device),
-        on_epoch=on_epoch,
-        checkpoint=part / "checkpoint.safetensors",
-    )
-    if net.training["interrupted"]:
-        raise KeyboardInterrupt
-    net.save(part)
-    (part / "checkpoint.safetensors").unlink(missing_ok=True)
-    part.rename(path)
+    with _alone(folder, path.name):
+        if path.exists():  # another process had the lock, and trained it
+            return
+        part = path.with_name(f"{path.name}.{device}.part")
+        part.mkdir(parents=True, exist_ok=True)
+        net = train(
+            task.problem(),
+            recipe.architecture,
+            recipe.config,
+            generator=generator("train", path.name, device=device),
+            on_epoch=on_epoch,
+            checkpoint=part / "checkpoint.safetensors",
+        )
+        _save([net], [part])
+        (part / "checkpoint.safetensors").unlink(missing_ok=True)
+        _put(part, path)
 
 
 def ensure_stack(
@@ -58,28 +69,27 @@ def ensure_stack(
     A stack is named by all its networks, so a call that was cut off, even between saving two of them, is gone on from
     by the same call.
     """
-    recipe, paths = tasks[0].entry.method, [network_path(folder, task) for task in tasks]
-    assert isinstance(recipe, Recipe)
+    recipe, paths = _recipe(tasks[0]), [network_path(folder, task) for task in tasks]
     if all(path.exists() for path in paths):
         return
     name = digest("stack", [path.name for path in paths])[:32]
-    part = folder / f"{name}.{device}.part"
-    part.mkdir(parents=True, exist_ok=True)
-    nets = train_many(
-        [task.problem() for task in tasks],
-        recipe.architecture,
-        recipe.config,
-        generator=generator("train", name, device=device),
-        on_epoch=on_epoch,
-        checkpoint=part / "checkpoint.safetensors",
-    )
-    if nets[0].training["interrupted"]:
-        raise KeyboardInterrupt
-    for path, net in zip(paths, nets, strict=True):
-        if not path.exists():
-            net.save(part / path.name)
-            (part / path.name).rename(path)
-    shutil.rmtree(part)
+    with _alone(folder, name):
+        if all(path.exists() for path in paths):
+            return
+        part = folder / f"{name}.{device}.part"
+        part.mkdir(parents=True, exist_ok=True)
+        nets = train_many(
+            [task.problem() for task in tasks],
+            recipe.architecture,
+            recipe.config,
+            generator=generator("train", name, device=device),
+            on_epoch=on_epoch,
+            checkpoint=part / "checkpoint.safetensors",
+        )
+        _save(nets, [part / path.name for path in paths])
+        for path in paths:
+            _put(part / path.name, path)
+        shutil.rmtree(part)
 
 
 def weights_digest(net: NeuralDecoder) -> str:
@@ -88,3 +98,33 @@ def weights_digest(net: NeuralDecoder) -> str:
     for name, tensor in sorted(net.network.state_dict().items()):
         state.update(name.encode() + tensor.cpu().numpy().tobytes())
     return state.hexdigest()[:32]
+
+
+def _recipe(task: Task) -> Recipe:
+    assert isinstance(task.entry.method, Recipe)
+    return task.entry.method
+
+
+@contextmanager
+def _alone(folder: Path, name: str) -> Iterator[None]:
+    """Let one process at a time do what the name stands for; later ones find it done."""
+    with locked(folder / LOCKS / name):
+        yield
+
+
+def _save(nets: Sequence[NeuralDecoder], paths: Sequence[Path]) -> None:
+    """Save networks that were trained together, each with its share of the time until the last of them had stopped."""
+    longest = max(net.training.seconds if net.training else 0.0 for net in nets)
+    for net, path in zip(nets, paths, strict=True):
+        net.save(path)
+        (path / TRAINED).write_text(json.dumps({"seconds": round(longest / len(nets), 3)}) + "\n", encoding="utf-8")
+
+
+def _put(part: Path, path: Path) -> None:
+    """Give a whole network its name, unless another has it by now (as one of a stack, or alone): that one stays."""
+    try:
+        part.rename(path)
+    except OSError:
+        if not path.exists():
+            raise
+        shutil.rmtree(part)

@@ -4,6 +4,7 @@ The stop rule (enough batches, or enough failures) looks at the batches in order
 where a task stops, and what it adds up to, is the same for any number of workers; rows beyond are not counted.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from qgt.study.plan import Task
@@ -18,6 +19,14 @@ class Tally:
     rows: list[Row] = field(default_factory=list)  # those that count, in order
     failures: int = 0
     _known: dict[int, Row] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, task: Task, rows: Iterable[Row]) -> "Tally":
+        """The tally of rows that are there already."""
+        tally = cls(task)
+        for row in rows:
+            tally.add(row)
+        return tally
 
     def add(self, row: Row) -> None:
         """Take a row, in any order."""

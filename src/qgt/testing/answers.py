@@ -1,11 +1,13 @@
 """Checks of the answers: their form, that equal counts get equal answers, and that nothing else changes."""
 
+import dataclasses
 import threading
 
 import torch
 from torch import Tensor
 
-from qgt.decoders.contract import Decoded, Decoder, Ragged
+from qgt.decoders.contract import Decoder
+from qgt.decoders.results import Answers, Decoded
 from qgt.model.design import Design
 from qgt.model.prior import Bernoulli, Prior
 from qgt.model.problem import Problem
@@ -16,7 +18,6 @@ from qgt.testing.suite import (
     expect_same,
     expect_well_formed,
     instances_of,
-    pick,
 )
 
 # --- the form of a result -------------------------------------------------------------------------------------------
@@ -50,10 +51,12 @@ def _scores_are_finite_float64(decoder: Decoder, problem: Problem) -> None:
 
 
 @check
-def _info_has_one_row_per_instance(decoder: Decoder, problem: Problem) -> None:
-    for key, value in bound(decoder, problem)(instances_of(problem).y).info.items():
-        rows = isinstance(value, Tensor | Ragged) and len(value) == 40
-        assert rows, f"info[{key!r}] is not a tensor of 40 rows, nor Ragged for 40 instances"
+def _evidence_has_one_row_per_instance(decoder: Decoder, problem: Problem) -> None:
+    evidence = bound(decoder, problem)(instances_of(problem).y).evidence
+    for one in dataclasses.fields(evidence):
+        value = getattr(evidence, one.name)
+        rows = len(value.spans if isinstance(value, Answers) else value) if value is not None else 40
+        assert rows == 40, f"evidence.{one.name} has {rows} rows for 40 instances"
 
 
 @check
@@ -71,21 +74,21 @@ def _batch_equals_loop(decoder: Decoder, problem: Problem) -> None:
     decode, y = bound(decoder, problem), instances_of(problem, 12).y
     whole = decode(y)
     for i in range(len(y)):
-        expect_same(pick(whole, torch.tensor([i])), decode(y[i : i + 1]), f"between a batch and instance {i} alone")
+        expect_same(whole.pick(torch.tensor([i])), decode(y[i : i + 1]), f"between a batch and instance {i} alone")
 
 
 @check
 def _order_of_instances_does_not_matter(decoder: Decoder, problem: Problem) -> None:
     decode, y = bound(decoder, problem), instances_of(problem).y
     order = torch.randperm(len(y), generator=torch.Generator().manual_seed(2))
-    expect_same(pick(decode(y), order), decode(y[order]), "when the instances are reordered")
+    expect_same(decode(y).pick(order), decode(y[order]), "when the instances are reordered")
 
 
 @check
 def _equal_instances_get_equal_calls(decoder: Decoder, problem: Problem) -> None:
     y = instances_of(problem, 5).y
     result = bound(decoder, problem)(y.repeat(2, 1))
-    expect_same(pick(result, torch.arange(5)), pick(result, torch.arange(5, 10)), "between equal rows of one batch")
+    expect_same(result.pick(torch.arange(5)), result.pick(torch.arange(5, 10)), "between equal rows of one batch")
 
 
 @check
@@ -156,7 +159,7 @@ def _relabel(decoder: Decoder, problem: Problem, pools: Tensor, items: Tensor, w
     rate = problem.prior.marginals(problem.items) * torch.linspace(1.0, 0.8, problem.items, dtype=torch.float64)
     own = Problem(problem.design, Bernoulli(rate), problem.noise)
     matrix = problem.design.matrix[pools][:, items]
-    other = Problem(Design(matrix.contiguous()), Bernoulli(rate[items]), problem.noise)
+    other = Problem(Design.from_matrix(matrix.contiguous()), Bernoulli(rate[items]), problem.noise)
     y = instances_of(problem).y
     a = bound(decoder, own)(y)
     b = bound(decoder, other)(y[:, pools])

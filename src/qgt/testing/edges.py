@@ -10,7 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from qgt.decoders.contract import Decoder, Status
+from qgt.decoders.contract import Decoder
+from qgt.decoders.results import Status
 from qgt.model.design import Design
 from qgt.model.noise import Noiseless, SparseInteger
 from qgt.model.prior import Bernoulli
@@ -24,7 +25,6 @@ from qgt.testing.suite import (
     expect_value_error,
     expect_well_formed,
     instances_of,
-    pick,
     small_problem,
 )
 
@@ -151,7 +151,7 @@ def _impossible_counts_spoil_no_neighbour(decoder: Decoder, problem: Problem) ->
     spoiled = y.clone()
     spoiled[1] += 1000.0
     decode, keep = bound(decoder, problem), torch.tensor([0, 2])
-    expect_same(pick(decode(y), keep), pick(decode(spoiled), keep), "when another instance of the batch is impossible")
+    expect_same(decode(y).pick(keep), decode(spoiled).pick(keep), "when another instance of the batch is impossible")
 
 
 @check

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from qgt.decoders.contract import Decode, Decoded, Decoder, Status
+from qgt.decoders.contract import Decode, Decoder
+from qgt.decoders.results import Decoded, Status
 from qgt.model.design import Design
 from qgt.model.noise import SparseInteger
 from qgt.model.prior import Bernoulli
@@ -107,12 +108,6 @@ def expect_same(a: Decoded, b: Decoded, when: str) -> None:
     if a.scores is not None and b.scores is not None:
         far = (a.scores - b.scores).abs() > 1e-4 * (1 + a.scores.abs())
         assert not bool(far.any()), f"scores differ {when}, by up to {float((a.scores - b.scores).abs().max()):g}"
-
-
-def pick(result: Decoded, order: Tensor) -> Decoded:
-    """Some instances of a result."""
-    scores = None if result.scores is None else result.scores[order]
-    return Decoded(result.x[order], result.status[order], scores)
 
 
 def expect_well_formed(result: Decoded, instances: int, items: int) -> None:

@@ -14,6 +14,8 @@ from qgt.model.noise import Noise, Noiseless
 from qgt.theory.evolution import amp_threshold
 
 DENSITY = 0.5  # of the random design that the information per pool is computed for
+TAIL = 1e-15  # probability of a report that is left out
+STEPS = 500  # from a true count to the farthest report, where reports need not be whole
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ def limits(*, items: int, rate: float, noise: Noise = Noiseless()) -> list[Limit
     items, rate = whole("items", items, least=2), fraction("rate", rate)
     if not 0 < rate < 1 or round(items * rate) < 1:
         raise ValueError(f"rate={rate} is not valid here: give one with at least one defective in {items} items.")
-    variance = noise_variance(noise, round(items * rate))
+    variance = noise_variance(noise, round(items * rate), round(items * DENSITY))
     return [
         Limit("counting", counting(items, round(items * rate)), "no noise, K known; any design, even adaptive"),
         Limit(
@@ -74,33 +76,38 @@ def information(items: int, rate: float, noise: Noise) -> float:
     """(H(x) - H(K)) / I(one pool; x | K), Fano's argument with K given away."""
     weights = _binomial(items, rate)  # of K = 0..N
     signal = items * _entropy_nats(rate) / math.log(2) - _entropy(weights)
-    told = sum(float(w) * _told(noise, k) for k, w in enumerate(weights) if w > 1e-9)
-    return signal / told
+    size = round(items * DENSITY)
+    learned = sum(float(w) * _learned(noise, k, size) for k, w in enumerate(weights) if w > 1e-9)
+    return signal / learned
 
 
-def noise_variance(noise: Noise, count: int) -> float:
-    """The variance of the observed count around a true one."""
-    truth, values, probability = _outcomes(noise, count)
-    error = values - truth[0, -1]
+def noise_variance(noise: Noise, count: int, size: int) -> float:
+    """The variance of what a pool of that size reports around a true count."""
+    values, probability = _reports(noise, count, size)
+    error = values - count
     mean = float((probability[-1] * error).sum())
     return float((probability[-1] * (error - mean).square()).sum())
 
 
-def _told(noise: Noise, defectives: int) -> float:
-    """What the count of a random pool tells when K items are defective: H(y) - H(y | true count)."""
-    _, _, probability = _outcomes(noise, defectives)  # (true counts, observed)
+def _learned(noise: Noise, defectives: int, size: int) -> float:
+    """What the report of a random pool tells when K items are defective: H(y) - H(y | true count)."""
+    _, probability = _reports(noise, defectives, size)  # (true counts, reports)
     weights = _binomial(defectives, DENSITY)
     given = sum(float(w) * _entropy(row) for w, row in zip(weights, probability, strict=True))
     return _entropy(weights @ probability) - given
 
 
-def _outcomes(noise: Noise, most: int) -> tuple[Tensor, Tensor, Tensor]:
-    """True counts 0..most, observed counts, and the probability of each observed given each true count."""
-    values = torch.arange(-64, most + 65, dtype=torch.float64)
-    truth = torch.arange(most + 1, dtype=torch.float64)
-    shape = len(truth), len(values)
-    probability = noise.log_prob(values.expand(shape).contiguous(), truth[:, None].expand(shape).contiguous()).exp()
-    return truth[None], values, probability
+def _reports(noise: Noise, most: int, size: int) -> tuple[Tensor, Tensor]:
+    """All reports of a pool but for a tail, and the probability of each given each true count from 0 to `most`.
+
+    Reports that need not be whole are cut into small steps: all entropies grow by one number, and differences stay.
+    """
+    reach = noise.reach(size, TAIL)
+    step = 1.0 if noise.integer else max(reach, 1e-6) / STEPS
+    values = torch.arange(-reach, most + reach + step / 2, step, dtype=torch.float64)
+    truth = torch.arange(most + 1, dtype=torch.float64)[:, None]
+    sizes = torch.full_like(truth, size)
+    return values, step * noise.log_prob(values, truth, sizes).exp()
 
 
 def _binomial(n: int, p: float) -> Tensor:

@@ -1,36 +1,28 @@
 """Structural verification: read the pooling matrix back from a decoder, and say where it disagrees with a claim.
 
-A decoder that inverts y = A x has learned A. Three estimators turn its behaviour at T instances into *evidence*, a
-matrix (pools, items) whose entries are large where the decoder acts as if the item were in the pool:
-
-- `least_squares`, the paper's (section "Structural Verifiability Analysis"): with Jacobians B_i = d scores / d y
-  (items, pools), the C that minimises sum_i ||I - C B_i||^2, which is (sum B_i^T) (sum B_i B_i^T)^+. One linear map
-  (all B_i equal, rank at most M < N) does not determine A, so a linear network cannot pass.
-- `mean_jacobian`: the mean of B_i^T. Works for strong networks whose outputs saturate.
-- `regression`: the least-squares regression of y on the decoder's calls. Needs no gradients, so it audits any decoder.
-
-Exact two-means on the entries (sort, best split) makes the evidence a 0/1 matrix.
+A decoder that inverts y = A x has learned A. `evidence.py` turns its behaviour into one number for each entry of A;
+here they are split in two, set beside the claimed design, and put into a verdict. There is none where the evidence
+does not fall into two groups, nor where the decoder's calls explain the counts no better than a constant guess: its
+evidence is then noise.
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Float64, Int64, UInt8
+from jaxtyping import Float64, Int64, UInt8
 from torch import Generator, Tensor
 
 from qgt.arguments import whole
 from qgt.decoders.contract import Decoder
 from qgt.decoders.neural.decoder import NeuralDecoder
-from qgt.decoders.neural.network import Network
 from qgt.model.design import Design
 from qgt.model.problem import Problem
+from qgt.trust.evidence import ESTIMATORS, explained, jacobian_evidence, ranked, regression_evidence, two_means
 
-ESTIMATORS = ("least_squares", "mean_jacobian", "regression")
-CHUNK = 2**22  # entries of Jacobians held at a time
 NO_EVIDENCE = 3.0  # a separation that even one heap of Gaussian evidence, cut in two, reaches (2.65)
+CHANCE = 0.0  # the share of the counts' variance that the best constant guess explains
 SURE = 0.25  # how far past the split, in units of half the centroids' distance, evidence must be to contradict a claim
 
 
@@ -72,6 +64,7 @@ class VerificationReport:
     centroids: tuple[float, float]
     split: float
     spread: float  # the standard deviation of the evidence around its centroids
+    explained: float | None = None  # the share of the counts' variance that the decoder's calls explain, if measured
 
     @property
     def wrong(self) -> UInt8[Tensor, "pools items"]:
@@ -103,7 +96,7 @@ class VerificationReport:
     @property
     def auc(self) -> float | None:
         """The chance that evidence for a claimed 1 exceeds that for a claimed 0; None where the claim has only one."""
-        return _auc(self.evidence, self.claimed.matrix)
+        return ranked(self.evidence, self.claimed.matrix)
 
     @property
     def pool_errors(self) -> Int64[Tensor, " pools"]:
@@ -155,9 +148,19 @@ class VerificationReport:
         ]
 
     @property
+    def by_chance(self) -> bool:
+        """Whether its calls explain the counts no better than a constant guess, so that the evidence is noise."""
+        return self.explained is not None and self.explained <= CHANCE
+
+    @property
+    def decisive(self) -> bool:
+        """Whether there is a verdict: a decoder that decodes, and evidence that falls into two groups."""
+        return self.separation > NO_EVIDENCE and not self.by_chance
+
+    @property
     def agrees(self) -> bool:
         """Whether nothing contradicts the claim (and there is evidence at all)."""
-        return not self.mismatches and not self.swaps and self.separation > NO_EVIDENCE
+        return self.decisive and not self.mismatches and not self.swaps
 
     @property
     def verdict(self) -> str:
@@ -165,7 +168,9 @@ class VerificationReport:
         close = f" (differing entries too close to call: {self.undecided})" if self.undecided else ""
         facts = f"{self.error_percent:.2f} % of entries differ from the claim; the best constant matrix has "
         facts += f"{self.constant_percent:.1f} %."
-        if self.separation <= NO_EVIDENCE:
+        if self.by_chance:
+            return f"No verdict: the decoder explains the counts no better than a constant guess. {facts}"
+        if not self.decisive:
             return f"No verdict: the evidence does not fall into two groups. {facts}"
         names = "".join(f"{s.kind.capitalize()}s {s.first} and {s.second} are swapped. " for s in self.swaps)
         if self.agrees:
@@ -175,12 +180,14 @@ class VerificationReport:
     def __repr__(self) -> str:
         return f"VerificationReport({self.estimator}, error_percent={self.error_percent:.3g})"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The report as plain data."""
         return {
             "estimator": self.estimator,
             "instances": self.instances,
             "agrees": self.agrees,
+            "decisive": self.decisive,
+            "explained": self.explained,
             "error_percent": self.error_percent,
             "coin_flip_percent": self.coin_flip_percent,
             "constant_percent": self.constant_percent,
@@ -194,7 +201,7 @@ class VerificationReport:
             "pool_errors": dict(zip(self.claimed.pool_names, self.pool_errors.tolist(), strict=True)),
             "item_errors": dict(zip(self.claimed.item_names, self.item_errors.tolist(), strict=True)),
             "claimed": list(self.claimed.rows),
-            "recovered": list(Design(self.recovered).rows),
+            "recovered": list(Design.from_matrix(self.recovered).rows),
             "evidence": self.evidence.tolist(),
         }
 
@@ -210,13 +217,13 @@ def verify(
     estimator: str = "least_squares",
     instances: int = 1000,
     counts: Float64[Tensor, "instances pools"] | None = None,
-    generator: Generator,
+    generator: Generator | None = None,
 ) -> VerificationReport:
     """Compare the design that a decoder reveals with the one that `problem` claims.
 
     The decoder is probed at instances of its own problem (for a trained network, the one it was trained for, which
-    the claim may contradict), or at the observed `counts`: regressing real counts on a decoder's calls shows what was
-    really pooled.
+    the claim may contradict), drawn from the generator; or, without one, at the observed `counts`: regressing real
+    counts on a decoder's calls shows what was really pooled.
 
     Example:
         >>> import torch, qgt
@@ -236,108 +243,36 @@ def verify(
             f"the claimed design has {problem.pools} pools and {problem.items} items, the decoder's "
             f"{own.pools} and {own.items}: claim a design of the same size."
         )
-    y = own.simulate(whole("instances", instances, least=1), generator=generator).y if counts is None else counts
+    y = _probes(own, instances, generator) if counts is None else counts
+    calls = decoder.bind(own)(y).x
     if isinstance(decoder, NeuralDecoder) and estimator != "regression":
         evidence = jacobian_evidence(decoder.network, y, least_squares=estimator == "least_squares")
     else:
-        evidence = regression_evidence(y, decoder.bind(own)(y).x)
-    return report_on(evidence.cpu(), problem.design, estimator, len(y))
+        evidence = regression_evidence(y, calls)
+    share = explained(y, calls, own.design.matrix.to(y.device))
+    return report_on(evidence.cpu(), problem.design, estimator, len(y), share)
+
+
+def _probes(problem: Problem, instances: int, generator: Generator | None) -> Tensor:
+    """Counts to probe a decoder at."""
+    if generator is None:
+        raise ValueError("generator is missing: give one to draw instances from, or give counts.")
+    return problem.simulate(whole("instances", instances, least=1), generator=generator).y
 
 
 def report_on(
-    evidence: Float64[Tensor, "pools items"], claimed: Design, estimator: str, instances: int
+    evidence: Float64[Tensor, "pools items"],
+    claimed: Design,
+    estimator: str,
+    instances: int,
+    explained: float | None = None,
 ) -> VerificationReport:
     """Cluster the evidence and set it beside the claim."""
     split, centroids = two_means(evidence.flatten())
     recovered = (evidence > split).to(torch.uint8)
     nearest = torch.where(recovered == 1, centroids[1], centroids[0])
     spread = float((evidence - nearest).square().mean().sqrt())
-    return VerificationReport(estimator, instances, claimed, evidence, recovered, centroids, split, spread)
-
-
-def two_means(values: Float64[Tensor, " values"]) -> tuple[float, tuple[float, float]]:
-    """The split of numbers into two groups with the least sum of squares, exactly, and the groups' means.
-
-    Returns the midpoint between the two groups; values above it belong to the upper one. Where all values are equal
-    there is nothing to split, and they all belong to the lower group.
-
-    Example:
-        >>> import torch
-        >>> two_means(torch.tensor([0.0, 0.5, 2.0, 2.5]).double())
-        (1.25, (0.25, 2.25))
-    """
-    ordered = (values - values.mean()).sort().values  # centred, so that sums of squares keep their digits
-    n, sums = len(ordered), ordered.cumsum(0)
-    below = torch.arange(1, n, dtype=torch.float64)
-    # Least within-group squares is most between-group squares: (sum below)^2 / below + (sum above)^2 / above.
-    gain = sums[:-1].square() / below + (sums[-1] - sums[:-1]).square() / (n - below)
-    gain[ordered[1:] == ordered[:-1]] = -1.0  # equal values stay together
-    if n < 2 or not bool((gain > 0).any()):
-        return float(values.max()), (float(values.mean()), float(values.mean()))
-    cut = int(gain.argmax())
-    split = (ordered[cut] + ordered[cut + 1]) / 2 + values.mean()
-    upper = values > split
-    return float(split), (float(values[~upper].mean()), float(values[upper].mean()))
-
-
-def jacobians(network: Network, y: Float[Tensor, "instances pools"]) -> Float[Tensor, "instances items pools"]:
-    """The derivative of a network's scores by the counts, in forward mode: one pass per pool, all instances at once."""
-
-    def scores(counts: Tensor) -> Tensor:
-        single: Tensor = network(counts[None])[0]
-        return single
-
-    def along(direction: Tensor) -> Tensor:
-        derivative: Tensor = torch.func.jvp(scores, (y,), (direction.expand_as(y),))[1]
-        return derivative  # (instances, items)
-
-    directions = torch.eye(y.shape[1], dtype=y.dtype, device=y.device)
-    by_pool: Tensor = torch.func.vmap(along)(directions)  # (pools, instances, items)
-    return by_pool.movedim(0, 2)
-
-
-def jacobian_evidence(
-    network: Network, y: Float64[Tensor, "instances pools"], *, least_squares: bool
-) -> Float64[Tensor, "pools items"]:
-    """The paper's closed form, or the mean Jacobian, accumulated chunk by chunk in float64."""
-    mean: Tensor | float = 0.0
-    square: Tensor | float = 0.0
-    for part in _jacobian_chunks(network, y):
-        mean = mean + part.sum(0) / len(y)  # (items, pools)
-        if least_squares:
-            flat = part.transpose(0, 1).flatten(1)  # (items, instances * pools)
-            square = square + flat @ flat.T / len(y)
-    assert isinstance(mean, Tensor)
-    if not isinstance(square, Tensor):
-        return mean.T.contiguous()
-    # Jacobians are float32, so eigenvalues this small are rounding, not rank.
-    inverse: Tensor = torch.linalg.pinv(square, rtol=1e-11, hermitian=True)
-    return mean.T @ inverse
-
-
-def _jacobian_chunks(network: Network, y: Tensor) -> Iterator[Tensor]:
-    device = next(network.parameters()).device
-    with torch.no_grad():
-        items = network(y[:1].to(device, torch.float32)[None]).shape[2]
-        for counts in y.split(max(1, CHUNK // (y.shape[1] * items))):
-            yield jacobians(network, counts.to(device, torch.float32)).to(torch.float64)
-
-
-def regression_evidence(
-    y: Float64[Tensor, "instances pools"], calls: UInt8[Tensor, "instances items"]
-) -> Float64[Tensor, "pools items"]:
-    """The least-squares W in y = W calls, of least norm where the calls do not determine it."""
-    x = calls.to(torch.float64)
-    inverse: Tensor = torch.linalg.pinv(x.T @ x, hermitian=True)
-    return (inverse @ (x.T @ y)).T.contiguous()
-
-
-def _auc(evidence: Tensor, claimed: Tensor) -> float | None:
-    ones, zeros = evidence[claimed == 1].sort().values, evidence[claimed == 0].sort().values
-    if not len(ones) or not len(zeros):
-        return None
-    below = torch.searchsorted(zeros, ones) + torch.searchsorted(zeros, ones, right=True)
-    return float(below.double().mean() / 2 / len(zeros))  # ties count a half
+    return VerificationReport(estimator, instances, claimed, evidence, recovered, centroids, split, spread, explained)
 
 
 def _swapped(recovered: Tensor, claimed: Tensor) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qgt.decoders.highs.encoding import Columns, encode, envelope_of
+from qgt.decoders.highs.encoding import Columns, encode, pieces
 
 INF = np.inf
 
@@ -64,7 +64,7 @@ def test_any_table_is_encoded_exactly(table):
 @settings(max_examples=100, deadline=None)
 @given(st.lists(costs, min_size=1, max_size=8).filter(lambda table: min(table) < INF))
 def test_the_envelope_is_convex_and_below(table):
-    columns = envelope_of(np.array(table))
+    columns = pieces(np.array(table))
     assert kind(columns) == "pieces"
     assert (np.diff(columns.costs) >= -1e-9).all()
     start = columns.rows[0].lowest

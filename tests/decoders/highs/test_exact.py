@@ -36,10 +36,12 @@ def assert_equals_enumeration(case: Case, note: object) -> Decoded:
     problem, y, status, log_joint = case
     exact = ExactMAP(workers=1).bind(problem)(y)
     assert torch.equal(exact.status, status), (note, exact.status, status)
-    assert torch.equal(exact.info["log_joint"], problem.log_joint(exact.x, y))
+    assert torch.equal(exact.evidence.log_joint, problem.log_joint(exact.x, y))
     proved = exact.status == Status.PROVED
-    torch.testing.assert_close(exact.info["log_joint"][proved], log_joint[proved], rtol=1e-12, atol=1e-6, msg=str(note))
-    assert exact.info["gap"].tolist() == [0.0] * len(y)
+    torch.testing.assert_close(
+        exact.evidence.log_joint[proved], log_joint[proved], rtol=1e-12, atol=1e-6, msg=str(note)
+    )
+    assert exact.evidence.gap.tolist() == [0.0] * len(y)
     assert exact.x[~proved].sum() == 0
     return exact
 
@@ -76,7 +78,7 @@ def test_it_equals_enumeration_where_the_counts_say_little(noise):
     )
     y = problem.simulate(8, generator=generator(2)).y
     every = Exhaustive().bind(problem)(y)
-    assert_equals_enumeration(Case(problem, y, every.status, every.info["log_joint"]), noise)
+    assert_equals_enumeration(Case(problem, y, every.status, every.evidence.log_joint), noise)
 
 
 def test_at_the_papers_size_it_finds_the_truth():
@@ -87,7 +89,7 @@ def test_at_the_papers_size_it_finds_the_truth():
     )
     x, y = problem.simulate(30, generator=generator(4))
     result = ExactMAP(time_limit=20.0).bind(problem)(y)
-    assert bool((result.info["log_joint"] >= problem.log_joint(x, y) - 1e-6).all())
+    assert bool((result.evidence.log_joint >= problem.log_joint(x, y) - 1e-6).all())
     assert score(x, result.x).success_rate > 0.9
 
 
@@ -104,7 +106,7 @@ def test_counts_that_no_x_explains_are_infeasible():
         "PROVED",
     ]
     assert result.x[1:4].sum() == 0
-    assert result.info["log_joint"][1:4].tolist() == [-math.inf] * 3
+    assert result.evidence.log_joint[1:4].tolist() == [-math.inf] * 3
 
 
 def test_contradicting_pools_are_infeasible_even_where_each_alone_is_possible():
@@ -143,10 +145,9 @@ def test_out_of_time_is_said_and_the_best_found_is_kept(hard, limit):
     assert set(result.status.tolist()) <= {Status.TIME_LIMIT, Status.PROVED}
     late = result.status == Status.TIME_LIMIT
     assert bool(late.any())
-    assert bool((result.info["gap"][late] > 0).all())
-    assert bool((result.info["seconds"] < limit + 1.0).all())
-    assert torch.equal(result.info["log_joint"], problem.log_joint(result.x, y))
-    without = torch.isinf(result.info["log_joint"])
+    assert bool((result.evidence.gap[late] > 0).all())
+    assert torch.equal(result.evidence.log_joint, problem.log_joint(result.x, y))
+    without = torch.isinf(result.evidence.log_joint)
     assert result.x[without].sum() == 0
 
 
@@ -156,9 +157,9 @@ def test_a_limited_search_never_claims_what_is_not_so():
         for limit in (1e-9, 1e-3):
             result = ExactMAP(time_limit=limit, workers=1).bind(problem)(y)
             proved = result.status == Status.PROVED
-            torch.testing.assert_close(result.info["log_joint"][proved], best[proved], rtol=1e-12, atol=1e-6)
-            open_ = result.info["gap"] < torch.inf
-            assert bool((result.info["log_joint"] + result.info["gap"] >= best - 1e-6)[open_].all())
+            torch.testing.assert_close(result.evidence.log_joint[proved], best[proved], rtol=1e-12, atol=1e-6)
+            open_ = result.evidence.gap < torch.inf
+            assert bool((result.evidence.log_joint + result.evidence.gap >= best - 1e-6)[open_].all())
 
 
 def test_the_number_of_workers_changes_nothing():
@@ -169,12 +170,12 @@ def test_the_number_of_workers_changes_nothing():
         result = ExactMAP(workers=number).bind(problem)(y)
         assert torch.equal(result.x, alone.x)
         assert torch.equal(result.status, alone.status)
-        assert torch.equal(result.info["log_joint"], alone.info["log_joint"])
+        assert torch.equal(result.evidence.log_joint, alone.evidence.log_joint)
 
 
 def test_an_answer_that_fails_the_recheck_is_not_proved(monkeypatch):
     def boastful(shared, costs):
-        return integer_program.Solution(np.array([1, 0, 0], dtype=np.uint8), 0.5, 0.5, "proved")
+        return integer_program.Solution(np.array([1, 0, 0], dtype=np.uint8), 0.5, 0.5, integer_program.Outcome.PROVED)
 
     monkeypatch.setattr(integer_program, "solve", boastful)
     problem = Problem(Design.from_rows(["110", "011"]), Bernoulli(0.3))

@@ -28,54 +28,23 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from qgt.decoders.certified.nodes import (
+    Found,
+    Leaves,
+    Nodes,
+    as_leaves,
+    joined,
+    places,
+    split_by_first,
+    split_by_item,
+)
 from qgt.decoders.certified.polish import cost_of, polished
-from qgt.decoders.certified.relaxation import FREE, Model, State, Tables, lower_bound, reduced_costs, relax, rows_of
+from qgt.decoders.certified.relaxation import Model, State, Tables, lower_bound, reduced_costs, relax, rows_of
+from qgt.model.prior import FREE
 
 CLOSE = 1e-6  # costs that differ by less are equal: a factor of 1.000001 in probability
 ROOT_ITERATIONS, ITERATIONS = 100, 60
 FRACTIONAL = 0.1  # a relaxed item this far from 0 and 1 is worth a split
-
-
-class Nodes(NamedTuple):
-    """Sets of x, of several instances."""
-
-    owner: Tensor  # (nodes,): the instance
-    fixed: Tensor  # (nodes, items), int8: 0, 1 or FREE
-    total: Tensor  # (nodes,): the number of defectives, or FREE
-    bound: Tensor  # (nodes,), float64
-    state: State
-
-    def pick(self, keep: Tensor | slice) -> "Nodes":
-        """Some of the nodes."""
-        if isinstance(keep, Tensor) and keep.dtype == torch.bool:
-            keep = keep.nonzero()[:, 0]  # once, not for every part
-        state = State(*(part[keep] for part in self.state))
-        return Nodes(self.owner[keep], self.fixed[keep], self.total[keep], self.bound[keep], state)
-
-
-def joined(parts: list[Nodes]) -> Nodes:
-    """All nodes of several lists."""
-    owner, fixed, total, bound, states = zip(*parts, strict=True)
-    state = State(*(torch.cat(part) for part in zip(*states, strict=True)))
-    return Nodes(torch.cat(owner), torch.cat(fixed), torch.cat(total), torch.cat(bound), state)
-
-
-class Leaves(NamedTuple):
-    """Nodes that are done, with the multipliers that show it; their k may be any from `least` to `most`."""
-
-    owner: Tensor
-    fixed: Tensor  # (leaves, items), int8
-    least: Tensor
-    most: Tensor
-    pi: Tensor  # (leaves, pools), float32
-
-
-class Found(NamedTuple):
-    """Answers that cost less than the limit when they were found."""
-
-    owner: Tensor
-    x: Tensor  # (found, items), uint8
-    cost: Tensor  # float64
 
 
 class Levels(NamedTuple):
@@ -237,8 +206,8 @@ class Search:
         x = nodes.state.x
         fraction, item = torch.where(loose, torch.minimum(x, 1 - x), -1.0).max(1)
         two = fraction > FRACTIONAL
-        self._push(_split_by_item(nodes.pick(two), item[two]))
-        self._push(_split_by_first(nodes.pick(~two), loose[~two], swap[~two]))
+        self._push(split_by_item(nodes.pick(two), item[two]))
+        self._push(split_by_first(nodes.pick(~two), loose[~two], swap[~two]))
 
     def _push(self, nodes: Nodes) -> None:
         """Put nodes on their stacks, the least bounds on top."""
@@ -257,7 +226,7 @@ class Search:
         at = torch.where(possible, number, 0)[:, None]
         edge = torch.full_like(value[:, :1], torch.inf)
         ends = torch.cat([-edge, value, edge], 1)
-        inside = free & (_places(order) < at)
+        inside = free & (places(order) < at)
         swap = torch.where(inside, ends.gather(1, at + 1) - reduced, reduced - ends.gather(1, at))
         own = torch.where(free, inside, nodes.fixed == 1)
         rows = rows_of(self.model, self.tables, nodes.owner, nodes.total)
@@ -316,33 +285,13 @@ class Search:
 
     def _leaf(self, nodes: Nodes, least: Tensor, most: Tensor) -> None:
         if self.keep_leaves:
-            some = least <= most
-            pi = nodes.state.pi[some, :-1]  # the last one shifts all reduced costs, which tells nothing at one k
-            self.leaves.append(Leaves(nodes.owner[some], nodes.fixed[some], least[some], most[some], pi))
+            some = (least <= most).nonzero()[:, 0]
+            self.leaves.append(as_leaves(nodes.pick(some), least[some], most[some]))
 
-
-def _places(order: Tensor) -> Tensor:
-    """Where each item stands in each row's order."""
-    positions = torch.arange(order.shape[1], device=order.device).expand_as(order)
-    return torch.empty_like(order).scatter_(1, order, positions)
-
-
-def _split_by_item(nodes: Nodes, item: Tensor) -> Nodes:
-    """Two children, with the item 0 and 1."""
-    here = torch.zeros_like(nodes.fixed, dtype=torch.bool).scatter_(1, item[:, None], True)
-    return joined([nodes._replace(fixed=nodes.fixed.masked_fill(here, value)) for value in (0, 1)])
-
-
-def _split_by_first(nodes: Nodes, loose: Tensor, swap: Tensor) -> Nodes:
-    """One child for each loose item that may be the first to differ from the rounded x, and one where none does.
-
-    The items come in order of falling cost, so that those hard to exclude have most others fixed.
-    """
-    rounded = (nodes.state.x > 0.5).to(torch.int8)
-    place = _places(torch.where(loose, swap, -torch.inf).argsort(1, descending=True))
-    positions = torch.arange(loose.shape[1] + 1, device=loose.device)
-    row, first = (positions <= loose.sum(1)[:, None]).nonzero(as_tuple=True)
-    loose, rounded, place, first = loose[row], rounded[row], place[row], first[:, None]
-    fixed = torch.where(loose & (place < first), rounded, nodes.fixed[row])
-    fixed = torch.where(loose & (place == first), 1 - rounded, fixed)
-    return nodes.pick(row)._replace(fixed=fixed)
+    def open_leaves(self) -> list[Leaves]:
+        """The open nodes as leaves: what is left of a search that ran out of time."""
+        found = []
+        for block in self.open:
+            most = torch.where(block.total == FREE, len(self.model.known), block.total)
+            found.append(as_leaves(block, block.total.clamp(min=0), most))
+        return found

@@ -25,11 +25,13 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import positive
-from qgt.decoders.certified.branching import CLOSE, Found, Leaves, Search
+from qgt.decoders.certified.branching import CLOSE, Search
+from qgt.decoders.certified.nodes import Found, Leaves
 from qgt.decoders.certified.polish import polished
-from qgt.decoders.certified.relaxation import Model, Tables
-from qgt.decoders.contract import BoundDecoder, Decoded, Decoder, Ragged, Status, refuse_unsupported
-from qgt.decoders.highs import costs
+from qgt.decoders.certified.relaxation import Model, Tables, supported
+from qgt.decoders.contract import BoundDecoder, Decoder, refuse_unsupported
+from qgt.decoders.results import Answers, Decoded, Evidence, Proof, Spans, Status
+from qgt.model.factors import pool_costs
 from qgt.model.prior import Prior
 from qgt.model.problem import Problem
 
@@ -46,10 +48,8 @@ class Certified:
     batch may take that times its length, and what easy instances leave goes to hard ones. `proposals` is any decoder
     whose calls are tried as first answers. `certificates=False` keeps no proofs, for batches of many hard instances.
 
-    `scores` are the items' probabilities. `info` holds each answer's `log_joint`; the `gap` to what is not excluded (0
-    where proved); whether the list of answers is `complete`; the `confidence` in the answer, its weight among those
-    listed; the items that are `unsettled`, on which the answers listed differ; the `alternatives`, the listed answers
-    with their `probability`, most probable first; and the proof, `dual`.
+    `scores` are the items' probabilities, the evidence is complete (see `qgt.Evidence`), and the proof is one that
+    `qgt.check_certificate` checks. The `confidence` in an answer is its weight among those listed.
 
     Example:
         >>> import torch, qgt
@@ -59,10 +59,10 @@ class Certified:
         >>> result = qgt.Certified().bind(problem)(y)
         >>> [qgt.Status(status).name for status in result.status.tolist()]
         ['PROVED', 'INFEASIBLE']
-        >>> result.info["alternatives"][0]["x"][:2]  # an item beside the sure one, or a wrong count
+        >>> result.evidence.alternatives.of_instance(0).x[:2]  # an item beside the sure one, or a wrong count
         tensor([[0, 1, 0, 1],
                 [0, 1, 0, 0]], dtype=torch.uint8)
-        >>> round(float(result.info["confidence"][0]), 2), qgt.check_certificate(problem, y.double(), result).tolist()
+        >>> round(float(result.evidence.confidence[0]), 2), qgt.check_certificate(problem, y.double(), result).tolist()
         (0.65, [True, True])
     """
 
@@ -81,7 +81,7 @@ class Certified:
     def supports(self, problem: Problem) -> str | None:
         """Independent items or a fixed number of defectives, with any noise; and what the proposals support."""
         reason = None if self.proposals is None else self.proposals.supports(problem)
-        return reason or costs.supported(problem)
+        return reason or supported(problem)
 
     def bind(self, problem: Problem) -> BoundDecoder:
         """Set up what all instances share, once for each device."""
@@ -94,14 +94,14 @@ class Certified:
             if y.device not in models:
                 models[y.device] = Model.of(problem, y.device)
             model = models[y.device]
-            tables = Tables.of(problem, y)
+            tables = Tables.of(pool_costs(problem.design, problem.noise, y))
             search = Search.start(model, tables, slack=math.log(self.odds), keep_leaves=self.certificates)
             nothing = search.best.clone()  # what no x costs
             if propose is not None and len(y):
                 all_ = torch.arange(len(y), device=y.device)
                 search.propose(all_, polished(model, tables, all_, propose(y).x))
             search.run(batch_of(y.device, problem.items), deadline)
-            return _decoded(problem, y, search, search.best >= nothing, self.odds > 1)
+            return _decoded(problem, y, search, search.best >= nothing, self.odds)
 
         return BoundDecoder(problem, decode)
 
@@ -114,46 +114,45 @@ def batch_of(device: torch.device, items: int) -> int:
     return max(64, size // items)
 
 
-def _decoded(problem: Problem, y: Tensor, search: Search, none_found: Tensor, listed: bool) -> Decoded:
+def _decoded(problem: Problem, y: Tensor, search: Search, none_found: Tensor, odds: float) -> Decoded:
     """What the search found, as a result."""
+    listed = odds > 1
     unexplored = torch.full_like(search.best, torch.inf)
     for block in search.open:
         unexplored.scatter_reduce_(0, block.owner, block.bound, "amin")
     complete = unexplored == torch.inf
-    gap = torch.where(complete, 0.0, (search.best - unexplored).clamp(min=0.0))
-    status = torch.where(gap <= CLOSE, Status.PROVED, Status.TIME_LIMIT)
+    closed = complete | (search.best - unexplored <= CLOSE) & ~none_found
+    status = torch.where(closed, Status.PROVED, Status.TIME_LIMIT)
     status = torch.where(none_found & complete, Status.INFEASIBLE, status).to(torch.uint8)
 
     answers = _answers(search, none_found)
-    lists = Ragged.of(answers.owner, len(y), x=answers.x, cost=answers.cost)
-    first = (lists.ends - lists.numbers)[~none_found]  # each list's most probable one
+    spans, _ = Spans.of(answers.owner, len(y))  # they are in order already
+    first = (spans.ends - spans.numbers)[~none_found]  # each list's most probable one
     x = search.answer.clone()
-    x[~none_found] = lists.columns["x"][first]
-    owner, cost = lists.owner, lists.columns["cost"]
+    x[~none_found] = answers.x[first]
+    owner, cost = answers.owner, answers.cost
     weight = (search.best[owner] - cost).exp()
     weight = weight / torch.zeros_like(search.best).index_add_(0, owner, weight)[owner]
     confidence = torch.zeros_like(search.best)
     confidence[~none_found] = weight[first]
     marginals = torch.zeros_like(x, dtype=torch.float64)
-    marginals.index_add_(0, owner, weight[:, None] * lists.columns["x"]).clamp_(max=1.0)
+    marginals.index_add_(0, owner, weight[:, None] * answers.x).clamp_(max=1.0)
     if isinstance(problem.prior, Prior):
         marginals[none_found] = problem.prior.marginals(problem.items).to(y.device)
     log_joint = problem.log_joint(x, y)
     agrees = none_found | ((log_joint + search.best).abs() <= CLOSE)  # recomputed from the problem itself
     status = torch.where((status == Status.PROVED) & ~agrees, Status.OK, status).to(torch.uint8)
-    differing = torch.zeros_like(x, dtype=torch.int32).index_add_(0, owner, (lists.columns["x"] != x[owner]).int())
-    alternatives = {"x": lists.columns["x"], "log_joint": -cost, "probability": weight}
-    info: dict[str, Tensor | Ragged] = {
-        "log_joint": log_joint,
-        "gap": torch.where(none_found & ~complete, torch.inf, gap),
-        "complete": complete & listed,
-        "confidence": confidence if listed else torch.full_like(confidence, torch.nan),
-        "unsettled": differing > 0,
-        "alternatives": Ragged(lists.ends, alternatives),
-    }
-    if search.keep_leaves:
-        info["dual"] = _proof(search)
-    return Decoded(x, status, marginals if listed else None, info)
+    differing = torch.zeros_like(x, dtype=torch.int32).index_add_(0, owner, (answers.x != x[owner]).int())
+    evidence = Evidence(
+        log_joint=log_joint,
+        bound=torch.where(closed, log_joint, -unexplored),
+        complete=complete & listed,
+        confidence=confidence if listed else None,
+        unsettled=differing > 0,
+        alternatives=Answers(spans, answers.x, -cost, weight),
+    )
+    proof = _proof(search, odds) if search.keep_leaves else None
+    return Decoded(x, status, marginals if listed else None, evidence, proof)
 
 
 def _answers(search: Search, none_found: Tensor) -> Found:
@@ -180,9 +179,11 @@ def _answers(search: Search, none_found: Tensor) -> Found:
     return Found(owner[order], x[order], cost[order])
 
 
-def _proof(search: Search) -> Ragged:
-    """The leaves of each instance's tree."""
+def _proof(search: Search, odds: float) -> Proof:
+    """The leaves of each instance's tree; what is still open is a leaf too, shown as far as it was."""
     none = search.tables.which[:0]  # (0, pools), int64: what there is for no instances
     nothing = Leaves(none[:, 0], search.answer[:0].to(torch.int8), none[:, 0], none[:, 0], none.float())
-    owner, fixed, least, most, pi = (torch.cat(part) for part in zip(nothing, *search.leaves, strict=True))
-    return Ragged.of(owner, len(search.best), fixed=fixed, least=least, most=most, pi=pi)
+    leaves = [nothing, *search.leaves, *search.open_leaves()]
+    owner, fixed, least, most, pi = (torch.cat(part) for part in zip(*leaves, strict=True))
+    spans, order = Spans.of(owner, len(search.best))
+    return Proof(odds, spans, fixed[order], least[order], most[order], pi[order])

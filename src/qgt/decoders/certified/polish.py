@@ -12,7 +12,8 @@ count.
 import torch
 from torch import Tensor
 
-from qgt.decoders.certified.relaxation import FAR, FREE, Model, Tables
+from qgt.decoders.certified.relaxation import FAR, Model, Tables
+from qgt.model.prior import FREE
 
 GAIN = 1e-4  # a move must save this much, more than float32 rounds off
 SWAPS = 12  # calls that may be swapped out: the cheapest to miss

@@ -1,6 +1,6 @@
 """Many linear programs at once: the relaxed cost of x, minimised on all instances (or nodes of searches) together.
 
-The cost of x under one instance is a sum over items and pools (see `qgt.decoders.highs.integer_program`),
+The cost of x under one instance is a sum over items and pools (see `qgt.model.factors`),
 
     cost(x) = constant + sum_j w_j x_j + sum_i f_i((A x)_i),        f_i(c) = -log P(y_i | c).
 
@@ -27,8 +27,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qgt.decoders.highs import costs
-from qgt.decoders.highs.encoding import Floats, envelope_of
+from qgt.decoders.envelopes import Envelope, envelope_of
+from qgt.model.factors import PoolCosts
+from qgt.model.prior import FREE, FactoredPrior
 from qgt.model.problem import Problem
 
 STEP = 0.05  # of the primal variables, for costs of a few nats
@@ -36,12 +37,20 @@ CHECK = 10  # iterations between looks at the bound
 RESTART = 100  # iterations between restarts from the best multipliers
 PIECES = 8  # of an envelope, at most: beyond, its outermost slopes go on, which keeps it below
 FAR = 10.0  # what each step beyond the possible counts costs, where an answer must cost something
-FREE = -1  # an item that may be 0 or 1, and a number of defectives that may be any
+
+
+def supported(problem: Problem) -> str | None:
+    """None if the cost of x is a sum over items and pools, else the reason it is not."""
+    if isinstance(problem.prior, FactoredPrior):
+        total = problem.prior.costs(problem.items)
+        return None if total.total is None or total.number is not None else "its prior weighs the number of defectives."
+    kind = type(problem.prior).__name__
+    return f"its prior {kind} is not a sum over items; it takes Bernoulli and FixedWeight (Exhaustive takes any)."
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """What all instances of a problem share, on one device."""
+    """What all instances of a problem share, on one device; FREE is also a number of defectives that may be any."""
 
     matrix: Tensor  # (rows, items): the pools, and the number of defectives; float32 like the next two
     inverse: Tensor  # (rows, rows): (A A' + I)^-1
@@ -53,20 +62,21 @@ class Model:
 
     @classmethod
     def of(cls, problem: Problem, device: torch.device) -> "Model":
-        """Take the costs of the prior from `costs.program`."""
-        program = costs.program(problem)
-        pools = problem.design.matrix.to(torch.float64).to(device)
+        """Take the costs of the prior, and what the method needs of the design."""
+        assert isinstance(problem.prior, FactoredPrior)  # what `supports` says, for the type checker
+        costs = problem.prior.costs(problem.items)
+        pools = problem.design.matrix.to(device, torch.float64)
         matrix = torch.cat([pools, torch.ones_like(pools[:1])])
         inverse = torch.linalg.inv(matrix @ matrix.T + torch.eye(len(matrix), dtype=torch.float64, device=device))
-        known = np.where(program.lower == program.upper, program.lower, FREE).astype(np.int8)
+        number = FREE if costs.number is None else costs.number
         return cls(
             matrix.float(),
             inverse.float(),
             (matrix.T @ inverse).float(),
-            torch.from_numpy(program.weights).to(device),
-            torch.from_numpy(known).to(device),
-            FREE if program.total is None else program.total,
-            program.constant,
+            costs.weights.to(device),
+            costs.known.to(device),
+            number,
+            costs.base,
         )
 
 
@@ -79,20 +89,16 @@ class Tables:
     pieces: Tensor  # (2 + twice the pieces, values): start, cost there, slopes, lengths, float64
 
     @classmethod
-    def of(cls, problem: Problem, y: Tensor) -> "Tables":
-        """Ask the noise once for every value."""
-        values, which = y.unique(return_inverse=True)
-        counts = torch.arange(int(problem.design.pool_sizes.max()) + 1, dtype=torch.float64, device=y.device)
-        shape = len(values), len(counts)
-        table = -problem.noise.log_prob(values[:, None].expand(shape), counts.expand(shape))
-        envelopes = [_envelope(row) for row in table.cpu().numpy()]
-        most = max([1, *(len(slopes) for _, _, slopes, _ in envelopes)])
+    def of(cls, pools: PoolCosts) -> "Tables":
+        """The envelope of every table."""
+        envelopes = [_shortened(envelope_of(row)) for row in pools.tables.cpu().numpy()]
+        most = max([1, *(len(envelope.slopes) for envelope in envelopes)])
         pieces = np.zeros((2 + 2 * most, len(envelopes)))
         for column, (start, cost, slopes, lengths) in zip(pieces.T, envelopes, strict=True):
             column[:2] = start, cost
             column[2 : 2 + len(slopes)] = slopes
             column[2 + most : 2 + most + len(slopes)] = lengths
-        return cls(table, which, torch.from_numpy(pieces).to(y.device))
+        return cls(pools.tables, pools.which, torch.from_numpy(pieces).to(pools.which.device))
 
     @cached_property
     def soft(self) -> Tensor:
@@ -105,21 +111,19 @@ class Tables:
         return torch.where(possible, table, worst + FAR * far.amin(2)).float()
 
 
-def _envelope(table: Floats) -> tuple[float, float, Floats, Floats]:
-    """Where a table's envelope starts, its cost there, slopes and lengths; an impossible one costs infinitely much."""
-    if not np.isfinite(table).any():
-        return 0.0, np.inf, np.zeros(0), np.zeros(0)
-    whole = envelope_of(table)
-    slopes, lengths, cost = whole.costs, whole.upper, whole.constant
-    if len(slopes) > PIECES:
-        first = min(max(int(np.searchsorted(slopes, 0.0)) - PIECES // 2, 0), len(slopes) - PIECES)
-        before, after = lengths[:first].sum(), lengths[first + PIECES :].sum()
-        # The tangents at both ends of what is kept lie below the rest.
-        cost += float((slopes[:first] * lengths[:first]).sum() - slopes[first] * before)
-        slopes, lengths = slopes[first : first + PIECES], lengths[first : first + PIECES].copy()
-        lengths[0] += before
-        lengths[-1] += after
-    return whole.rows[0].lowest, cost, slopes, lengths
+def _shortened(envelope: Envelope) -> Envelope:
+    """An envelope of few pieces, nowhere above the given one."""
+    start, cost, slopes, lengths = envelope
+    if len(slopes) <= PIECES:
+        return envelope
+    first = min(max(int(np.searchsorted(slopes, 0.0)) - PIECES // 2, 0), len(slopes) - PIECES)
+    before, after = lengths[:first].sum(), lengths[first + PIECES :].sum()
+    # The tangents at both ends of what is kept lie below the rest.
+    cost += float((slopes[:first] * lengths[:first]).sum() - slopes[first] * before)
+    slopes, lengths = slopes[first : first + PIECES], lengths[first : first + PIECES].copy()
+    lengths[0] += before
+    lengths[-1] += after
+    return Envelope(start, cost, slopes, lengths)
 
 
 class Rows(NamedTuple):

@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from qgt.decoders.envelopes import Floats, corners_of, envelope_of
+
 ROUNDING = 1e-12  # relative: costs that differ by less are equal
 
 
@@ -52,44 +53,20 @@ def encode(costs: Floats) -> Columns:
     counts = np.flatnonzero(np.isfinite(costs))
     values = costs[counts]
     if counts[-1] - counts[0] + 1 == len(counts):
-        corners, heights = _envelope(counts, values)
+        corners, heights = corners_of(counts, values)
         if (values <= np.interp(counts, corners, heights) + ROUNDING * (1 + np.abs(values))).all():
-            return _pieces(corners, heights)
+            return pieces(costs)
         others = np.delete(values, values.argmin())
         if np.ptp(others) <= ROUNDING * (1 + np.abs(others[0])):
             return _fixed_charge(counts, values)
     return _choice(counts, values)
 
 
-def envelope_of(costs: Floats) -> Columns:
+def pieces(costs: Floats) -> Columns:
     """The convex envelope of a pool's table."""
-    counts = np.flatnonzero(np.isfinite(costs))
-    return _pieces(*_envelope(counts, costs[counts]))
-
-
-def _envelope(counts: NDArray[np.int64], values: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """The corners of the largest convex function below the points."""
-    if (np.diff(np.diff(values) / np.diff(counts)) >= 0).all():  # most often
-        return counts, values
-    points = list(zip(counts.tolist(), values.tolist(), strict=True))
-    kept: list[int] = []
-    for i, point in enumerate(points):
-        while len(kept) > 1 and _above(points[kept[-2]], points[kept[-1]], point):
-            kept.pop()
-        kept.append(i)
-    return counts[kept], values[kept]
-
-
-def _above(a: tuple[int, float], b: tuple[int, float], c: tuple[int, float]) -> bool:
-    """Whether b lies on or above the line from a to c."""
-    return (b[1] - a[1]) * (c[0] - a[0]) >= (c[1] - a[1]) * (b[0] - a[0])
-
-
-def _pieces(corners: NDArray[np.int64], heights: Floats) -> Columns:
-    lengths = np.diff(corners).astype(np.float64)
-    slopes, start = np.diff(heights) / lengths, float(corners[0])
+    start, cost, slopes, lengths = envelope_of(costs)
     # Not binary, nor whole: whole x makes whole counts, and those fill the slopes in order.
-    return Columns(float(heights[0]), slopes, lengths, False, (Row(True, -np.ones_like(slopes), start, start),))
+    return Columns(cost, slopes, lengths, False, (Row(True, -np.ones_like(slopes), start, start),))
 
 
 def _fixed_charge(counts: NDArray[np.int64], values: Floats) -> Columns:

@@ -17,21 +17,23 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from qgt.arguments import positive, whole
-from qgt.decoders.contract import BoundDecoder, Decoded, Status, refuse_unsupported
+from qgt.decoders.contract import BoundDecoder, refuse_unsupported
 from qgt.decoders.highs import costs, integer_program
 from qgt.decoders.highs.encoding import ROUNDING
+from qgt.decoders.highs.integer_program import Outcome
+from qgt.decoders.results import Decoded, Evidence, Status
+from qgt.model.factors import pool_costs
 from qgt.model.problem import Problem
 
 OUTCOMES = {
-    "proved": Status.PROVED,
-    "unproved": Status.OK,
-    "time_limit": Status.TIME_LIMIT,
-    "infeasible": Status.INFEASIBLE,
+    Outcome.PROVED: Status.PROVED,
+    Outcome.UNPROVED: Status.OK,
+    Outcome.TIME_LIMIT: Status.TIME_LIMIT,
+    Outcome.INFEASIBLE: Status.INFEASIBLE,
 }
 
 
@@ -40,8 +42,8 @@ class ExactMAP:
     """Finds the most probable x given the counts, and proves that it is.
 
     `time_limit` is in seconds per instance (None: until proved); `workers` is the number of threads (None: one per
-    core), which changes nothing but the time. `info` holds each answer's `log_joint`, the `gap` to
-    what is not yet excluded (0 where proved) and the `seconds` it took.
+    core), which changes nothing but the time. The evidence holds each answer's `log_joint` and the `gap` to what is not
+    yet excluded (0 where proved).
 
     Example:
         >>> import torch, qgt
@@ -71,8 +73,10 @@ class ExactMAP:
         shared = costs.program(problem), self.time_limit
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
+            pools = pool_costs(problem.design, problem.noise, y)
+
             def solve(i: int) -> integer_program.Solution:
-                return integer_program.solve(shared, costs.tables(problem, y[i : i + 1])[0])
+                return integer_program.solve(shared, costs.tables(pools, i))
 
             # Threads are enough: HiGHS lets go of Python's lock while it works, and each instance is its own program.
             with ThreadPoolExecutor(self.workers or os.cpu_count()) as pool:
@@ -87,14 +91,15 @@ def _decoded(problem: Problem, y: Tensor, solutions: list[integer_program.Soluti
     for row, solution in zip(x, solutions, strict=True):
         row.copy_(torch.from_numpy(solution.x))
     log_joint = problem.log_joint(x, y.cpu())
-    cost, bound, seconds = (
+    cost, bound = (
         torch.tensor([getattr(solution, field) for solution in solutions], dtype=torch.float64)
-        for field in ("cost", "bound", "seconds")
+        for field in ("cost", "bound")
     )
     status = torch.tensor([OUTCOMES[solution.outcome] for solution in solutions], dtype=torch.uint8)
     agrees = (log_joint + cost).abs() <= integer_program.AGREE + ROUNDING * cost.abs()
     status[(status == Status.PROVED) & ~agrees] = Status.OK
-    gap = torch.where(log_joint > -np.inf, -bound - log_joint, np.inf).clamp(min=0.0)
-    gap[(status == Status.PROVED) | (status == Status.INFEASIBLE)] = 0.0
-    info = {"log_joint": log_joint, "gap": gap, "seconds": seconds}
-    return Decoded(x.to(y.device), status.to(y.device), None, {key: value.to(y.device) for key, value in info.items()})
+    # What is proved leaves no gap, whatever its sums round off.
+    closed = (status == Status.PROVED) | (status == Status.INFEASIBLE)
+    bound = torch.where(closed, log_joint, torch.maximum(-bound, log_joint))
+    evidence = Evidence(log_joint=log_joint.to(y.device), bound=bound.to(y.device))
+    return Decoded(x.to(y.device), status.to(y.device), None, evidence)

@@ -23,13 +23,14 @@ searches among the rest.
 
 import time
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qgt.decoders.highs import printing
-from qgt.decoders.highs.encoding import ROUNDING, Columns, Floats, encode, envelope_of
+from qgt.decoders.envelopes import Floats
+from qgt.decoders.highs.encoding import ROUNDING, Columns, encode, pieces
 
 EXACT = 1e-9  # relative: a cost this close to its bound meets it
 AGREE = 1e-6  # absolute: HiGHS's own tolerance for values
@@ -74,22 +75,30 @@ class Program:
         return np.where((counts >= lowest[:, None]) & (counts <= highest[:, None]), costs, np.inf)
 
 
+class Outcome(Enum):
+    """What came of a program."""
+
+    PROVED = auto()  # an answer, shown to be the best
+    UNPROVED = auto()  # an answer, or a relaxed one
+    TIME_LIMIT = auto()
+    INFEASIBLE = auto()
+
+
 class Solution(NamedTuple):
-    """One instance's answer: `outcome` is proved, unproved, time_limit or infeasible."""
+    """One instance's answer."""
 
     x: NDArray[np.uint8]
     cost: float
     bound: float  # no x costs less, as far as is proved
-    outcome: str
-    seconds: float = 0.0
+    outcome: Outcome
 
 
 class Relaxation(NamedTuple):
-    """The relaxed x and sets of multipliers of the pools; `outcome` is solved, unsolved, time_limit or infeasible."""
+    """The relaxed x and sets of multipliers of the pools; PROVED says that it is the relaxation's best."""
 
     x: Floats  # (items,)
     pi: Floats  # (sets, pools): SETS of them
-    outcome: str
+    outcome: Outcome
 
 
 # --- the bound ------------------------------------------------------------------------------------------------------
@@ -182,16 +191,16 @@ def relax(program: Program, costs: Floats, deadline: float | None = None) -> Rel
     """Solve the relaxation of one instance, whose table is (pools, counts)."""
     first = _linear_program(program, costs, deadline)
     number = float(first.x.sum())
-    if first.outcome != "solved" or program.total is not None or abs(number - round(number)) < 1e-6:
+    if first.outcome != Outcome.PROVED or program.total is not None or abs(number - round(number)) < 1e-6:
         return Relaxation(first.x, np.stack([first.pi] * SETS), first.outcome)
     with_number = [replace(program, total=int(number) + more) for more in (0, 1)]
     down, up = (_linear_program(each, each.reachable(costs), deadline) for each in with_number)
-    pi = np.stack([first.pi] + [first.pi if each.outcome == "infeasible" else each.pi for each in (down, up)])
-    if down.outcome == up.outcome == "infeasible":
-        return Relaxation(first.x, pi, "infeasible")
-    if {down.outcome, up.outcome} <= {"solved", "infeasible"}:
-        return Relaxation(min(down, up, key=lambda each: each.cost).x, pi, "solved")
-    return Relaxation(first.x, pi, "solved")
+    pi = np.stack([first.pi] + [first.pi if each.outcome == Outcome.INFEASIBLE else each.pi for each in (down, up)])
+    if down.outcome == up.outcome == Outcome.INFEASIBLE:
+        return Relaxation(first.x, pi, Outcome.INFEASIBLE)
+    if {down.outcome, up.outcome} <= {Outcome.PROVED, Outcome.INFEASIBLE}:
+        return Relaxation(min(down, up, key=lambda each: each.cost).x, pi, Outcome.PROVED)
+    return Relaxation(first.x, pi, Outcome.PROVED)
 
 
 class _Linear(NamedTuple):
@@ -200,7 +209,7 @@ class _Linear(NamedTuple):
     x: Floats
     pi: Floats
     cost: float
-    outcome: str
+    outcome: Outcome
 
 
 def _linear_program(program: Program, costs: Floats, deadline: float | None) -> _Linear:
@@ -208,10 +217,10 @@ def _linear_program(program: Program, costs: Floats, deadline: float | None) -> 
     from scipy.optimize import linprog
 
     pools, items = program.matrix.shape
-    whole = _assemble(program, [envelope_of(row) for row in costs]) if np.isfinite(costs).any(1).all() else None
+    whole = _assemble(program, [pieces(row) for row in costs]) if np.isfinite(costs).any(1).all() else None
     nothing = program.lower.copy(), np.zeros(pools), np.inf  # multipliers whose bound holds, whatever happened
     if whole is None:
-        return _Linear(*nothing, "infeasible")
+        return _Linear(*nothing, Outcome.INFEASIBLE)
     result = linprog(
         whole.costs,
         A_eq=whole.matrix,
@@ -222,8 +231,8 @@ def _linear_program(program: Program, costs: Floats, deadline: float | None) -> 
     if result.status == 0:
         # HiGHS reports how the cost grows with the right-hand side, the start of each pool's count: minus pi.
         x = np.clip(result.x[:items].round(9), 0.0, 1.0) + 0.0  # a half is a half, and no zero is negative
-        return _Linear(x, -result.eqlin.marginals[:pools], float(result.fun) + whole.constant, "solved")
-    return _Linear(*nothing, {1: "time_limit", 2: "infeasible"}.get(result.status, "unsolved"))
+        return _Linear(x, -result.eqlin.marginals[:pools], float(result.fun) + whole.constant, Outcome.PROVED)
+    return _Linear(*nothing, {1: Outcome.TIME_LIMIT, 2: Outcome.INFEASIBLE}.get(result.status, Outcome.UNPROVED))
 
 
 def _options(deadline: float | None, **options: float) -> dict[str, float]:
@@ -234,11 +243,10 @@ def _options(deadline: float | None, **options: float) -> dict[str, float]:
 def solve(shared: tuple[Program, float | None], costs: Floats) -> Solution:
     """The cheapest x for one instance's table (pools, counts); `shared` is the program and a time limit in seconds."""
     program, time_limit = shared
-    start = time.perf_counter()
-    deadline = None if time_limit is None else start + time_limit
+    deadline = None if time_limit is None else time.perf_counter() + time_limit
     solution = _solve(program, program.reachable(costs), deadline)
     x = solution.x if np.isfinite(solution.cost) else np.zeros_like(solution.x)
-    return solution._replace(x=x, seconds=time.perf_counter() - start)
+    return solution._replace(x=x)
 
 
 def _solve(program: Program, costs: Floats, deadline: float | None) -> Solution:
@@ -246,12 +254,12 @@ def _solve(program: Program, costs: Floats, deadline: float | None) -> Solution:
     relaxation = relax(program, costs, deadline)
     x = (relaxation.x > 0.5).astype(np.uint8)
     cost, bound = program.cost(x, costs), float(dual_bounds(program, costs[None], relaxation.pi[None])[0])
-    if relaxation.outcome == "infeasible":
-        return Solution(x, np.inf, np.inf, "infeasible")
+    if relaxation.outcome == Outcome.INFEASIBLE:
+        return Solution(x, np.inf, np.inf, Outcome.INFEASIBLE)
     if meets(cost, bound):
-        return Solution(x, cost, bound, "proved")
-    known = Solution(x, cost, bound, "time_limit")
-    if relaxation.outcome == "time_limit" or (deadline is not None and time.perf_counter() >= deadline):
+        return Solution(x, cost, bound, Outcome.PROVED)
+    known = Solution(x, cost, bound, Outcome.TIME_LIMIT)
+    if relaxation.outcome == Outcome.TIME_LIMIT or (deadline is not None and time.perf_counter() >= deadline):
         return known
     if np.isfinite(cost):
         pi = relaxation.pi[0]
@@ -267,14 +275,13 @@ def _search(program: Program, costs: Floats, known: Solution, deadline: float | 
     if not np.isfinite(costs).any(1).all():
         return _nothing_else(known)
     whole = _assemble(program, [encode(row) for row in costs])
-    with printing.on_stderr():
-        result = milp(
-            whole.costs,
-            integrality=whole.binary.astype(np.int64),
-            bounds=Bounds(whole.lower, whole.upper),
-            constraints=LinearConstraint(whole.matrix, whole.lowest, whole.highest),
-            options=_options(deadline, mip_rel_gap=0.0),  # HiGHS's absolute gap stays at 1e-6
-        )
+    result = milp(
+        whole.costs,
+        integrality=whole.binary.astype(np.int64),
+        bounds=Bounds(whole.lower, whole.upper),
+        constraints=LinearConstraint(whole.matrix, whole.lowest, whole.highest),
+        options=_options(deadline, mip_rel_gap=0.0),  # HiGHS's absolute gap stays at 1e-6
+    )
     if result.status == 2:
         return _nothing_else(known)
     best = known
@@ -285,15 +292,15 @@ def _search(program: Program, costs: Floats, known: Solution, deadline: float | 
         if cost <= known.cost:
             best = known._replace(x=x, cost=cost)
         if result.status == 0 and agrees:
-            return best._replace(bound=best.cost, outcome="proved")
+            return best._replace(bound=best.cost, outcome=Outcome.PROVED)
     if result.mip_dual_bound is not None and np.isfinite(result.mip_dual_bound):
         # A search among the rest proves nothing about answers dearer than the known one, nor need it.
         best = best._replace(bound=min(best.cost, max(known.bound, whole.constant + result.mip_dual_bound)))
-    return best._replace(outcome="time_limit" if result.status == 1 else "unproved")
+    return best._replace(outcome=Outcome.TIME_LIMIT if result.status == 1 else Outcome.UNPROVED)
 
 
 def _nothing_else(known: Solution) -> Solution:
     """No answer is left but the known one, if there is one."""
     if np.isfinite(known.cost):
-        return known._replace(bound=known.cost, outcome="proved")
-    return known._replace(bound=np.inf, outcome="infeasible")
+        return known._replace(bound=known.cost, outcome=Outcome.PROVED)
+    return known._replace(bound=np.inf, outcome=Outcome.INFEASIBLE)

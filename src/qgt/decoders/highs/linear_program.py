@@ -18,8 +18,11 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from qgt.decoders.contract import BoundDecoder, Decoded, Status, refuse_unsupported
+from qgt.decoders.contract import BoundDecoder, refuse_unsupported
 from qgt.decoders.highs import costs, integer_program
+from qgt.decoders.highs.integer_program import Outcome
+from qgt.decoders.results import Decoded, Evidence, Status
+from qgt.model.factors import pool_costs
 from qgt.model.problem import Problem
 
 
@@ -27,7 +30,7 @@ from qgt.model.problem import Problem
 class LinearProgram:
     """Rounds the relaxed most probable x, and says where that is proved to be the most probable one.
 
-    `scores` are the relaxed x; `info` holds each answer's `log_joint` and the `bound` on the log joint of any x.
+    `scores` are the relaxed x; the evidence holds each answer's `log_joint` and the `bound` on that of any x.
 
     Example:
         >>> import torch, qgt
@@ -51,11 +54,12 @@ class LinearProgram:
             x = torch.zeros(len(y), problem.items, dtype=torch.float64)
             pi = torch.zeros(len(y), integer_program.SETS, problem.pools, dtype=torch.float64)
             infeasible = torch.zeros(len(y), dtype=torch.bool)
+            pools = pool_costs(problem.design, problem.noise, y)
             for i in range(len(y)):
-                table = program.reachable(costs.tables(problem, y[i : i + 1])[0])
+                table = program.reachable(costs.tables(pools, i))
                 relaxation = integer_program.relax(program, table)
                 x[i], pi[i] = torch.from_numpy(relaxation.x), torch.from_numpy(relaxation.pi)
-                infeasible[i] = relaxation.outcome == "infeasible"
+                infeasible[i] = relaxation.outcome is Outcome.INFEASIBLE
             return _decoded(problem, y, x, dual_bound(problem, y.cpu(), pi), infeasible)
 
         return BoundDecoder(problem, decode)
@@ -79,8 +83,9 @@ def dual_bound(
     bounds = [torch.zeros(0, dtype=torch.float64)]
     rows = max(1, costs.CHUNK // (problem.pools * (int(problem.design.pool_sizes.max()) + 1)))
     sets = pi[:, None] if pi.dim() == 2 else pi  # (instances, sets, pools)
-    for part, multipliers in zip(y.split(rows), sets.split(rows), strict=True):
-        table = program.reachable(costs.tables(problem, part))  # (rows, pools, counts)
+    pools = pool_costs(problem.design, problem.noise, y)
+    for which, multipliers in zip(pools.which.split(rows), sets.split(rows), strict=True):
+        table = program.reachable(pools.tables[which].cpu().numpy())  # (rows, pools, counts)
         bounds.append(torch.from_numpy(-integer_program.dual_bounds(program, table, multipliers.cpu().numpy())))
     return torch.cat(bounds).to(y.device)
 
@@ -94,5 +99,5 @@ def _decoded(problem: Problem, y: Tensor, relaxed: Tensor, bound: Tensor, infeas
     pairs = zip(log_joint.tolist(), bound.tolist(), strict=True)
     met = torch.tensor([integer_program.meets(-own, -most) for own, most in pairs], dtype=torch.bool)
     status = torch.where(met, Status.PROVED, Status.OK).masked_fill(infeasible, Status.INFEASIBLE).to(torch.uint8)
-    info = {"log_joint": log_joint.to(y.device), "bound": bound.to(y.device)}
-    return Decoded(x.to(y.device), status.to(y.device), relaxed.to(y.device), info)
+    evidence = Evidence(log_joint=log_joint.to(y.device), bound=bound.to(y.device))
+    return Decoded(x.to(y.device), status.to(y.device), relaxed.to(y.device), evidence)

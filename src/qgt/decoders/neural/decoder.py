@@ -1,45 +1,27 @@
 """A trained network as a decoder: scores from the network, calls by one threshold for all items (the paper's rule).
 
-A saved model is one safetensors file: the weights, and in its header a JSON text with everything else (format
-version, architecture, problem spec and fingerprint, threshold, training history, seed, library versions) and the
-SHA-256 of both. Loading runs no code from the file and trusts nothing in it: sizes, keys, shapes, dtypes, finiteness,
-checksum and fingerprint are checked, and whatever is wrong becomes a `ModelFileError` that says so.
+How it is written to a file and read back, with nothing in the file trusted, is in `model_file.py`.
 """
 
 import copy
-import hashlib
-import json
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
-from qgt.decoders.contract import BoundDecoder, Decoded, Status, refuse_unsupported
+from qgt.decoders.contract import BoundDecoder, refuse_unsupported
+from qgt.decoders.neural import model_file
+from qgt.decoders.neural.model_file import ModelFileError
 from qgt.decoders.neural.network import ARCHITECTURES, Architecture, Network
-from qgt.files import codec
-from qgt.files.atomic import replacing
-from qgt.model.problem import Problem, fingerprint_of
+from qgt.decoders.neural.record import Training
+from qgt.decoders.results import Decoded, Status
+from qgt.files import codec, keys
+from qgt.model.problem import Problem, Spec, fingerprint_of, stored_design
 
 NETWORKS: codec.Kinds = {Architecture: ARCHITECTURES}
-FORMAT = 1
-FILE = "model.safetensors"
-LARGEST_FILE = 2**31  # bytes; far above any network of this kind, far below what would exhaust a machine
 CHUNK = 8192  # instances per forward pass, so that memory does not grow with the batch
-
-
-class ModelFileError(ValueError):
-    """A model file that cannot be used, and why.
-
-    Example:
-        >>> issubclass(ModelFileError, ValueError)
-        True
-    """
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,8 +43,8 @@ class NeuralDecoder:
     architecture: Architecture
     network: Network
     threshold: float
-    spec: Mapping[str, Any]  # of the problem it was trained for
-    training: Mapping[str, Any] = field(default_factory=dict)  # history, seed, versions: plain data
+    spec: Spec  # of the problem it was trained for
+    training: Training | None = None  # how it came by its weights; None for one put together by hand
 
     @property
     def fingerprint(self) -> str:
@@ -103,26 +85,22 @@ class NeuralDecoder:
     def save(self, path: str | Path) -> None:
         """Write the folder `path` with the model file in it, all or nothing."""
         description = {
-            "format": FORMAT,
             "architecture": describe(self.architecture),
             "problem": self.spec,
             "fingerprint": self.fingerprint,
             "threshold": self.threshold,
-            "training": self.training,
+            "training": codec.encode("training", self.training, Training | None),
         }
-        text = json.dumps(description, allow_nan=False)
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.state_dict().items()}
-        with replacing(Path(path) / FILE) as temporary:
-            save_file(tensors, temporary, {"qgt": text, "sha256": _checksum(text, tensors)})
+        model_file.write(path, description, self.network.state_dict())
 
     @classmethod
     def load(cls, path: str | Path) -> "NeuralDecoder":
         """Read what `save` wrote, from the folder or the file itself."""
-        file = Path(path) / FILE if Path(path).is_dir() else Path(path)
-        text, tensors = _read(file)
+        file = model_file.place(path)
+        description, weights = model_file.read(file)
         try:
-            return cls(**_parse(text, tensors, budget=file.stat().st_size))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            return _decoder(description, weights)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             raise ModelFileError(f"{file}: is not a usable model: {error}") from error
 
 
@@ -130,9 +108,9 @@ def load(path: str | Path) -> NeuralDecoder:
     """Load a saved network; see `NeuralDecoder.load`.
 
     Example:
-        >>> load("no/such")
+        >>> load("no")
         Traceback (most recent call last):
-        qgt.decoders.neural.decoder.ModelFileError: no/such: cannot be read (No such file or directory); check the path.
+        qgt.decoders.neural.model_file.ModelFileError: no: cannot be read (No such file or directory); check the path.
     """
     return NeuralDecoder.load(path)
 
@@ -146,75 +124,22 @@ def raw_scores(network: Network, y: Tensor) -> Tensor:
 
 def describe(architecture: Architecture) -> dict[str, object]:
     """An architecture as plain data: its kind and its fields."""
-    plain: dict[str, object] = codec.encode("architecture", architecture, Architecture, NETWORKS)
-    return plain
+    return codec.encode_table("architecture", architecture, Architecture, NETWORKS)
 
 
-def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256(text.encode())
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _read(file: Path) -> tuple[str, dict[str, Tensor]]:
-    """The description and the weights, with only their checksum verified."""
-    try:
-        if file.stat().st_size > LARGEST_FILE:
-            raise ModelFileError(f"{file}: is larger than {LARGEST_FILE} bytes; it is not a model of ours.")
-        with safe_open(file, framework="pt") as content:
-            metadata = content.metadata() or {}
-            tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118 - not a dict
-    except OSError as error:
-        raise ModelFileError(f"{file}: cannot be read ({error.strerror or error}); check the path.") from error
-    except (SafetensorError, ValueError, RuntimeError, TypeError, KeyError, OverflowError) as error:
-        raise ModelFileError(f"{file}: is truncated, altered or not a model ({error}).") from error
-    if set(metadata) != {"qgt", "sha256"}:
-        raise ModelFileError(f"{file}: is a safetensors file of another program; train or copy the model again.")
-    try:
-        checksum = _checksum(metadata["qgt"], tensors)
-    except (TypeError, RuntimeError, UnicodeEncodeError) as error:  # dtypes that NumPy lacks
-        raise ModelFileError(f"{file}: holds tensors no model has ({error}).") from error
-    if checksum != metadata["sha256"]:
-        raise ModelFileError(f"{file}: was altered after it was saved (checksum); copy the model again.")
-    return metadata["qgt"], tensors
-
-
-def _parse(text: str, tensors: Mapping[str, Tensor], budget: int) -> dict[str, Any]:
-    """The decoder's fields, every one checked against the others."""
-    description = json.loads(text)
-    if description["format"] != FORMAT:
-        raise ValueError(f"format {description['format']} is not known here; this version reads format {FORMAT}.")
+def _decoder(description: keys.Table, weights: Mapping[str, Tensor]) -> NeuralDecoder:
+    """The decoder that a file describes, every field checked against the others."""
     architecture = codec.decode("architecture", description["architecture"], Architecture, NETWORKS)
-    matrix = description["problem"]["design"]["matrix"]
-    sizes = {"pools": len(matrix), "items": len(matrix[0])}
-    if 4 * architecture.parameters(**sizes) > budget:  # before building, lest a small file ask for much memory
-        raise ValueError(f"{architecture} needs more weights than the file holds")
-    network = architecture.build(**sizes, generator=torch.Generator().manual_seed(0))
-    _check_weights(network.state_dict(), tensors)
-    network.load_state_dict(dict(tensors))
-    if description["fingerprint"] != fingerprint_of(description["problem"]):
+    spec = {key: keys.as_table(key, part) for key, part in keys.as_table("problem", description["problem"]).items()}
+    design = stored_design(spec["design"])
+    pools, items = design.pools, design.items
+    model_file.check_cost(architecture, weights, pools=pools, items=items)
+    network = architecture.build(pools=pools, items=items, generator=torch.Generator().manual_seed(0))
+    model_file.check_weights(network.state_dict(), weights)
+    network.load_state_dict(dict(weights))
+    if description["fingerprint"] != fingerprint_of(spec):
         raise ValueError("the fingerprint does not belong to the problem")
-    if not isinstance(description["threshold"], float) or not math.isfinite(description["threshold"]):
-        raise ValueError(f"threshold {description['threshold']!r} is not a number")
-    return {
-        "architecture": architecture,
-        "network": network.eval(),
-        "threshold": description["threshold"],
-        "spec": description["problem"],
-        "training": dict(description["training"]),
-    }
-
-
-def _check_weights(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
-    if set(expected) != set(given):
-        raise ValueError(f"weights {sorted(set(expected) ^ set(given))[:3]} are missing or too many")
-    for name, tensor in given.items():
-        if tensor.shape != expected[name].shape or tensor.dtype != torch.float32:
-            raise ValueError(
-                f"weight {name} is {tensor.dtype} {tuple(tensor.shape)}, not float32 {tuple(expected[name].shape)}"
-            )
-        if not bool(torch.isfinite(tensor).all()):
-            raise ValueError(f"weight {name} is not finite")
+    threshold = codec.decode("threshold", description["threshold"], float)
+    training = description["training"]
+    record = None if training is None else codec.decode("training", training, Training)
+    return NeuralDecoder(architecture, network.eval(), threshold, spec, record)

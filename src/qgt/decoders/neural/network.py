@@ -35,6 +35,7 @@ LEVELS: tuple[tuple[int, ...], ...] = (
     (256, 512, 256),
     (128, 256, 512, 256, 128),
 )
+MOST_LAYERS = 1000  # of a network: a layer takes memory and time to build, however few its weights
 
 
 class Network(nn.Module):
@@ -87,6 +88,8 @@ class MLP:
     batch_norm: bool = True
 
     def __post_init__(self) -> None:
+        if len(self.hidden) > MOST_LAYERS:
+            raise ValueError(f"hidden has {len(self.hidden)} layers: give at most {MOST_LAYERS}.")
         object.__setattr__(self, "hidden", tuple(whole("hidden", width, least=1) for width in self.hidden))
         object.__setattr__(self, "negative_slope", fraction("negative_slope", self.negative_slope))
         object.__setattr__(self, "dropout", fraction("dropout", self.dropout))
@@ -128,7 +131,7 @@ class ResidualMLP:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "width", whole("width", self.width, least=1))
-        object.__setattr__(self, "blocks", whole("blocks", self.blocks, least=0))
+        object.__setattr__(self, "blocks", whole("blocks", self.blocks, least=0, most=MOST_LAYERS))
 
     @property
     def loss(self) -> str:
@@ -225,7 +228,9 @@ class _MLPStack(Network):
             assert isinstance(layer, _Linear)
             h = norm(F.leaky_relu(layer.columns(h, scale), self.config.negative_slope, inplace=self.training))
             if drop and generator is not None:
-                h, scale = h.mul_(keep_mask(h.shape, 1 - drop, generator)), 1 / (1 - drop)
+                mask, scale = keep_mask(h.shape, 1 - drop, generator), 1 / (1 - drop)
+                # In place, but for LeakyReLU's own output, which its derivative needs.
+                h = h.mul_(mask) if self.config.batch_norm else h * mask
         return self.output.columns(h, scale).mT
 
 

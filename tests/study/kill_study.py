@@ -1,6 +1,6 @@
 """Kill a study at random moments, again and again, and count what that costs.
 
-    python benchmarks/kill_study.py --kills 50
+    python tests/study/kill_study.py --kills 50
 
 Runs `qgt bench` with two workers on a study of some thousand small batches and a network, and sends SIGKILL to the
 command, never to its workers: every other time at a random moment from its start, else at a random moment after its
@@ -48,7 +48,7 @@ train = {{ instances = 20000, validation = 1000, epochs = 20 }}
 """
 ENDS_WITHIN = 5.0  # seconds in which workers must notice that the command is gone
 
-Rows = dict[tuple[str, int], tuple[str, str]]
+Rows = dict[tuple[str, int], tuple[bytes, str]]
 
 
 def rows(db: Path) -> Rows:
@@ -57,10 +57,10 @@ def rows(db: Path) -> Rows:
         return {}
     with closing(sqlite3.connect(db, timeout=60)) as connection:
         try:
-            found = connection.execute("SELECT task, batch, score, statuses FROM rows").fetchall()
+            found = connection.execute("SELECT task, batch, outcomes, statuses FROM rows").fetchall()
         except sqlite3.OperationalError:  # killed before the table was there
             return {}
-    return {(task, batch): (score, statuses) for task, batch, score, statuses in found}
+    return {(task, batch): (outcomes, statuses) for task, batch, outcomes, statuses in found}
 
 
 def start(study: Path, db: Path, workers: int = 2) -> subprocess.Popen[bytes]:

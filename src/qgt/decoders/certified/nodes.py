@@ -1,0 +1,86 @@
+"""The nodes of many search trees: sets of x, and how they split into smaller ones.
+
+A node is a set of x: some items fixed, the number of defectives k fixed (but at the root).
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from qgt.decoders.certified.relaxation import State
+
+
+class Nodes(NamedTuple):
+    """Sets of x, of several instances."""
+
+    owner: Tensor  # (nodes,): the instance
+    fixed: Tensor  # (nodes, items), int8: 0, 1 or FREE
+    total: Tensor  # (nodes,): the number of defectives, or FREE
+    bound: Tensor  # (nodes,), float64
+    state: State
+
+    def pick(self, keep: Tensor | slice) -> "Nodes":
+        """Some of the nodes."""
+        if isinstance(keep, Tensor) and keep.dtype == torch.bool:
+            keep = keep.nonzero()[:, 0]  # once, not for every part
+        state = State(*(part[keep] for part in self.state))
+        return Nodes(self.owner[keep], self.fixed[keep], self.total[keep], self.bound[keep], state)
+
+
+def joined(parts: list[Nodes]) -> Nodes:
+    """All nodes of several lists."""
+    owner, fixed, total, bound, states = zip(*parts, strict=True)
+    state = State(*(torch.cat(part) for part in zip(*states, strict=True)))
+    return Nodes(torch.cat(owner), torch.cat(fixed), torch.cat(total), torch.cat(bound), state)
+
+
+class Leaves(NamedTuple):
+    """Nodes that are done, with the multipliers that show it; their k may be any from `least` to `most`."""
+
+    owner: Tensor
+    fixed: Tensor  # (leaves, items), int8
+    least: Tensor
+    most: Tensor
+    pi: Tensor  # (leaves, pools), float32
+
+
+class Found(NamedTuple):
+    """Answers that cost less than the limit when they were found."""
+
+    owner: Tensor
+    x: Tensor  # (found, items), uint8
+    cost: Tensor  # float64
+
+
+def as_leaves(nodes: Nodes, least: Tensor, most: Tensor) -> Leaves:
+    """Nodes that are done, or left as they are."""
+    pi = nodes.state.pi[:, :-1]  # the last one shifts all reduced costs, which tells nothing at one k
+    return Leaves(nodes.owner, nodes.fixed, least, most, pi)
+
+
+def places(order: Tensor) -> Tensor:
+    """Where each item stands in each row's order."""
+    positions = torch.arange(order.shape[1], device=order.device).expand_as(order)
+    return torch.empty_like(order).scatter_(1, order, positions)
+
+
+def split_by_item(nodes: Nodes, item: Tensor) -> Nodes:
+    """Two children, with the item 0 and 1."""
+    here = torch.zeros_like(nodes.fixed, dtype=torch.bool).scatter_(1, item[:, None], True)
+    return joined([nodes._replace(fixed=nodes.fixed.masked_fill(here, value)) for value in (0, 1)])
+
+
+def split_by_first(nodes: Nodes, loose: Tensor, swap: Tensor) -> Nodes:
+    """One child for each loose item that may be the first to differ from the rounded x, and one where none does.
+
+    The items come in order of falling cost, so that those hard to exclude have most others fixed.
+    """
+    rounded = (nodes.state.x > 0.5).to(torch.int8)
+    place = places(torch.where(loose, swap, -torch.inf).argsort(1, descending=True))
+    positions = torch.arange(loose.shape[1] + 1, device=loose.device)
+    row, first = (positions <= loose.sum(1)[:, None]).nonzero(as_tuple=True)
+    loose, rounded, place, first = loose[row], rounded[row], place[row], first[:, None]
+    fixed = torch.where(loose & (place < first), rounded, nodes.fixed[row])
+    fixed = torch.where(loose & (place == first), 1 - rounded, fixed)
+    return nodes.pick(row)._replace(fixed=fixed)

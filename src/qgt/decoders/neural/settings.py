@@ -1,0 +1,90 @@
+"""How to train a network: the settings, which a trained model carries with it. The training is in `qgt.learning`."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from qgt.arguments import positive, whole
+
+WARM_UP = 0.01  # of a cosine schedule's steps
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How to train. The defaults are the paper's data sizes, with what it leaves open chosen to reproduce its table.
+
+    Example:
+        >>> TrainConfig().epoch_steps
+        116
+        >>> TrainConfig.fresh(steps=1000, batch=512).instances is None
+        True
+    """
+
+    instances: int | None = 119_205  # of the fixed data set; None: fresh ones at every step
+    validation: int = 14_900
+    batch: int = 1024
+    learning_rate: float = 2e-3
+    epochs: int = 300
+    patience: int | None = 15  # epochs without a better validation loss; None: never stop early
+    steps: int | None = None  # of an epoch; None: as many whole batches as the fixed data set has
+    cosine: bool = False  # let the learning rate fall to zero over all epochs, after a short warm-up
+
+    def __post_init__(self) -> None:
+        for name, least in (("validation", 1), ("batch", 2), ("epochs", 1)):  # one instance has no batch statistics
+            object.__setattr__(self, name, whole(name, getattr(self, name), least=least))
+        for name, least in (("instances", 2), ("patience", 1), ("steps", 1)):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, whole(name, getattr(self, name), least=least))
+        object.__setattr__(self, "learning_rate", positive("learning_rate", self.learning_rate))
+        if not isinstance(self.cosine, bool):
+            raise ValueError(f"cosine={self.cosine!r} is not valid: give True or False.")
+        if (self.instances is None) == (self.steps is None):
+            raise ValueError("give either instances (a fixed data set) or steps (fresh data), not both or neither.")
+        if self.instances is not None and self.batch > self.instances:
+            object.__setattr__(self, "batch", self.instances)
+
+    @classmethod
+    def fresh(
+        cls, *, steps: int = 40_000, batch: int = 4096, learning_rate: float = 7e-4, validation: int = 14_900
+    ) -> "TrainConfig":
+        """New instances at every step, for a budget of steps, with a cosine learning rate; validated 100 times."""
+        epoch = max(1, whole("steps", steps, least=1) // 100)
+        return cls(
+            None, validation, batch, learning_rate, epochs=-(-steps // epoch), patience=None, steps=epoch, cosine=True
+        )
+
+    @property
+    def epoch_steps(self) -> int:
+        """Steps between two validations."""
+        return self.steps if self.instances is None else self.instances // self.batch  # type: ignore[return-value]
+
+    def rate_at(self, step: int) -> float:
+        """The learning rate at a step."""
+        if not self.cosine:
+            return self.learning_rate
+        total = self.epochs * self.epoch_steps
+        warm = min(1.0, (step + 1) / (WARM_UP * total))
+        return self.learning_rate * warm * 0.5 * (1 + math.cos(math.pi * step / total))
+
+
+def make_config(*, fresh: bool, given: Mapping[str, Any]) -> TrainConfig:
+    """The settings of a regime with some of them replaced; None leaves a default.
+
+    A setting that the regime does not have is refused by name.
+
+    Example:
+        >>> make_config(fresh=True, given={"steps": 200, "batch": None}).steps
+        2
+        >>> make_config(fresh=True, given={"steps": 200, "epochs": 5})
+        Traceback (most recent call last):
+        ValueError: epochs=5 has no meaning with fresh instances (steps): use steps, batch, learning_rate, validation.
+    """
+    common = ("batch", "learning_rate", "validation")
+    known = ("steps", *common) if fresh else ("instances", *common, "epochs", "patience")
+    chosen = {name: value for name, value in given.items() if value is not None}
+    for name in chosen:
+        if name not in known:
+            regime = "fresh instances (steps)" if fresh else "a fixed data set"
+            raise ValueError(f"{name}={chosen[name]} has no meaning with {regime}: use {', '.join(known)}.")
+    return TrainConfig.fresh(**chosen) if fresh else TrainConfig(**chosen)

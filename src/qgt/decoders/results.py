@@ -1,0 +1,233 @@
+"""What a decoder returns: calls, a status for each instance, and as much evidence as it has.
+
+Every field has a row for each instance. Where instances have different numbers of rows (the answers that come near, the
+leaves of a proof), the rows of all lie in one table, and `Spans` says which belong to which.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float32, Float64, Int8, Int64, UInt8
+from torch import Tensor
+
+
+class Status(IntEnum):
+    """What is known of one instance's calls. A failed instance is data, not an exception.
+
+    Example:
+        >>> Status.PROVED.meaning
+        'proved: under the model, no other answer is more probable'
+    """
+
+    OK = 0
+    PROVED = 1
+    NOT_CONVERGED = 2
+    TIME_LIMIT = 3
+    INFEASIBLE = 4
+
+    @property
+    def meaning(self) -> str:
+        """The status in words."""
+        return (
+            "decoded; the decoder makes no claim about its answer",
+            "proved: under the model, no other answer is more probable",
+            "the iteration did not settle; the calls are its last ones",
+            "time ran out; the calls are the best found so far",
+            "under the model, no answer explains these counts; do not use the calls",
+        )[self]
+
+
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """Which rows of a long table belong to which instance: each instance's lie together, in the instances' order.
+
+    Example:
+        >>> import torch
+        >>> spans, order = Spans.of(torch.tensor([2, 0, 2]), instances=3)
+        >>> order, spans.rows(2), spans.owner
+        (tensor([1, 0, 2]), slice(1, 3, None), tensor([0, 2, 2]))
+    """
+
+    ends: Int64[Tensor, " instances"]  # where each instance's rows end
+
+    @classmethod
+    def of(cls, owner: Int64[Tensor, " rows"], instances: int) -> "tuple[Spans, Int64[Tensor, ' rows']]":
+        """Spans for rows with the given owners, and the order to put the rows in; each owner's stay in order."""
+        return cls(torch.bincount(owner, minlength=instances).cumsum(0)), owner.argsort(stable=True)
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @property
+    def numbers(self) -> Int64[Tensor, " instances"]:
+        """How many rows each instance has."""
+        return self.ends.diff(prepend=self.ends.new_zeros(1))
+
+    @property
+    def owner(self) -> Int64[Tensor, " rows"]:
+        """The instance of each row."""
+        return torch.arange(len(self), device=self.ends.device).repeat_interleave(self.numbers)
+
+    def rows(self, instance: int) -> slice:
+        """The rows of one instance."""
+        end = int(self.ends[instance])
+        return slice(end - int(self.numbers[instance]), end)
+
+    def pick(self, instances: Int64[Tensor, " picked"]) -> "tuple[Spans, Int64[Tensor, ' rows']]":
+        """Spans of some instances, and the rows that are theirs."""
+        numbers = self.numbers[instances]
+        first = (self.ends - self.numbers)[instances]
+        spans = Spans(numbers.cumsum(0))
+        within = torch.arange(int(numbers.sum()), device=self.ends.device) - (spans.ends - numbers)[spans.owner]
+        return spans, first[spans.owner] + within
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Answers to each instance, the most probable first.
+
+    Example:
+        >>> import torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.5))
+        >>> result = qgt.Certified().bind(problem)(torch.tensor([[1.0, 1.0]]))
+        >>> result.evidence.alternatives.of_instance(0).x
+        tensor([[0, 1, 0],
+                [1, 0, 1]], dtype=torch.uint8)
+    """
+
+    spans: Spans
+    x: UInt8[Tensor, "answers items"]
+    log_joint: Float64[Tensor, " answers"]
+    probability: Float64[Tensor, " answers"]
+
+    def of_instance(self, instance: int) -> "Answers":
+        """One instance's answers."""
+        return self.pick(torch.tensor([instance], device=self.x.device))
+
+    def pick(self, instances: Int64[Tensor, " picked"]) -> "Answers":
+        """The answers to some instances."""
+        spans, rows = self.spans.pick(instances)
+        return Answers(spans, self.x[rows], self.log_joint[rows], self.probability[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """The leaves of each instance's search: sets of x, with the multipliers that exclude what is in them.
+
+    A leaf is all x whose items agree with `fixed` (-1: free) and whose number of defectives lies between `least` and
+    `most`. `qgt.check_certificate` says what such a proof must show.
+
+    Example:
+        >>> import torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1))
+        >>> proof = qgt.Certified().bind(problem)(torch.tensor([[1.0, 1.0]])).proof
+        >>> bool((proof.of_instance(0).least <= proof.of_instance(0).most).all())
+        True
+    """
+
+    odds: float  # the alternatives are claimed to hold every x more than 1/odds as probable as the answer
+    spans: Spans
+    fixed: Int8[Tensor, "leaves items"]
+    least: Int64[Tensor, " leaves"]
+    most: Int64[Tensor, " leaves"]
+    pi: Float32[Tensor, "leaves pools"]
+
+    def of_instance(self, instance: int) -> "Proof":
+        """One instance's leaves."""
+        return self.pick(torch.tensor([instance], device=self.fixed.device))
+
+    def pick(self, instances: Int64[Tensor, " picked"]) -> "Proof":
+        """The leaves of some instances."""
+        spans, rows = self.spans.pick(instances)
+        return Proof(self.odds, spans, self.fixed[rows], self.least[rows], self.most[rows], self.pi[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a decoder knows of its answers; None where it does not tell.
+
+    Example:
+        >>> import torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.5))
+        >>> evidence = qgt.Exhaustive().bind(problem)(torch.tensor([[1.0, 1.0]])).evidence
+        >>> evidence.confidence, evidence.iterations is None
+        (tensor([0.5000], dtype=torch.float64), True)
+    """
+
+    log_joint: Float64[Tensor, " instances"] | None = None  # of the answer and the counts
+    bound: Float64[Tensor, " instances"] | None = None  # on the log joint of any x: what is not excluded
+    complete: Bool[Tensor, " instances"] | None = None  # whether every answer that comes near is listed
+    confidence: Float64[Tensor, " instances"] | None = None  # the probability of the answer, as far as is known
+    unsettled: Bool[Tensor, "instances items"] | None = None  # items on which the answers listed differ
+    alternatives: Answers | None = None  # the answers that come near, the answer itself first
+    fit: Float64[Tensor, " instances"] | None = None  # p-value: how often counts of the model fit their answer worse
+    iterations: Int64[Tensor, " instances"] | None = None  # until it settled
+
+    @property
+    def gap(self) -> Float64[Tensor, " instances"] | None:
+        """How much more probable an answer may be that is not excluded, in nats: 0 where there is none."""
+        if self.log_joint is None or self.bound is None:
+            return None
+        return (self.bound - self.log_joint).nan_to_num(nan=0.0, posinf=torch.inf).clamp(min=0.0)
+
+    def pick(self, instances: Int64[Tensor, " picked"]) -> "Evidence":
+        """The evidence for some instances."""
+        return Evidence(**{name: _pick(getattr(self, name), instances) for name in _names(self)})
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """The calls for a batch of instances, with what is known about them.
+
+    `scores` (None where a decoder has none) rank the items of an instance, larger meaning more surely defective.
+
+    Example:
+        >>> import torch
+        >>> result = Decoded(torch.zeros(2, 5, dtype=torch.uint8), torch.tensor([0, 4], dtype=torch.uint8))
+        >>> [Status(status).name for status in result.status.tolist()]
+        ['OK', 'INFEASIBLE']
+    """
+
+    x: UInt8[Tensor, "instances items"]
+    status: UInt8[Tensor, " instances"]
+    scores: Float64[Tensor, "instances items"] | None = None
+    evidence: Evidence = field(default_factory=Evidence)
+    proof: Proof | None = None
+
+    def pick(self, instances: Int64[Tensor, " picked"]) -> "Decoded":
+        """The result for some of the instances, in the order given."""
+        proof = None if self.proof is None else self.proof.pick(instances)
+        scores = None if self.scores is None else self.scores[instances]
+        return Decoded(self.x[instances], self.status[instances], scores, self.evidence.pick(instances), proof)
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Decoded]") -> "Decoded":
+        """The results of several batches by the same decoder as one."""
+        joined: Decoded = _joined(parts)
+        return joined
+
+
+def _names(record: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(record)]
+
+
+def _pick(part: Tensor | Answers | None, instances: Tensor) -> Any:
+    if part is None:
+        return None
+    return part.pick(instances) if isinstance(part, Answers) else part[instances]
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Records of one type as one: tensors are put after each other, spans moved behind those before."""
+    first = parts[0]
+    if isinstance(first, Tensor):
+        return torch.cat(list(parts))
+    if isinstance(first, Spans):
+        return Spans(torch.cat([part.numbers for part in parts]).cumsum(0))
+    if first is None or isinstance(first, float):
+        return first
+    return type(first)(**{name: _joined([getattr(part, name) for part in parts]) for name in _names(first)})

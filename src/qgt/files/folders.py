@@ -1,0 +1,122 @@
+"""Folders to work in: new ones that vanish when the work fails, one worker at a time, room enough before it starts."""
+
+import errno
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+if sys.platform != "win32":
+    import fcntl
+
+LOCK = ".lock"
+PIECE = bytes(2**20)
+PROBE = 2**26  # bytes written to see whether there is room: 64 MiB
+
+
+@contextmanager
+def working_in(folder: Path) -> Iterator[None]:
+    """Make a folder; where the work fails and leaves it empty, take it away again, with the parents made for it.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as here:
+        ...     with suppress(RuntimeError), working_in(Path(here) / "a" / "b"):
+        ...         raise RuntimeError
+        ...     list(Path(here).iterdir())
+        []
+    """
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{folder}: cannot be made a folder ({error.strerror}); give another path.") from error
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # it holds something
+            for path in missing:
+                path.rmdir()
+        raise
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold a lock on a folder, or raise a ValueError where another process holds it.
+
+    The system lets go of the lock when the process ends, however it ends: a file left by a kill locks nothing. On
+    Windows, which has no such lock, nobody is kept out.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as here, alone_in(Path(here)):
+        ...     try:
+        ...         with alone_in(Path(here)):
+        ...             pass
+        ...     except ValueError as error:
+        ...         print(str(error).removeprefix(here))
+        : another process is at work in this folder; wait for it to end, or give another folder.
+    """
+    lock = folder / LOCK
+    try:
+        held = _lock(lock)
+    except BlockingIOError as error:
+        raise ValueError(
+            f"{folder}: another process is at work in this folder; wait for it to end, or give another folder."
+        ) from error
+    except OSError as error:
+        raise ValueError(f"{folder}: cannot be written to ({error.strerror}); give another path.") from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            lock.unlink()
+        os.close(held)
+
+
+def check_room(folder: Path, size: int) -> None:
+    """Raise a ValueError where a folder has no room for that many bytes, or cannot be written to.
+
+    Whether it can is seen by writing some: what the system says is free may be more than a user may have.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as here:
+        ...     check_room(Path(here), 1000)
+        ...     list(Path(here).iterdir())
+        []
+    """
+    probe = folder / f".room.{secrets.token_hex(8)}"
+    try:
+        if shutil.disk_usage(folder).free < size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with probe.open("xb") as stream:
+            for start in range(0, min(size, PROBE), len(PIECE)):
+                stream.write(PIECE[: size - start])
+    except OSError as error:
+        raise ValueError(
+            f"{folder}: {size:,} bytes cannot be written there ({error.strerror}); make room, or give another path."
+        ) from error
+    finally:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
+
+
+def _lock(path: Path) -> int:
+    """Open and lock a file; a BlockingIOError where it is locked already."""
+    while True:
+        held = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
+        try:
+            if sys.platform != "win32":
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(held), os.stat(path)):
+                return held
+        except FileNotFoundError:
+            pass  # whoever held it took the file away between our opening and our locking it: open a new one
+        except OSError:
+            os.close(held)
+            raise
+        os.close(held)

@@ -1,0 +1,82 @@
+"""The instances a stack of networks is trained on: for every problem its own, padded with zeros to the most pools.
+
+An epoch is a block of instances laid out in memory and read batch by batch: a fixed data set in a new order, or fresh
+instances.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from qgt.decoders.neural.settings import TrainConfig
+from qgt.model.problem import Problem
+
+
+class Stacked(NamedTuple):
+    """Instances of every problem: x (models, instances, items) uint8, y (models, instances, pools) float32."""
+
+    x: Tensor
+    y: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """What a training draws; the block and the items covered change in place from epoch to epoch."""
+
+    problems: tuple[Problem, ...]
+    validation: Stacked
+    fixed: Stacked | None  # None: fresh instances in every block
+    block: Stacked
+    covered: Tensor  # (models, items) bool: items that were defective in training
+
+    @classmethod
+    def draw(cls, problems: tuple[Problem, ...], config: TrainConfig, generator: Generator) -> "Data":
+        """Draw the validation instances, then the fixed data set if there is one."""
+        device, models, items = generator.device, len(problems), problems[0].items
+        pools = max(problem.pools for problem in problems)
+        validation = _simulate(problems, config.validation, pools, generator)
+        fixed = None if config.instances is None else _simulate(problems, config.instances, pools, generator)
+        length = config.batch * config.epoch_steps
+        block = Stacked(
+            torch.empty(models, length, items, dtype=torch.uint8, device=device),
+            torch.empty(models, length, pools, device=device),
+        )
+        return cls(problems, validation, fixed, block, torch.zeros(models, items, dtype=torch.bool, device=device))
+
+    def fill(self, generator: Generator) -> None:
+        """Write the next epoch's instances into the block: the data set in a new order, or fresh ones."""
+        length = self.block.x.shape[1]
+        for i, problem in enumerate(self.problems):
+            if self.fixed is None:
+                x, y = problem.simulate(length, generator=generator)
+                self.block.x[i], self.block.y[i, :, : y.shape[1]] = x, y.to(torch.float32)
+                self.block.y[i, :, y.shape[1] :] = 0
+            else:
+                x, y = self.fixed.x[i], self.fixed.y[i]
+                order = torch.randperm(len(x), generator=generator, device=x.device)[:length]
+                torch.index_select(x, 0, order, out=self.block.x[i])
+                torch.index_select(y, 0, order, out=self.block.y[i])
+        self.covered.logical_or_(self.block.x.amax(1) == 1)
+
+    def validation_of(self, i: int) -> Stacked:
+        """One problem's validation instances, without the padding: (instances, items), (instances, pools)."""
+        return Stacked(self.validation.x[i], self.validation.y[i, :, : self.problems[i].pools])
+
+    def met(self, i: int, x: Tensor) -> Tensor | None:
+        """Which rows of x are in one problem's fixed data set; None where there is none."""
+        return None if self.fixed is None else torch.isin(_keys(x), _keys(self.fixed.x[i]))
+
+
+def _simulate(problems: tuple[Problem, ...], instances: int, pools: int, generator: Generator) -> Stacked:
+    pairs = [problem.simulate(instances, generator=generator) for problem in problems]
+    counts = [F.pad(y.to(torch.float32), (0, pools - y.shape[1])) for _, y in pairs]
+    return Stacked(torch.stack([x for x, _ in pairs]), torch.stack(counts))
+
+
+def _keys(x: Tensor) -> Tensor:
+    """A 64-bit key for each row of x; different rows share one with a probability of about 2^-64."""
+    weights = torch.empty(x.shape[1], dtype=torch.int64).random_(generator=Generator().manual_seed(0)).to(x.device)
+    return torch.cat([(part * weights).sum(1) for part in x.split(2**16)])

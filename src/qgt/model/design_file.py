@@ -1,0 +1,169 @@
+"""Designs in CSV files, in two forms: a matrix of 0s and 1s, or the items of each pool.
+
+The matrix is a table (`qgt.files.tables`): a header of item names, then a line per pool with its name and a 0 or 1 for
+each item. The lists are two columns under the header `pool,items`:
+
+    pool,items
+    ,I1 I2 I3 I4
+    P1,I1 I3
+    P2,I2 I3
+
+The second line, without a pool's name, names all items in order, those in no pool too; a file written by hand may leave
+it out, and then the items are those that the pools name, in the order of first mention. Names are separated by blanks.
+A name that holds a blank or a quotation mark stands in quotation marks, its own doubled; then the whole cell is quoted
+where it holds a comma or a quotation mark, as CSV asks. So every cell can be read back, and by other programs too.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from qgt.files import tables
+from qgt.files.cells import escape, unescape
+from qgt.model.lists import Lists
+
+HEADER = ("pool", "items")
+_LINE = re.compile(r'("(?:[^"]|"")*"|[^",]*),("(?:[^"]|"")*"|[^",]*)')  # two cells, either in quotes or not
+
+
+class Sheet(NamedTuple):
+    """What a design's file holds; no names where it has none."""
+
+    lists: Lists
+    pool_names: tuple[str, ...]
+    item_names: tuple[str, ...]
+
+
+def read(path: str | Path) -> Sheet:
+    """Read either form; raise a ValueError that says where the file is wrong and what to do."""
+    text = tables.text_of(path)
+    first = re.split(r"[\r\n]", text[:100], maxsplit=1)[0]
+    if _is_header(next(csv.reader([first]), [])):
+        return _read_lists(path, text)
+    return _read_matrix(path, tables.parse(path, text))
+
+
+def _is_header(cells: Sequence[str]) -> bool:
+    return [cell.strip().lower() for cell in cells] == list(HEADER)
+
+
+def write_matrix(path: str | Path, lists: Lists, pool_names: Sequence[str], item_names: Sequence[str]) -> None:
+    """Write a table of 0s and 1s, row by row."""
+    if _is_header([HEADER[0], *item_names]):  # then the matrix would begin as lists do
+        return write_lists(path, lists, pool_names, item_names)
+    tables.write(path, _rows(lists), row_names=pool_names, column_names=item_names, corner="pool")
+
+
+def write_lists(path: str | Path, lists: Lists, pool_names: Sequence[str], item_names: Sequence[str]) -> None:
+    """Write one line per pool, after one that names all items."""
+    words = [_word(name) for name in item_names]
+    with Path(path).open("w", newline="", encoding="utf-8") as stream:
+        stream.write(f"{','.join(HEADER)}\n,{_quoted(' '.join(words))}\n")
+        for name, pool in zip(pool_names, lists, strict=True):
+            stream.write(f"{_quoted(escape(name))},{_quoted(' '.join([words[item] for item in pool]))}\n")
+
+
+def _rows(lists: Lists) -> Iterator[list[int]]:
+    """The matrix row by row."""
+    for pool in lists:
+        row = [0] * lists.bound
+        for item in pool:
+            row[item] = 1
+        yield row
+
+
+def _word(name: str) -> str:
+    """An item's name as it stands among others in one cell."""
+    name = escape(name)
+    return '"' + name.replace('"', '""') + '"' if " " in name or '"' in name else name
+
+
+def _quoted(cell: str) -> str:
+    return '"' + cell.replace('"', '""') + '"' if "," in cell or '"' in cell else cell
+
+
+def _unquoted(cell: str) -> str:
+    cell = cell.strip()
+    return cell[1:-1].replace('""', '"') if cell.startswith('"') else cell
+
+
+def _read_matrix(path: str | Path, sheet: tables.Table) -> Sheet:
+    for i, row in enumerate(sheet.values):
+        for j, value in enumerate(row):
+            if value not in (0.0, 1.0):
+                raise ValueError(
+                    f"{path}: {sheet.place(i, j)} holds {value:g}; a design has 1 where the item is in the pool "
+                    "and 0 where it is not (numeric names need 'pool' in the top left cell)."
+                )
+    owners, entries = torch.tensor(sheet.values, dtype=torch.float64).nonzero().T
+    lists = Lists.of_pairs(owners, entries, lists=len(sheet.values), bound=len(sheet.values[0]))
+    return Sheet(lists, sheet.row_names or (), sheet.column_names or ())
+
+
+def _read_lists(path: str | Path, text: str) -> Sheet:
+    """One pass over the lines; whatever is wrong is told with its row."""
+    lines = enumerate(io.StringIO(text.rstrip(), newline=None), 1)  # any kind of line end
+    next(lines)  # the header
+    number: dict[str, int] = {}  # of each item
+    pools: dict[str, int] = {}  # the row of each pool
+    listed: list[list[int]] = []
+    closed = False  # whether a line has named all items
+    for row, line in lines:
+        pool, words = _cells(path, row, line)
+        if not pool and row == 2:
+            closed, number = True, {name: j for j, name in enumerate(words)}
+            _refuse_repeats(path, row, words, "all items", number)
+            continue
+        if not pool:
+            raise ValueError(f"{path}: row {row} has no name of a pool; name it (all items stand in row 2 only).")
+        if pool in pools:
+            raise ValueError(f"{path}: rows {pools[pool]} and {row} are both called {pool!r}; give each its own name.")
+        pools[pool] = row
+        for word in words:
+            if word not in number and closed:
+                raise ValueError(
+                    f"{path}: row {row} puts {word!r} into {pool}, but row 2 has no such item; add it there."
+                )
+            number.setdefault(word, len(number))
+        members = {number[word] for word in words}
+        _refuse_repeats(path, row, words, pool, members)
+        listed.append(sorted(members))
+    if not pools or not number:
+        raise ValueError(f"{path}: lists no pools or no items; write a line per pool: its name, a comma, its items.")
+    if not closed and number.keys() <= {"0", "1"}:
+        raise ValueError(
+            f"{path}: may be a matrix of one item called 'items', or lists of items called 0 and 1; rename the item, "
+            "or name all items in row 2, after a comma."
+        )
+    return Sheet(Lists.of(listed, bound=len(number)), tuple(pools), tuple(number))
+
+
+def _cells(path: str | Path, row: int, line: str) -> tuple[str, list[str]]:
+    """The pool's name and its items' names."""
+    found = _LINE.fullmatch(line.strip())
+    if found is None:
+        raise ValueError(
+            f"{path}: row {row} is not a pool, a comma, and items with blanks between them; check commas and quotes."
+        )
+    pool, items = (_unquoted(cell) for cell in found.groups())
+    words = items.split(" ")
+    if '"' in items:
+        try:
+            words = next(csv.reader([items], delimiter=" ", strict=True))
+        except csv.Error as error:
+            raise ValueError(f"{path}: row {row}, column 2 is not readable ({error}); check its quotes.") from error
+    words = [word for word in words if word]
+    return unescape(pool.strip()), [unescape(word) for word in words] if "'" in items else words
+
+
+def _refuse_repeats(
+    path: str | Path, row: int, words: Sequence[str], owner: str, different: Collection[object]
+) -> None:
+    if len(words) != len(different):
+        twice = next(word for place, word in enumerate(words) if word in words[:place])
+        raise ValueError(f"{path}: row {row} names {twice!r} twice ({owner}); name each item once.")

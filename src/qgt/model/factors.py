@@ -1,0 +1,94 @@
+"""Factors: a problem and its counts as one sum of costs.
+
+    cost(x) = -log P(x, y) = costs of the prior (`ItemCosts`)  +  sum_i f_i((A x)_i),        f_i(c) = -log P(y_i | c).
+
+Each pool with its count is a factor: some items, and a table of what it costs that 0, 1, ... of them are defective,
+infinite where that is impossible. This is the form that the exact decoders and the checker of proofs work on: what a
+noise is called, and what its reports mean, is known here and nowhere above.
+
+Tables that are equal are kept once. With whole counts they are few, however many instances there are.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float64, Int64, UInt8
+from torch import Tensor
+
+from qgt.model.design import Design
+from qgt.model.noise import Noise
+from qgt.model.prior import ItemCosts
+
+MOST = 2**24  # entries of all tables at which it pays to look for equal reports of equal pools first
+
+
+@dataclass(frozen=True, eq=False)
+class PoolCosts:
+    """The tables of a batch's counts; entries beyond a pool's size are never looked at.
+
+    Example:
+        >>> import torch, qgt
+        >>> design = qgt.Design.from_rows(["110", "011"])
+        >>> pool_costs(design, qgt.Noiseless(), torch.tensor([[1.0, 2.0]], dtype=torch.float64)).of_instance(0)
+        tensor([[inf, -0., inf],
+                [inf, inf, -0.]], dtype=torch.float64)
+    """
+
+    tables: Float64[Tensor, "kinds counts"]
+    which: Int64[Tensor, "instances pools"]  # which table each count has
+
+    def of_instance(self, instance: int) -> Float64[Tensor, "pools counts"]:
+        """One instance's tables, pool by pool."""
+        return self.tables[self.which[instance]]
+
+    def possible(self, sizes: Int64[Tensor, " pools"]) -> Tensor:
+        """Whether each count, taken alone, is possible for some number of defectives: (instances, pools), bool."""
+        up_to = (self.tables < torch.inf).cumsum(1) > 0  # (kinds, counts): possible for some number up to this one
+        return up_to[self.which, sizes.to(self.which.device).expand_as(self.which)]
+
+
+def pool_costs(design: Design, noise: Noise, y: Float64[Tensor, "instances pools"]) -> PoolCosts:
+    """Ask the noise once for every report of every size of pool that occurs, or once for all sizes where they agree."""
+    values, value = _distinct(y)
+    sizes, size = design.pool_sizes.to(y.device).unique(return_inverse=True)
+    counts = torch.arange(int(sizes[-1]) + 1, dtype=torch.float64, device=y.device)
+    reports, pools = values, sizes.to(torch.float64)
+    if len(values) * len(sizes) * len(counts) > MOST:
+        pairs, which = (value * len(sizes) + size).unique(return_inverse=True)
+        tables = -noise.log_prob(reports[pairs // len(sizes), None], counts, pools[pairs % len(sizes), None])
+        return PoolCosts(tables, which)
+    tables = -noise.log_prob(reports[:, None, None], counts, pools[:, None])  # (values, sizes, counts)
+    if tables.shape[1] == 1 or bool((tables == tables[:, :1]).all()):
+        return PoolCosts(tables[:, 0].contiguous(), value)
+    return PoolCosts(tables.flatten(0, 1), value * len(sizes) + size)
+
+
+def _distinct(y: Tensor) -> tuple[Tensor, Tensor]:
+    """Values that cover all of y, and where each entry stands among them."""
+    if y.numel() and float(y.max() - y.min()) < 2**16 and bool((y == y.floor()).all()):  # far cheaper than sorting
+        lowest, highest = int(y.min()), int(y.max())
+        return torch.arange(lowest, highest + 1, dtype=y.dtype, device=y.device), (y - lowest).to(torch.int64)
+    values, which = y.unique(return_inverse=True)
+    return values, which
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """All costs of some instances of a problem.
+
+    Example:
+        >>> import torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.5))
+        >>> factors = problem.factors(torch.tensor([[1.0, 1.0]], dtype=torch.float64))
+        >>> factors.cost(torch.tensor([[0, 1, 0], [1, 1, 0]], dtype=torch.uint8), torch.tensor([0, 0]))
+        tensor([2.0794,    inf], dtype=torch.float64)
+    """
+
+    design: Design
+    items: ItemCosts
+    pools: PoolCosts
+
+    def cost(self, x: UInt8[Tensor, "rows items"], owner: Int64[Tensor, " rows"]) -> Float64[Tensor, " rows"]:
+        """What each x costs under the instance that owns it; infinite where it is impossible."""
+        counts = self.design.count(x).to(torch.int64)  # (rows, pools)
+        return self.items.of(x) + self.pools.tables[self.pools.which[owner], counts].sum(1)

@@ -1,0 +1,46 @@
+"""A sheet is decoded in parts that change nothing, and says how far it is."""
+
+import pytest
+import torch
+
+import qgt
+from qgt.lab import decoding
+from qgt.lab.decoding import decode_sheet
+
+
+def sheet(instances: int = 10) -> tuple[qgt.Problem, torch.Tensor]:
+    g = torch.Generator().manual_seed(2)
+    problem = qgt.Problem(
+        qgt.Design.bernoulli(pools=8, items=15, generator=g), qgt.Bernoulli(0.1), qgt.SparseInteger(0.1, 1)
+    )
+    return problem, problem.simulate(instances, generator=g).y
+
+
+@pytest.mark.parametrize("decoder", ["certified", "gamp", "exhaustive"])
+def test_parts_give_what_the_whole_gives(decoder, monkeypatch):
+    problem, y = sheet()
+    whole = decode_sheet(problem, y, None, qgt.DECODERS[decoder]())
+    monkeypatch.setattr(decoding, "PART", 3)
+    seen: list[tuple[int, int]] = []
+    made = decode_sheet(problem, y, None, qgt.DECODERS[decoder](), on_progress=lambda *step: seen.append(step))
+    assert seen == [(3, 10), (6, 10), (9, 10), (10, 10)]
+    for one, other in zip(made.accounts, whole.accounts, strict=True):
+        assert (one.name, one.verdict, one.defective) == (other.name, other.verdict, other.defective)
+        assert {(a.added, a.dropped) for a in one.alternatives} == {(a.added, a.dropped) for a in other.alternatives}
+    assert torch.equal(made.result.x, whole.result.x) and torch.equal(made.result.status, whole.result.status)
+    assert made.names == [str(i) for i in range(1, 11)]
+
+
+def test_certificates_of_parts_hold(monkeypatch):
+    problem, y = sheet()
+    monkeypatch.setattr(decoding, "PART", 4)
+    made = decode_sheet(problem, y, None, qgt.Certified())
+    assert qgt.check_certificate(problem, y, made.result).all()
+
+
+def test_defectives_go_to_decoders_that_take_them():
+    problem, y = sheet()
+    made = decode_sheet(problem, y, None, qgt.MaximumNeighborhood(), defectives=3)
+    assert {len(one.defective) for one in made.accounts} == {3}
+    with pytest.raises(ValueError, match="defectives=3 was given, but this decoder cannot use it"):
+        decode_sheet(problem, y, None, qgt.Certified(), defectives=3)
