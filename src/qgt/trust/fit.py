@@ -1,0 +1,161 @@
+"""Fit: does the data look like this model at all?
+
+For one instance: a p-value that counts this far from the calls, or calls this unusual, occur under the problem. For a
+whole file: one verdict over all instances, which sees what no single one shows, such as a pool that is off too often.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float64, UInt8
+from torch import Tensor
+
+from qgt.model.problem import Problem
+from qgt.trust.reference import Misfit, Reference, both, misfit, normal_tail, share_above
+
+INSTANCE_ALARM = 1e-3  # a p-value below this makes an instance suspect
+FILE_ALARM = 1e-2  # and a file
+
+
+def instance_fit(
+    problem: Problem,
+    y: Float64[Tensor, "instances pools"],
+    x: UInt8[Tensor, "instances items"],
+    reference: Reference,
+) -> Float64[Tensor, " instances"]:
+    """How often an instance of the model fits its answer as badly as this one does.
+
+    Example:
+        >>> import torch, qgt
+        >>> g = torch.Generator().manual_seed(0)
+        >>> design = qgt.Design.bernoulli(pools=35, items=100, generator=g)
+        >>> problem = qgt.Problem(design, qgt.Bernoulli(0.06), qgt.SparseInteger(0.1, 1))
+        >>> x, y = problem.simulate(2, generator=g)
+        >>> y[1] = y[1].flip(0)  # the pools in reverse order
+        >>> fit = instance_fit(problem, y, qgt.Certified(odds=1).bind(problem)(y).x, Reference.of(problem, generator=g))
+        >>> bool(fit[0] > 0.01), bool(fit[1] < 1e-6)
+        (True, True)
+    """
+    return _fit(misfit(problem, y, x), reference)
+
+
+def _fit(found: Misfit, reference: Reference) -> Float64[Tensor, " instances"]:
+    noise, prior = found.noise.cpu(), found.prior.cpu()
+    return both(share_above(reference.noise, noise), share_above(reference.prior, prior))
+
+
+@dataclass(frozen=True)
+class FileFit:
+    """How well a whole file fits the model.
+
+    `off` is the number of counts per instance that are not what the calls add up to, and `expected` what the model
+    makes of it; `worst` is the pool that is off most conspicuously.
+    """
+
+    instances: int
+    p: float  # that a file of the model fits as badly
+    off: float
+    expected: float
+    worst: str  # a pool's name
+    worst_p: float
+
+    @property
+    def suspect(self) -> bool:
+        """Whether the file as a whole does not look like the model."""
+        return self.p < FILE_ALARM
+
+    @property
+    def words(self) -> str:
+        """The finding in a sentence.
+
+        Example:
+            >>> FileFit(40, 1e-30, 27.1, 2.3, "P7", 1e-9).words
+            'These 40 instances do not look like the model: 27.1 counts an instance are off where 2.3 are expected.'
+        """
+        many = f"These {self.instances} instances do" if self.instances > 1 else "This instance does"
+        if not self.suspect:
+            return f"The counts fit the model: {self.off:.1f} an instance are off, {self.expected:.1f} are expected."
+        return (
+            f"{many} not look like the model: {self.off:.1f} counts an instance are off where {self.expected:.1f} "
+            "are expected."
+        )
+
+
+def file_fit(
+    problem: Problem,
+    y: Float64[Tensor, "instances pools"],
+    x: UInt8[Tensor, "instances items"],
+    reference: Reference,
+) -> FileFit:
+    """Hold a whole file against the model: all instances together, and each pool over all instances.
+
+    Example:
+        >>> import torch, qgt
+        >>> g = torch.Generator().manual_seed(0)
+        >>> design = qgt.Design.bernoulli(pools=35, items=100, generator=g)
+        >>> problem = qgt.Problem(design, qgt.Bernoulli(0.06), qgt.SparseInteger(0.1, 1))
+        >>> x, y = problem.simulate(50, generator=g)
+        >>> reference = Reference.of(problem, generator=g)
+        >>> file_fit(problem, y, x, reference).suspect
+        False
+        >>> y[:, 3] = 0  # a pool that failed, entered as 0
+        >>> found = file_fit(problem, y, qgt.Certified(odds=1).bind(problem)(y).x, reference)
+        >>> found.suspect, found.worst
+        (True, 'P4')
+    """
+    found, instances = misfit(problem, y, x), len(y)
+    noise, prior = found.noise.cpu(), found.prior.cpu()
+    by_pool = _pools_fit(found, reference)
+    worst = int(by_pool.argmin())
+    p = min(
+        1.0,
+        4 * _mean_p(noise, reference.noise),
+        4 * _mean_p(prior, reference.prior),
+        4 * len(by_pool) * float(by_pool[worst]),
+        # An instance that could not be at all condemns a file of however many.
+        *([1.0] if not instances else [4 * instances * float(_fit(found, reference).min())]),
+    )
+    off = float((y != problem.design.count(x)).double().sum() / max(1, instances))
+    return FileFit(instances, p, off, expected_off(problem), problem.design.pool_names[worst], float(by_pool[worst]))
+
+
+def expected_off(problem: Problem, instances: int = 2000) -> float:
+    """How many counts of an instance are off on average, under the model."""
+    x, y = problem.simulate(instances, generator=torch.Generator().manual_seed(0))
+    return float((y != problem.design.count(x)).double().sum() / instances)
+
+
+def _mean_p(values: Tensor, reference: Tensor) -> float:
+    """The chance that the mean of as many simulated ones is as large."""
+    if not len(values):
+        return 1.0
+    if not bool(values.isfinite().all()):
+        return 0.0 if not bool(torch.isinf(reference).any()) else 1.0
+    finite = reference[reference.isfinite()]
+    if len(values) >= 200:  # then the mean is as good as Gaussian
+        deviation = max(float(finite.std()), 1e-12) / math.sqrt(len(values))
+        return normal_tail((float(values.mean()) - float(finite.mean())) / deviation)
+    seeded = torch.Generator().manual_seed(0)
+    drawn = finite[torch.randint(len(finite), (4000, len(values)), generator=seeded)].mean(1)
+    share = float((drawn >= float(values.mean()) - 1e-9).double().mean())
+    if share > 0:
+        return share
+    deviation = max(float(finite.std()), 1e-12) / math.sqrt(len(values))
+    return min(1 / 4000, normal_tail((float(values.mean()) - float(finite.mean())) / deviation))
+
+
+def _pools_fit(found: Misfit, reference: Reference) -> Float64[Tensor, " pools"]:
+    """For each pool the chance that its mean cost over the file is as large: a bound by Bennett's inequality.
+
+    Pools' costs are skewed, and files short: a Gaussian tail would cry wolf.
+    """
+    n = max(1, len(found.pools))
+    finite = found.pools.cpu().nan_to_num(posinf=0.0)
+    excess = finite.mean(0) - reference.pool_mean
+    variance = reference.pool_variance.clamp(min=1e-12)
+    largest = (finite.amax(0) if len(finite) else reference.pool_mean) - reference.pool_mean
+    reach = torch.maximum(largest, variance.sqrt()).clamp(min=1e-9)
+    ratio = reach * excess.clamp(min=0.0) / variance
+    exponent = n * variance / reach.square() * ((1 + ratio) * torch.log1p(ratio) - ratio)
+    return torch.where(excess > 0, (-exponent).exp(), 1.0)
