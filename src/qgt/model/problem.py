@@ -158,8 +158,9 @@ class Problem:
 
         A part of your own is written as "file:Class", and read again once `load_plugin` has had that file.
         """
-        plugins.refuse_homeless(self.spec)
-        documents.save(path, self.spec)
+        spec = self.spec
+        plugins.refuse_homeless([spec["prior"], spec["noise"]])
+        documents.save(path, spec)
 
 
 def fingerprint_of(spec: Spec) -> str:

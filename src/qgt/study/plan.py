@@ -51,7 +51,8 @@ class Task:
     @cached_property
     def sources(self) -> dict[str, str]:
         """The SHA-256 of each plugin that its problem or its decoder is from: other code has other results."""
-        return plugins.sources([self.problem_spec, self.entry.content])
+        parts = [part for name, part in self.problem_spec.items() if name != "design"]
+        return plugins.sources([*parts, self.entry.content])
 
     @property
     def stream(self) -> str:
