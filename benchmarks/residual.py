@@ -58,7 +58,7 @@ def measure(pools: int, device: str, shorten: int) -> dict[str, Any]:
         "batch": config.batch,
         "learning_rate": config.learning_rate,
         "seconds": round(seconds, 1),
-        "test": net.training.to_plain()["test"],
+        "test": qgt.Score(problem.items, net.training.test).to_plain()["outcomes"],
         "error_percent": errors,
     }
 

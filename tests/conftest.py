@@ -1,5 +1,7 @@
 """What tests of several files need."""
 
+import sys
+
 import jaxtyping
 import pytest
 
@@ -10,3 +12,18 @@ def unchecked():
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
+def no_plugins(monkeypatch):
+    """A process without plugins, which forgets those that the test loads; calling it forgets them at once."""
+    loaded = {}
+    monkeypatch.setattr("qgt.files.plugins._loaded", loaded)
+
+    def forget():
+        for name in loaded:
+            sys.modules.pop(name, None)
+        loaded.clear()
+
+    yield forget
+    forget()

@@ -44,12 +44,14 @@ def examples(path: Path) -> list[doctest.DocTest]:
     return found
 
 
+@pytest.mark.usefixtures("no_plugins")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_python_block_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_page(page)
 
 
+@pytest.mark.usefixtures("no_plugins")
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(SOURCE).as_posix())
 def test_the_examples_of_a_module_run(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -16,14 +16,8 @@ import pytest
 import qgt
 
 ROOT = Path(__file__).parent.parent
-LATE = (
-    "typer",
-    "rich",
-    "pydantic",
-    "matplotlib",
-    "jinja2",
-    "markupsafe",
-)  # for the command and for figures, never for the library
+# For the command, for pages, figures and files, never to import the library.
+LATE = ("typer", "rich", "pydantic", "matplotlib", "jinja2", "markupsafe", "tomli_w")
 
 
 def declared() -> dict[str, str]:

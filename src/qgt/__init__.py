@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from qgt.decoders.results import Proof as Proof
     from qgt.decoders.results import Spans as Spans
     from qgt.decoders.results import Status as Status
+    from qgt.files.plugins import Plugin as Plugin
+    from qgt.files.plugins import load_plugin as load_plugin
     from qgt.lab.accounts import Account as Account
     from qgt.lab.accounts import accounts as accounts
     from qgt.lab.verdicts import Verdict as Verdict
@@ -105,6 +107,7 @@ _PUBLIC = {
     "decoders.neural.model_file": ("ModelFileError",),
     "decoders.neural.record": ("Epoch", "Training"),
     "decoders.neural.settings": ("TrainConfig",),
+    "files.plugins": ("Plugin", "load_plugin"),
     "model.design": ("Design",),
     "decoders.neural.network": ("MLP", "Architecture", "ResidualMLP"),
     "model.noise": ("Noise", "Noiseless", "RoundedGaussian", "SparseInteger"),

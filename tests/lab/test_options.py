@@ -3,15 +3,18 @@
 import pytest
 
 import qgt
-from qgt.lab.options import parse_settings, with_options
+from qgt.decoders.registry import make_decoder
+from qgt.lab.options import parse_settings
+
+pytestmark = pytest.mark.usefixtures("unchecked")
 
 
 def test_every_type_of_option_is_read():
-    made = with_options("certified", qgt.Certified, {"odds": "30", "time_limit": "none", "certificates": "False"})
+    made = make_decoder("certified", {"odds": "30", "time_limit": "none", "certificates": "False"})
     assert made == qgt.Certified(odds=30.0, time_limit=None, certificates=False)
-    assert with_options("exact", qgt.ExactMAP, {"time_limit": "1e-3"}) == qgt.ExactMAP(time_limit=1e-3)
-    assert with_options("gamp", qgt.GAMP, {"iterations": "7"}) == qgt.GAMP(iterations=7)
-    assert with_options("amp", qgt.AMP, {}) == qgt.AMP()
+    assert make_decoder("exact", {"time_limit": "1e-3"}) == qgt.ExactMAP(time_limit=1e-3)
+    assert make_decoder("gamp", {"iterations": "7"}) == qgt.GAMP(iterations=7)
+    assert make_decoder("amp", {}) == qgt.AMP()
 
 
 @pytest.mark.parametrize(
@@ -31,7 +34,7 @@ def test_settings_that_are_refused(settings, words):
 @pytest.mark.parametrize(
     ("texts", "words"),
     [
-        ({"damping": "much"}, "damping='much' is not valid: give a number"),
+        ({"damping": "much"}, r"gamp\.damping='much' is not valid: give a number from 0 to 1"),
         ({"iterations": "1.5"}, "iterations='1.5' is not valid: give a whole number"),
         ({"damping": "7"}, "damping=7"),
         ({"colour": "red"}, "colour=red has no meaning for gamp: it has damping, iterations"),
@@ -39,9 +42,10 @@ def test_settings_that_are_refused(settings, words):
 )
 def test_values_that_are_refused(texts, words):
     with pytest.raises(ValueError, match=words):
-        with_options("gamp", qgt.GAMP, texts)
+        make_decoder("gamp", texts)
 
 
-def test_a_part_of_a_decoder_cannot_be_given_as_text():
-    with pytest.raises(ValueError, match="proposals='gamp' is not valid: give none"):
-        with_options("certified", qgt.Certified, {"proposals": "gamp"})
+def test_a_part_of_a_decoder_is_given_by_its_kind():
+    assert make_decoder("certified", {"proposals": "gamp"}) == qgt.Certified(proposals=qgt.GAMP())
+    with pytest.raises(ValueError, match=r"certified\.proposals\.kind='oracle' is not known: give one of amp"):
+        make_decoder("certified", {"proposals": "oracle"})

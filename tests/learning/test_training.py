@@ -1,5 +1,6 @@
 """Training: it learns, stops early at its best, stacks without mixing, and resumes to the very same bytes."""
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,8 +12,11 @@ from torch import Generator
 
 import qgt
 from qgt.decoders.neural.decoder import raw_scores
+from qgt.files import codec
+from qgt.files import tensors as tensor_files
 from qgt.files.provenance import provenance
 from qgt.learning import checkpoints, training
+from qgt.learning.checkpoints import Progress
 from qgt.learning.run import Run
 from qgt.trust.scoring import score
 
@@ -225,10 +229,11 @@ def test_a_checkpoint_with_the_wrong_content_is_refused(
     path, config = tmp_path / "checkpoint.safetensors", replace(SHORT, epochs=2)
     run = Run.begin([problem()], qgt.MLP((8,)), config, seeded())
     run.epoch()
-    tensors, progress = dict(run.state().tensors), dict(run.state().progress)
+    tensors, progress = dict(run.state().tensors), codec.encode_table("progress", run.state().progress, Progress)
     change(tensors, progress)
     identity = training._identity([problem()], qgt.MLP((8,)), config, seeded())
-    checkpoints.write(path, checkpoints.State(tensors, progress), identity)
+    text = json.dumps({"identity": identity, "progress": progress})
+    tensor_files.write(path, tensors, {checkpoints.KEY: text})
     with pytest.raises(ValueError, match="is not a checkpoint"):
         qgt.train(problem(), qgt.MLP((8,)), config, generator=seeded(), checkpoint=path)
 

@@ -407,7 +407,7 @@ def test_a_prior_of_ones_own_needs_only_sample():
     x, y = one.simulate(100, generator=generator(9))
     assert set(map(tuple, x.tolist())) == {(0, 0, 0), (1, 1, 1)}
     assert torch.equal(y, one.design.count(x))
-    assert one.spec["prior"] == {"kind": f"{__name__}.Blocks", "rate": 0.5}
+    assert one.spec["prior"] == {"kind": "test_problem:Blocks", "rate": 0.5}
     assert len(one.fingerprint) == 64
     assert one.fingerprint != Problem(one.design, Blocks(0.25)).fingerprint
 
@@ -501,32 +501,32 @@ BAD = [
     # priors
     ({"prior": {"kind": "bernoulli"}}, r"prior\.rate is missing"),
     ({"prior": {"kind": "bernoulli", "rate": 0.1, "rates": 0.1}}, r"prior\.rates is not a known key: use kind, rate"),
-    ({"prior": {"kind": "bernoulli", "rate": 1.5}}, r"prior: rate=1\.5"),
-    ({"prior": {"kind": "bernoulli", "rate": True}}, "prior: rate=True"),
-    ({"prior": {"kind": "bernoulli", "rate": "0.1"}}, r"prior: rate='0\.1'"),
-    ({"prior": {"kind": "bernoulli", "rate": math.nan}}, "prior: rate=nan"),
-    ({"prior": {"kind": "bernoulli", "rate": [0.1, math.nan, 0.1]}}, r"prior: rate\[1\]=nan"),
-    ({"prior": {"kind": "bernoulli", "rate": [0.1, False, 0.1]}}, r"prior: rate\[1\]=False"),
+    ({"prior": {"kind": "bernoulli", "rate": 1.5}}, r"prior\.rate=1\.5"),
+    ({"prior": {"kind": "bernoulli", "rate": True}}, r"prior\.rate=True"),
+    ({"prior": {"kind": "bernoulli", "rate": "0.1"}}, r"prior\.rate='0\.1'"),
+    ({"prior": {"kind": "bernoulli", "rate": math.nan}}, r"prior\.rate=nan"),
+    ({"prior": {"kind": "bernoulli", "rate": [0.1, math.nan, 0.1]}}, r"prior\.rate\[1\]=nan"),
+    ({"prior": {"kind": "bernoulli", "rate": [0.1, False, 0.1]}}, r"prior\.rate\[1\]=False"),
     ({"prior": {"kind": "bernoulli", "rate": [0.1, 0.1]}}, "rate holds 2 numbers for 3 items"),
-    ({"prior": {"kind": "bernoulli", "rate": {}}}, "prior: rate={}"),
-    ({"prior": {"kind": "bernoulli", "rate": 10**400}}, "prior: rate=10000"),
-    ({"prior": {"kind": "fixed_weight", "defectives": 1.0}}, r"prior: defectives=1\.0"),
-    ({"prior": {"kind": "fixed_weight", "defectives": True}}, "prior: defectives=True"),
-    ({"prior": {"kind": "fixed_weight", "defectives": -1}}, "prior: defectives=-1"),
+    ({"prior": {"kind": "bernoulli", "rate": {}}}, r"prior\.rate={}"),
+    ({"prior": {"kind": "bernoulli", "rate": 10**400}}, r"prior\.rate=10000"),
+    ({"prior": {"kind": "fixed_weight", "defectives": 1.0}}, r"prior\.defectives=1\.0"),
+    ({"prior": {"kind": "fixed_weight", "defectives": True}}, r"prior\.defectives=True"),
+    ({"prior": {"kind": "fixed_weight", "defectives": -1}}, r"prior\.defectives=-1"),
     ({"prior": {"kind": "fixed_weight", "defectives": 4}}, "defectives=4 is more than the 3 items"),
-    (households(size=0), "prior: size=0"),
-    (households(size=2.0), r"prior: size=2\.0"),
-    (households(seed_rate=-0.1), r"prior: seed_rate=-0\.1"),
-    (households(attack_rate="high"), "prior: attack_rate='high'"),
+    (households(size=0), r"prior\.size=0"),
+    (households(size=2.0), r"prior\.size=2\.0"),
+    (households(seed_rate=-0.1), r"prior\.seed_rate=-0\.1"),
+    (households(attack_rate="high"), r"prior\.attack_rate='high'"),
     # noises
     ({"noise": {"kind": "noiseless", "rate": 0.1}}, r"noise\.rate is not a known key: use kind"),
     ({"noise": {"kind": "sparse_integer", "rate": 0.1}}, r"noise\.bound is missing"),
-    ({"noise": {"kind": "sparse_integer", "rate": 0.1, "bound": 1.5}}, r"noise: bound=1\.5"),
-    ({"noise": {"kind": "sparse_integer", "rate": 0.1, "bound": True}}, "noise: bound=True"),
-    ({"noise": {"kind": "sparse_integer", "rate": False, "bound": 1}}, "noise: rate=False"),
-    ({"noise": {"kind": "rounded_gaussian", "sigma": 0}}, "noise: sigma=0"),
-    ({"noise": {"kind": "rounded_gaussian", "sigma": math.nan}}, "noise: sigma=nan"),
-    ({"noise": {"kind": "rounded_gaussian", "sigma": math.inf}}, "noise: sigma=inf"),
+    ({"noise": {"kind": "sparse_integer", "rate": 0.1, "bound": 1.5}}, r"noise\.bound=1\.5"),
+    ({"noise": {"kind": "sparse_integer", "rate": 0.1, "bound": True}}, r"noise\.bound=True"),
+    ({"noise": {"kind": "sparse_integer", "rate": False, "bound": 1}}, r"noise\.rate=False"),
+    ({"noise": {"kind": "rounded_gaussian", "sigma": 0}}, r"noise\.sigma=0"),
+    ({"noise": {"kind": "rounded_gaussian", "sigma": math.nan}}, r"noise\.sigma=nan"),
+    ({"noise": {"kind": "rounded_gaussian", "sigma": math.inf}}, r"noise\.sigma=inf"),
     # designs
     ({"design": {"matrix": ["110"], "names": []}}, r"design\.names is not a known key"),
     ({"design": {"matrix": "110"}}, "design: matrix='110'"),
@@ -580,9 +580,9 @@ def test_a_missing_part_is_named(part):
         (
             "problem.json",
             b'{"design": {"matrix": ["1"]}, "prior": {"kind": "bernoulli", "rate": NaN}}',
-            "prior: rate=nan",
+            r"prior\.rate=nan",
         ),
-        ("problem.toml", b'[design]\nmatrix = ["1"]\n[prior]\nkind = "bernoulli"\nrate = nan\n', "prior: rate=nan"),
+        ("problem.toml", b'[design]\nmatrix = ["1"]\n[prior]\nkind = "bernoulli"\nrate = nan\n', r"prior\.rate=nan"),
         ("problem.toml", b"", r"problem\.design is missing"),
     ],
 )

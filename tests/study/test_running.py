@@ -318,7 +318,7 @@ def test_a_is_read_back_from_networks_once(tmp_path, monkeypatch):
     net = qgt.load(network_path(networks_folder(db), task))
     for one in network.read_back:
         report = qgt.verify(
-            net, task.problem(), estimator=one.estimator, instances=40, generator=generator("verify", task.key)
+            net, task.problem(), estimator=one.estimator, instances=40, generator=generator("verify", task.fingerprint)
         )
         assert one.wrong[0] == int(report.wrong.sum())
         assert one.error_percent == pytest.approx(100 * sum(one.wrong) / 144)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 import qgt
+from qgt.files import codec
 from qgt.trust.outcomes import Outcomes, Paired, joined, outcomes, paired, two_sided
 from qgt.trust.scoring import METRICS, score
 
@@ -54,7 +55,7 @@ def test_pairs_equal_a_slow_loop(drawn):
         difference = found.difference(metric)
         assert math.isclose(difference.mean, gap, abs_tol=1e-12)
         assert difference.low <= difference.mean <= difference.high
-    assert Paired.from_plain(json.loads(json.dumps(found.to_plain()))) == found
+    assert codec.decode("paired", json.loads(json.dumps(codec.encode("paired", found, Paired))), Paired) == found
     # The other way round, the same with its sign turned.
     back = paired(outcomes(x, b), outcomes(x, a))
     assert back.p_value == found.p_value

@@ -6,7 +6,20 @@ from typing import Annotated
 import typer
 
 import qgt
-from qgt.cli.shell import Json, Output, Seed, app, check_files, check_new, csv_writer, own_generator, tell, write_files
+from qgt.cli.shell import (
+    Json,
+    Output,
+    Plugins,
+    Seed,
+    app,
+    check_files,
+    check_new,
+    csv_writer,
+    load_plugins,
+    own_generator,
+    tell,
+    write_files,
+)
 
 
 @app.command()
@@ -58,6 +71,7 @@ def simulate(
     instances: Annotated[int, typer.Option(metavar="N", min=1, help="How many instances to draw.")],
     output: Output,
     truth: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the defective items.")] = None,
+    plugin: Plugins = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -73,7 +87,8 @@ def simulate(
     Example:
       qgt simulate problem.toml --instances 1000 -o counts.csv --truth truth.csv
     """
-    check_files([output, truth], inputs=[problem])
+    check_files([output, truth], inputs=[problem, *(plugin or ())])
+    load_plugins(plugin)
     loaded = qgt.Problem.load(problem)
     x, y = loaded.simulate(instances, generator=own_generator("simulate", seed, "cpu"))
     truths = {} if truth is None else {truth: csv_writer(x, None, loaded.design.item_names)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import qgt
-from qgt.cli.shell import Json, app, check_files, chosen_device, share_done, tell, write_files
+from qgt.cli.shell import Json, Plugins, app, check_files, chosen_device, load_plugins, share_done, tell, write_files
 
 if TYPE_CHECKING:
     from qgt.lab.accounts import Account
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 # Typed out, so that help need not import them.
 DECODER_NAMES = (
-    "amp, certified, exact, exhaustive (up to 20 items), gamp, linear_program, maximum_neighborhood or prevalence; "
-    "default certified."
+    "amp, certified, exact, exhaustive (up to 20 items), gamp, linear_program, maximum_neighborhood, prevalence or a "
+    "plugin's file:Class; default certified."
 )
 Counts = Annotated[Path, typer.Argument(metavar="COUNTS", help="CSV: one row per instance, one column per pool.")]
 SHOWN = 5  # instances in words on the screen; the report has all
@@ -58,6 +58,7 @@ def decode(
         float, typer.Option(metavar="S", min=0, help="Seconds of simulation, to measure confidence and fit; 0: none.")
     ] = 10.0,
     device: Annotated[str, typer.Option(metavar="D", help="cpu, cuda or auto.")] = "cpu",
+    plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Decode counts: call each item of each instance defective (1) or not (0), and say how far to trust it.
@@ -83,7 +84,8 @@ def decode(
     if model is not None and decoder is not None:
         raise ValueError("decoder and model were both given: give one of them.")
     outputs = {"calls": output, "report": report, "page": html, "certificate": certificate}
-    check_files([*outputs.values()], inputs=[counts, problem, model])
+    check_files([*outputs.values()], inputs=[counts, problem, model, *(plugin or ())])
+    load_plugins(plugin)
     given = {"odds": odds, "time_limit": time_limit}
     texts = [*(settings or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
     name, chosen, loaded = _chosen(problem, decoder, model, texts, keep_proofs=certificate is not None)
@@ -105,6 +107,7 @@ def check(
     counts: Counts,
     problem: Annotated[Path, typer.Option(metavar="PROBLEM", help="Design, prior and noise: TOML or JSON.")],
     certificate: Annotated[Path, typer.Option(metavar="FILE", help="Proofs from 'qgt decode --certificate'.")],
+    plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Check proofs without the solver that made them: plain sums over the counts, the design and the proofs.
@@ -115,10 +118,11 @@ def check(
     Example:
       qgt check counts.csv --problem problem.toml --certificate proofs.safetensors
     """
-    check_files([], inputs=[counts, problem, certificate])
+    check_files([], inputs=[counts, problem, certificate, *(plugin or ())])
     from qgt.lab.accounts import numbers
     from qgt.lab.sheets import read_counts
 
+    load_plugins(plugin)
     loaded = qgt.Problem.load(problem)
     y, names = read_counts(counts, loaded.design, f"the design of {problem}")
     result = qgt.load_certificate(certificate, loaded, y)
@@ -140,7 +144,8 @@ def _chosen(
     problem: Path | None, name: str | None, model: Path | None, settings: list[str], *, keep_proofs: bool
 ) -> tuple[str, "qgt.Decoder", "qgt.Problem"]:
     """The decoder asked for, with its options, and the problem to bind it to."""
-    from qgt.lab.options import parse_settings, with_options
+    from qgt.decoders.registry import make_decoder
+    from qgt.lab.options import parse_settings
 
     if model is not None:
         if settings or keep_proofs:
@@ -151,14 +156,12 @@ def _chosen(
         return "neural", net, net.problem if problem is None else qgt.Problem.load(problem)
     assert problem is not None  # one of the two was given
     name = name or "certified"
-    if name not in qgt.DECODERS:
-        raise ValueError(f"decoder={name!r} is not known: give one of {', '.join(qgt.DECODERS)}.")
     if keep_proofs and name != "certified":
         raise ValueError(f"certificate has no meaning for {name}: it is for --decoder certified.")
     options = parse_settings(name, settings)
     if name == "certified":
-        options.setdefault("certificates", str(keep_proofs))
-    return name, with_options(name, qgt.DECODERS[name], options), qgt.Problem.load(problem)
+        options.setdefault("certificates", str(keep_proofs).lower())
+    return name, make_decoder(name, options), qgt.Problem.load(problem)
 
 
 def _decoded(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import qgt
-from qgt.cli.shell import Json, Seed, app, own_generator, tell, write_files
+from qgt.cli.shell import Json, Plugins, Seed, app, load_plugins, own_generator, tell, write_files
 from qgt.files.folders import alone_in, check_room, working_in
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def train(
     seed: Seed = 0,
     device: Annotated[str, typer.Option(metavar="D", help="auto, cpu or cuda.")] = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Continue a training that was interrupted.")] = False,
+    plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Train a network to decode a problem, on simulated instances, and save it with its threshold.
@@ -58,6 +59,7 @@ def train(
     config = make_config(
         fresh=architecture == "residual" or steps is not None, given={**sizes, "learning_rate": learning_rate}
     )
+    load_plugins(plugin)
     loaded, generator = qgt.Problem.load(problem), own_generator("train", seed, device)
     weights = network.parameters(pools=loaded.pools, items=loaded.items)
     with _run_folder(output, resume, weights) as checkpoint:
@@ -81,6 +83,7 @@ def verify(
         str, typer.Option(metavar="NAME", help="least_squares, mean_jacobian or regression.")
     ] = "least_squares",
     instances: Annotated[int, typer.Option(metavar="T", min=1, help="How many instances to probe at.")] = 1000,
+    plugin: Plugins = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -94,6 +97,7 @@ def verify(
     """
     from qgt.pictures.figures import verification_figure
 
+    load_plugins(plugin)
     net = qgt.load(model)
     design = net.problem.design if claimed is None else qgt.Design.from_csv(claimed)
     problem = qgt.Problem(design, net.problem.prior, net.problem.noise)

@@ -38,6 +38,10 @@ LINE_EVERY = 30.0  # seconds between lines about long work, where there is no te
 
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The CSV file to write.")]
 Seed = Annotated[int, typer.Option(metavar="S", min=0, max=2**32 - 1, help="Equal seeds give equal files.")]
+Plugins = Annotated[
+    list[Path] | None,
+    typer.Option("--plugin", metavar="FILE", help="A Python file with parts of your own; repeatable."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 
@@ -46,6 +50,12 @@ def _before_verb(version: Annotated[bool, typer.Option("--version", help="Print 
     if version:
         typer.echo(f"qgt {qgt.__version__}")
         raise typer.Exit
+
+
+def load_plugins(paths: Sequence[Path] | None) -> None:
+    """Run the user's own files, so that problems and studies may name what is in them."""
+    for path in paths or ():
+        qgt.load_plugin(path)
 
 
 def own_generator(verb: str, seed: int, device: str) -> "torch.Generator":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import qgt
-from qgt.cli.shell import Json, app, check_outputs, chosen_device, tell, write_files
+from qgt.cli.shell import Json, Plugins, app, check_outputs, chosen_device, load_plugins, tell, write_files
 
 if TYPE_CHECKING:
     from qgt.study import StudyProgress, StudyResult
@@ -38,6 +38,7 @@ def bench(
     counts: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write all counts as JSON, small enough to commit.")
     ] = None,
+    plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Run a study: every decoder on every problem of a grid, into a database.
@@ -53,7 +54,8 @@ def bench(
     from qgt.study import StudyCounts
 
     db = study.with_suffix(".db") if output is None else output
-    check_outputs([db, *([] if counts is None else [counts])], inputs=[study])
+    check_outputs([db, *([] if counts is None else [counts])], inputs=[study, *(plugin or ())])
+    load_plugins(plugin)
     chosen = chosen_device(device)
     planned = qgt.Study.load(study)
     planned = planned if instances is None else planned.with_instances(instances)
@@ -75,6 +77,7 @@ def figure(
     metric: Annotated[
         str | None, typer.Option(metavar="NAME", help="success_rate, f1, precision, recall, mse or all.")
     ] = None,
+    plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Draw what a study has found so far: a metric against the grid's first key, with 95 % bands.
@@ -88,11 +91,12 @@ def figure(
     from qgt.trust.scoring import METRICS
 
     source = study.with_suffix(".db") if db is None else db
-    check_outputs([output, *([] if csv is None else [csv])], inputs=[study, source])
+    check_outputs([output, *([] if csv is None else [csv])], inputs=[study, source, *(plugin or ())])
     if output.suffix.lower() not in FORMATS:
         raise ValueError(f"{output}: is no figure that can be drawn; give a name that ends in {', '.join(FORMATS)}.")
     if metric not in (None, "all", *METRICS):
         raise ValueError(f"metric={metric!r} is not known: give one of {', '.join(METRICS)}, or all.")
+    load_plugins(plugin)
     planned = qgt.Study.load(study)
     found = qgt.study_results(planned, source)
     shown = METRICS if metric == "all" else (metric or planned.metric,)

@@ -1,4 +1,7 @@
-"""The decoders, one registry for all: what `qgt decode --decoder NAME` and the conformance tests go through."""
+"""The decoders, one registry for all: what files, `qgt decode --decoder NAME` and the conformance tests go through."""
+
+import types
+from collections.abc import Mapping
 
 from qgt.decoders.amp import AMP
 from qgt.decoders.certified.decoder import Certified
@@ -8,6 +11,8 @@ from qgt.decoders.gamp import GAMP
 from qgt.decoders.greedy import MaximumNeighborhood, Prevalence
 from qgt.decoders.highs.exact import ExactMAP
 from qgt.decoders.highs.linear_program import LinearProgram
+from qgt.files import codec
+from qgt.model.problem import PARTS
 
 DECODERS: dict[str, type[Decoder]] = {
     "amp": AMP,
@@ -19,3 +24,20 @@ DECODERS: dict[str, type[Decoder]] = {
     "maximum_neighborhood": MaximumNeighborhood,
     "prevalence": Prevalence,
 }
+KINDS: codec.Kinds = {**PARTS, Decoder: DECODERS}
+
+
+def make_decoder(kind: str, options: Mapping[str, str] = types.MappingProxyType({})) -> Decoder:
+    """The decoder of a kind, ours or "file:Class" of a plugin, with some of its fields given as texts.
+
+    Example:
+        >>> make_decoder("certified", {"odds": "10", "proposals": "gamp"})
+        Certified(odds=10.0, time_limit=None, proposals=GAMP(damping=0.7, iterations=100), certificates=True)
+        >>> make_decoder("gamp", {"damping": "2"})
+        Traceback (most recent call last):
+        ValueError: gamp.damping=2.0 is not valid: give a number from 0 to 1.
+    """
+    decoder: object = codec.decode_options(kind, codec.class_of("decoder", kind, DECODERS), options, KINDS)
+    if not isinstance(decoder, Decoder):
+        raise ValueError(f"decoder={kind!r} is no decoder: give it the methods supports and bind.")
+    return decoder

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 
 def markdown_table(header: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
@@ -18,7 +17,7 @@ def markdown_table(header: Sequence[object], rows: Sequence[Sequence[object]]) -
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
-def json_by_rows(data: Mapping[str, Any]) -> str:
+def json_by_rows(data: Mapping[str, object]) -> str:
     """A JSON object with one line for each key, and one for each row of a list of objects.
 
     Example:
@@ -35,7 +34,7 @@ def json_by_rows(data: Mapping[str, Any]) -> str:
     return f"{{\n{lines}\n}}\n"
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if not (isinstance(value, list) and value and isinstance(value[0], Mapping)):
         return json.dumps(value)
     return "[\n" + ",\n".join(f" {json.dumps(row)}" for row in value) + "\n]"

@@ -6,7 +6,6 @@ never makes an all-clear of a failure: items that the decoder could not decide a
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float64
@@ -51,7 +50,7 @@ class Account:
     words: str
 
     @property
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, object]:
         """The account as plain data, for JSON."""
         return {
             "instance": self.name,

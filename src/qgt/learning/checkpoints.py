@@ -1,47 +1,59 @@
-"""Checkpoints of long work: tensors and plain data in one safetensors file, written all or nothing.
+"""Checkpoints of a training: its tensors and how far it is in one safetensors file, written all or nothing.
 
 A checkpoint carries the identity of the work it belongs to; reading it for other work is refused.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from qgt.decoders.neural.record import Epoch
+from qgt.files import codec, keys
 from qgt.files import tensors as tensor_files
 
 KEY = "qgt-checkpoint"
 
 
+@dataclass(frozen=True)
+class Progress:
+    """How far a training is."""
+
+    number: int  # epochs done
+    seed: int  # of its generator
+    history: Sequence[Sequence[Epoch]]  # of each network
+
+
 @dataclass(frozen=True, eq=False)
 class State:
-    """All that work in progress needs to go on: tensors by name, and plain data."""
+    """All that a training needs to go on: tensors by name, and how far it is."""
 
     tensors: Mapping[str, Tensor]
-    progress: Mapping[str, Any]
+    progress: Progress
 
     def under(self, prefix: str) -> dict[str, Tensor]:
         """The tensors whose names begin with the prefix, without it."""
         return {n.removeprefix(prefix): tensor for n, tensor in self.tensors.items() if n.startswith(prefix)}
 
 
-def write(path: Path, state: State, identity: Mapping[str, Any]) -> None:
+def write(path: Path, state: State, identity: keys.Table) -> None:
     """Replace the file at `path`, or leave it as it was."""
-    text = json.dumps({"identity": identity, "progress": state.progress}, allow_nan=False)
+    progress = codec.encode("progress", state.progress, Progress)
+    text = json.dumps({"identity": identity, "progress": progress}, allow_nan=False)
     tensor_files.write(path, state.tensors, {KEY: text})
 
 
-def read(path: Path, identity: Mapping[str, Any]) -> State:
+def read(path: Path, identity: keys.Table) -> State:
     """The state; a ValueError where the file is damaged or belongs to other work."""
     try:
         with safe_open(path, framework="pt") as content:
             text = json.loads((content.metadata() or {})[KEY])
             tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118 - not a dict
-        found, state = dict(text["identity"]), State(tensors, dict(text["progress"]))
+        found = dict(text["identity"])
+        state = State(tensors, codec.decode("progress", text["progress"], Progress))
     except (OSError, SafetensorError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise refusal(path, error) from error
     for key, value in identity.items():

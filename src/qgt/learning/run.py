@@ -14,11 +14,11 @@ from torch import Generator, Tensor
 
 from qgt.decoders.neural.decoder import NeuralDecoder, raw_scores
 from qgt.decoders.neural.network import Architecture, stack
-from qgt.decoders.neural.record import Epoch, Training, epoch_from_plain, epoch_to_plain
+from qgt.decoders.neural.record import Epoch, Training
 from qgt.decoders.neural.settings import TrainConfig
 from qgt.files.provenance import provenance
 from qgt.learning.best import Best
-from qgt.learning.checkpoints import State
+from qgt.learning.checkpoints import Progress, State
 from qgt.learning.data import Data
 from qgt.learning.loss import LOSSES
 from qgt.learning.steps import Steps
@@ -69,13 +69,13 @@ class Run:
     ) -> "Run":
         """The run whose `state` this is; the generator goes on from where that run's was."""
         # The same start gives the same first weights and the same data set as when the run began.
-        generator.manual_seed(state.progress["seed"]).set_state(state.tensors["start"])
+        generator.manual_seed(state.progress.seed).set_state(state.tensors["start"])
         run = cls.begin(problems, architecture, config, generator)
         run.steps.restore(state)
         run.best.restore(state)
         run.data.covered.copy_(state.tensors["covered"])
-        run.history = [[epoch_from_plain(row) for row in rows] for rows in state.progress["history"]]
-        run.number = state.progress["number"]
+        run.history = [list(rows) for rows in state.progress.history]
+        run.number = state.progress.number
         generator.set_state(state.tensors["now"])
         return run
 
@@ -83,8 +83,7 @@ class Run:
         """All that `restore` needs, between two epochs."""
         tensors = {**self.steps.state(), **self.best.state(), "covered": self.data.covered}
         tensors |= {"start": self.start, "now": self.generator.get_state()}
-        history = [[epoch_to_plain(epoch) for epoch in rows] for rows in self.history]
-        return State(tensors, {"number": self.number, "history": history, "seed": self.generator.initial_seed()})
+        return State(tensors, Progress(self.number, self.generator.initial_seed(), self.history))
 
     @property
     def finished(self) -> bool:

@@ -10,11 +10,9 @@ network sees its own data, stops by its own validation loss, and has the distrib
 """
 
 import contextlib
-import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Generator
@@ -23,6 +21,7 @@ from qgt.decoders.neural.decoder import NeuralDecoder, describe
 from qgt.decoders.neural.network import Architecture
 from qgt.decoders.neural.record import Epoch
 from qgt.decoders.neural.settings import TrainConfig
+from qgt.files import codec
 from qgt.learning import checkpoints
 from qgt.learning.run import Run
 from qgt.model.problem import Problem
@@ -149,12 +148,12 @@ def _tensor_float_32(device: torch.device) -> Iterator[None]:
 
 def _identity(
     problems: Sequence[Problem], architecture: Architecture, config: TrainConfig, generator: Generator
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """What must agree for a checkpoint to be continued."""
     return {
         "problem": [problem.fingerprint for problem in problems],
         "architecture": describe(architecture),
-        "config": dataclasses.asdict(config),
+        "config": codec.encode("config", config, TrainConfig),
         "device": generator.device.type,
     }
 

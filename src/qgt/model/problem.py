@@ -8,22 +8,20 @@ counted from 0) with the number of `items`, `file` (a CSV beside the problem fil
 and a `seed`. The spec has a matrix for a small or dense design, and lists for a sparse one.
 """
 
-import dataclasses
 import hashlib
 import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float64, UInt8
 from torch import Generator, Tensor
 
 from qgt.arguments import whole
-from qgt.files import plain
-from qgt.files.atomic import replacing
+from qgt.files import codec, documents, keys, plugins
 from qgt.model.design import Design
 from qgt.model.factors import Factors, pool_costs
 from qgt.model.noise import Noise, Noiseless, RoundedGaussian, SparseInteger
@@ -40,6 +38,8 @@ MAKERS: dict[str, Callable[..., Design]] = {
     "column_regular": Design.column_regular,
     "doubly_regular": Design.doubly_regular,
 }
+Spec = Mapping[str, keys.Table]  # a problem as plain data: design, prior and noise
+PARTS: codec.Kinds = {Sampler: PRIORS, Prior: PRIORS, Noise: NOISES}
 CHUNK = 2**20  # numbers drawn at a time on a CPU, so that scratch memory does not grow with the instances
 
 
@@ -119,60 +119,71 @@ class Problem:
         return Factors(self.design, self.prior.costs(self.items), pool_costs(self.design, self.noise, y))
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, dict[str, object]]:
         """The problem as plain data; `from_spec` gives it back."""
         return {
             "design": _design_spec(self.design),
-            "prior": _part_spec(self.prior, PRIORS),
-            "noise": _part_spec(self.noise, NOISES),
+            "prior": _prior_spec(self.prior),
+            "noise": _noise_spec(self.noise),
         }
 
     @property
     def fingerprint(self) -> str:
         """The same on every machine, different for every other problem; see `fingerprint_of`."""
-        return _fingerprint(self.design, _part_spec(self.prior, PRIORS), _part_spec(self.noise, NOISES))
+        return _fingerprint(self.design, _prior_spec(self.prior), _noise_spec(self.noise))
 
     @classmethod
-    def from_spec(cls, spec: Mapping[str, Any], *, folder: Path = Path()) -> "Problem":
+    def from_spec(cls, spec: object, *, folder: Path = Path()) -> "Problem":
         """Make the problem that a spec describes; unknown keys and wrong types are refused by name.
 
         Example:
             >>> Problem.from_spec({"design": {"matrix": ["110", "011"]}, "prior": {"kind": "bernoulli", "rate": 0.1}})
             Problem(design=Design(pools=2, items=3, transfers=4), prior=Bernoulli(rate=0.1), noise=Noiseless())
         """
-        parts = {"noise": {"kind": "noiseless"}, **plain.as_table("problem", spec)}
-        plain.check_keys("problem", parts, required={"design", "prior", "noise"})
+        parts = {"noise": {"kind": "noiseless"}, **keys.as_table("problem", spec)}
+        keys.check_keys("problem", parts, required={"design", "prior", "noise"})
         return cls(
-            _design("design", plain.as_table("design", parts["design"]), folder),
-            _part("prior", plain.as_table("prior", parts["prior"]), PRIORS),
-            _part("noise", plain.as_table("noise", parts["noise"]), NOISES),
+            _design("design", keys.as_table("design", parts["design"]), folder),
+            codec.decode("prior", parts["prior"], Sampler, PARTS),
+            codec.decode("noise", parts["noise"], Noise, PARTS),
         )
 
     @classmethod
     def load(cls, path: str | Path) -> "Problem":
         """Read a problem file, TOML or JSON."""
-        return plain.load(path, "problem", lambda spec: cls.from_spec(spec, folder=Path(path).parent))
+        return documents.load(path, "problem", lambda spec: cls.from_spec(spec, folder=Path(path).parent))
 
     def save(self, path: str | Path) -> None:
-        """Write the spec, as JSON where the name ends in .json and as TOML otherwise."""
-        text = json.dumps(self.spec, indent=1) + "\n" if Path(path).suffix == ".json" else _toml(self.spec)
-        with replacing(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        """Write the spec, as JSON where the name ends in .json and as TOML otherwise.
+
+        A part of your own is written as "file:Class", and read again once `load_plugin` has had that file.
+        """
+        spec = self.spec
+        plugins.refuse_homeless([spec["prior"], spec["noise"]])
+        documents.save(path, spec)
 
 
-def fingerprint_of(spec: Mapping[str, Any]) -> str:
+def fingerprint_of(spec: Spec) -> str:
     """The fingerprint of the problem that a spec describes, even where its prior or noise is of the user's own."""
     return _fingerprint(stored_design(spec["design"]), spec["prior"], spec["noise"])
 
 
-def _fingerprint(design: Design, prior: Mapping[str, Any], noise: Mapping[str, Any]) -> str:
+def _fingerprint(design: Design, prior: keys.Table, noise: keys.Table) -> str:
     """The SHA-256 of the design's own and the specs of the other parts, as JSON with sorted keys and no spaces."""
     essence = {"design": design.fingerprint, "prior": prior, "noise": noise}
     text = json.dumps(essence, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _design_spec(design: Design) -> dict[str, Any]:
+def _prior_spec(prior: Sampler) -> dict[str, object]:
+    return codec.encode_table("prior", prior, Sampler, PARTS)
+
+
+def _noise_spec(noise: Noise) -> dict[str, object]:
+    return codec.encode_table("noise", noise, Noise, PARTS)
+
+
+def _design_spec(design: Design) -> dict[str, object]:
     """The design as plain data, with its names where they are not the usual ones."""
     names = {"pool_names": design.own_pool_names, "item_names": design.own_item_names}
     given = {key: list(value) for key, value in names.items() if value is not None}
@@ -181,73 +192,37 @@ def _design_spec(design: Design) -> dict[str, Any]:
     return {"items": design.items, "lists": list(design.lists), **given}
 
 
-def _part_spec(part: object, kinds: Mapping[str, type]) -> dict[str, Any]:
-    """A part's kind and fields; a part of the user's own is called by its class's full name."""
-    if not dataclasses.is_dataclass(part) or isinstance(part, type):
-        raise ValueError(f"{part!r} has no readable spec: make its class a frozen dataclass.")
-    names = {cls: name for name, cls in kinds.items()}
-    kind = names.get(type(part), f"{type(part).__module__}.{type(part).__qualname__}")
-    fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
-    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
-    for name, value in plain.items():
-        try:
-            json.dumps(value, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{kind}.{name}={value!r} is not plain data: use numbers, strings and lists.") from error
-    return {"kind": kind, **plain}
-
-
-def _part(where: str, spec: dict[str, Any], kinds: Mapping[str, type]) -> Any:
-    cls = plain.kind_of(where, spec, kinds)
-    fields = {field.name for field in dataclasses.fields(cls)}
-    plain.check_keys(where, spec, required={"kind", *fields})
-    try:
-        return cls(**{name: spec[name] for name in fields})
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{where}: {error}") from error
-
-
-def stored_design(spec: Mapping[str, Any]) -> Design:
+def stored_design(spec: keys.Table) -> Design:
     """The design that a problem's spec holds, as rows or lists: nothing is drawn, and no other file is read."""
     form = {"lists", "items"} if "lists" in spec else {"matrix"}
-    plain.check_keys("design", spec, required=form, optional={"pool_names", "item_names"})
-    lists = {key: plain.typed(key, value, list) for key, value in spec.items() if key != "items"}
+    keys.check_keys("design", spec, required=form, optional={"pool_names", "item_names"})
+    lists = {key: keys.typed(key, value, list) for key, value in spec.items() if key != "items"}
     for key in ("pool_names", "item_names"):
         for name in lists.get(key, []):
-            plain.typed(key, name, str)
+            keys.typed(key, name, str)
     names = lists.get("pool_names", ()), lists.get("item_names", ())
     if "matrix" in spec:
         return Design.from_rows(lists["matrix"], *names)
     for one in lists["lists"]:
-        plain.typed("lists", one, list)
-    return Design.from_lists(lists["lists"], items=spec["items"], pool_names=names[0], item_names=names[1])
+        keys.typed("lists", one, list)
+    return Design.from_lists(
+        lists["lists"], items=whole("items", spec["items"]), pool_names=names[0], item_names=names[1]
+    )
 
 
-def _design(where: str, spec: dict[str, Any], folder: Path) -> Design:
+def _design(where: str, spec: keys.Table, folder: Path) -> Design:
     try:
         if "file" in spec:
-            plain.check_keys(where, spec, required={"file"})
-            return Design.from_csv(folder / plain.typed("file", spec["file"], str))
+            keys.check_keys(where, spec, required={"file"})
+            return Design.from_csv(folder / keys.typed("file", spec["file"], str))
         if "matrix" in spec or "lists" in spec:
             return stored_design(spec)
-        maker: Callable[..., Design] = plain.kind_of(where, spec, MAKERS)
+        maker: Callable[..., Design] = keys.kind_of(where, spec, MAKERS)
         parameters = inspect.signature(maker).parameters.values()
         wanted = {p.name for p in parameters if p.name != "generator"}
         optional = {p.name for p in parameters if p.default is not inspect.Parameter.empty}
-        plain.check_keys(where, spec, required={"kind", "seed", *wanted - optional}, optional=optional)
+        keys.check_keys(where, spec, required={"kind", "seed", *wanted - optional}, optional=optional)
         generator = torch.Generator().manual_seed(whole("seed", spec["seed"], most=2**63 - 1))
         return maker(generator=generator, **{k: v for k, v in spec.items() if k not in ("kind", "seed")})
     except (ValueError, TypeError) as error:
         raise ValueError(str(error) if str(error).startswith(where) else f"{where}: {error}") from error
-
-
-def _toml(spec: Mapping[str, Mapping[str, Any]]) -> str:
-    """Write a spec as TOML: one table per part. JSON's scalars and lists are TOML's, but for the DEL character."""
-    lines = []
-    for part, values in spec.items():
-        lines.append(f"[{part}]")
-        for key, value in values.items():
-            text = json.dumps(value, ensure_ascii=False, allow_nan=False).replace("\x7f", "\\u007f")
-            lines.append(f"{key} = {text}")
-        lines.append("")
-    return "\n".join(lines)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from qgt.files.atomic import replacing, write_text
 from qgt.paper.counts import FIGURES, Counts, Number, across
@@ -45,7 +45,7 @@ def success_figure(counts: Counts) -> "Figure":
     ax = figure.subplots()
     styles = line_styles(found)
     draw_panel(ax, found, styles, "success_rate")
-    _name_lines(ax, found, {name: style["color"] for name, style in styles.items()})
+    _name_lines(ax, found, {name: style.color for name, style in styles.items()})
     ax.tick_params(labelsize=10.5)
     ax.set_xlabel("pools", fontsize=11.5)
     ax.set_ylabel("share of instances without an error", fontsize=11.5)
@@ -67,15 +67,25 @@ def _name_lines(ax: "Axes", found: Sequence[StudyResult], colours: Mapping[str, 
     heights = _spread({name: y for name, (_, y) in ends.items()})
     beside = ax.get_yaxis_transform()  # across in widths of the panel, up in rates
     for name, (x, y) in ends.items():
-        thin: dict[str, Any] = {"color": colours[name], "linewidth": 0.8, "alpha": 0.6, "zorder": 1}
-        ax.plot([x, right + margin], [y, y], **thin)
-        ax.plot([1, 1.01, 1.06], [y, y, heights[name]], **thin, transform=beside, clip_on=False)
+        leads = [
+            *ax.plot([x, right + margin], [y, y]),
+            *ax.plot([1, 1.01, 1.06], [y, y, heights[name]], transform=beside, clip_on=False),
+        ]
+        for lead in leads:
+            lead.set(color=colours[name], linewidth=0.8, alpha=0.6, zorder=1)
         line = [one for one in found if one.decoder == name]
         bold = line[0].limit
-        look: dict[str, Any] = {"va": "center", "fontsize": 10.5, "fontweight": "bold" if bold else "normal"}
-        words = line_label(line).replace(" (", "\n(") if bold else line_label(line)
-        look |= {"color": _darker(colours[name]), "linespacing": 1.0}
-        ax.text(1.07, heights[name], words, transform=beside, **look)
+        ax.text(
+            1.07,
+            heights[name],
+            line_label(line).replace(" (", "\n(") if bold else line_label(line),
+            transform=beside,
+            va="center",
+            fontsize=10.5,
+            fontweight="bold" if bold else "normal",
+            color=_darker(colours[name]),
+            linespacing=1.0,
+        )
 
 
 def _darker(colour: str) -> tuple[float, ...]:

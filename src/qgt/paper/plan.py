@@ -8,10 +8,11 @@ have a study of their own, on the first designs of some points: its instances ar
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
+from qgt.files.keys import Table
 from qgt.study import Study, Task
+from qgt.study.plan import Value
 
 # What identifies a decoder, in the studies and in the counts; what it is called in figures and tables is its label.
 LIMIT, PAPERS, RESIDUAL, GAMP = "limit", "network", "residual", "gamp"
@@ -61,19 +62,6 @@ class Scale:
     bound: int = 1
     fixed_pools: int = 35  # of the figure over noise and of the table
     defectives: int = 6  # what AMP is told where it is told the same for all
-
-    def to_plain(self) -> dict[str, Any]:
-        """The fields as plain data."""
-        return asdict(self)
-
-    @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> "Scale":
-        """The scale that `to_plain` described, also where JSON has made lists of its tuples."""
-        return cls(**{**_tuples(data), "residual": Residual(**_tuples(data["residual"]))})
-
-
-def _tuples(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
 
 
 QUICK = Scale(
@@ -145,7 +133,7 @@ def level_key(level: int) -> str:
 
 
 def _figure(
-    scale: Scale, at: Mapping[str, Any], key: str, values: tuple[Any, ...], residual: tuple[Any, ...]
+    scale: Scale, at: Mapping[str, Value], key: str, values: Sequence[Value], residual: Sequence[Value]
 ) -> list[Study]:
     """A figure's studies: all decoders, and the residual network where it is trained."""
     studies = [_study(scale, at, {key: list(values)}, _decoders(scale), scale.designs)]
@@ -156,9 +144,9 @@ def _figure(
 
 def _study(
     scale: Scale,
-    at: Mapping[str, Any],
-    grid: Mapping[str, Any],
-    decoders: Mapping[str, Any],
+    at: Mapping[str, Value],
+    grid: Mapping[str, Sequence[Value]],
+    decoders: Mapping[str, Table],
     designs: int,
     verify: int | None = None,
 ) -> Study:
@@ -174,11 +162,11 @@ def _study(
     return Study.from_plain({**sizes, "problem": problem, "grid": grid, "decoders": decoders})
 
 
-def _decoders(scale: Scale) -> dict[str, dict[str, Any]]:
+def _decoders(scale: Scale) -> dict[str, dict[str, object]]:
     """The paper's network and its three AMPs, what needs no K, and the limit."""
     limit = {"kind": "certified", "odds": 1.0, "certificates": False, "time_limit": scale.time_limit, "limit": True}
     told: dict[str, str | int] = {TOLD: "true", NEARLY: "noisy", FIXED: scale.defectives}
-    entries: dict[str, dict[str, Any]] = {
+    entries: dict[str, dict[str, object]] = {
         LIMIT: limit,
         PAPERS: {"kind": "mlp", "level": 5, "train": dict(scale.training)},
         **{key: {"kind": "amp", "defectives": value, "tune": True} for key, value in told.items()},
@@ -189,7 +177,7 @@ def _decoders(scale: Scale) -> dict[str, dict[str, Any]]:
     return {key: {**entry, "label": labels[key]} for key, entry in entries.items()}
 
 
-def _levels(scale: Scale) -> dict[str, dict[str, Any]]:
+def _levels(scale: Scale) -> dict[str, dict[str, object]]:
     """The networks of the table of complexity."""
     entry = {"kind": "mlp", "train": dict(scale.training)}
     return {level_key(level): {**entry, "level": level, "label": f"level {level}"} for level in scale.levels}

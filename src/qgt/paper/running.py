@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from qgt.decoders.neural.record import Epoch
-from qgt.paper.counts import FIGURES, Counts
+from qgt.paper.counts import Counts
 from qgt.paper.drawing import draw
 from qgt.paper.plan import FIXED, LIMIT, NEARLY, PAPERS, TOLD, Plan, Scale
 from qgt.study import (
@@ -25,6 +25,7 @@ from qgt.study import (
     networks_folder,
     run_study,
     study_results,
+    to_milliseconds,
     training_seconds,
 )
 from qgt.study.entry import Recipe
@@ -86,8 +87,9 @@ def collect(plan: Plan, db: Path) -> Counts:
         plan.scale,
         measured_on([study for studies in plan.parts.values() for study in studies], db),
         {name: _seconds(studies, found[name], db) for name, studies in plan.parts.items()},
-        **found,
-        pairs={name: _pairs(found[name]) for name in FIGURES},
+        **{name: to_milliseconds(each) for name, each in found.items()},
+        pairs_vs_pools=_pairs(found["vs_pools"]),
+        pairs_vs_noise=_pairs(found["vs_noise"]),
     )
 
 

@@ -41,9 +41,9 @@ def run_facts(counts: Counts) -> dict[str, str]:
         "residual networks": f"{residual.blocks} blocks of width {residual.width}, "
         f"{residual.train['steps']:,} steps; one design, {scale.instances:,} instances",
         "designs of the table of complexity": f"{scale.level_designs}, {scale.instances:,} instances each",
-        "measured on": ", ".join(device["devices"]),
-        "versions": ", ".join(f"{name} {version}" for name, version in device["versions"].items()),
-        "date": device["date"],
+        "measured on": ", ".join(device.devices),
+        "versions": ", ".join(f"{name} {version}" for name, version in device.versions.items()),
+        "date": device.date,
     }
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -163,12 +163,15 @@ def frontier_figure(scores: Mapping[str, Score], microseconds: Mapping[str, floa
         # The line runs to the right and up from a leader, so its upper left is free; the others alternate.
         behind = len(ax.texts) - len(best)
         side, place = ("right", (-7, 6)) if leads else ("left", (7, -24 if behind % 2 == 0 else 7))
-        words: dict[str, Any] = {
-            "textcoords": "offset points",
-            "fontsize": 9,
-            "color": LIMIT_COLOUR if leads else "#5b6570",
-        }
-        ax.annotate(name, (microseconds[name], rate), xytext=place, ha=side, **words)
+        ax.annotate(
+            name,
+            (microseconds[name], rate),
+            xytext=place,
+            textcoords="offset points",
+            ha=side,
+            fontsize=9,
+            color=LIMIT_COLOUR if leads else "#5b6570",
+        )
     ax.step(*zip(*best, strict=True), where="post", color=CLAIMED, linewidth=1, alpha=0.5, zorder=0)
     ax.set_xscale("log")
     ax.margins(x=0.2)
@@ -186,27 +189,40 @@ def _words(key: str) -> str:
     return key.removeprefix("design.").replace(".", " ").replace("_", " ")
 
 
-def line_styles(found: Sequence[StudyResult]) -> dict[str, dict[str, Any]]:
+class LineStyle(NamedTuple):
+    """How a decoder's line looks."""
+
+    color: str
+    linewidth: float = 1.5
+    linestyle: str = "-"
+    marker: str = ""
+    zorder: float = 2.0
+
+    def draw(self, ax: "Axes", x: Any, y: Sequence[float], label: str) -> None:
+        """Draw a line in this style."""
+        ax.plot(x, y, label=label, markersize=4.5, **self._asdict())
+
+
+def line_styles(found: Sequence[StudyResult]) -> dict[str, LineStyle]:
     """A colour and a marker for each decoder, the same in all panels."""
     limits = {one.decoder: one.limit for one in found}
-    styles: dict[str, dict[str, Any]] = {
-        name: {"color": LIMIT_COLOUR, "linewidth": 2.4, "zorder": 3} for name, limit in limits.items() if limit
-    }
+    styles = {name: LineStyle(LIMIT_COLOUR, linewidth=2.4, zorder=3) for name, limit in limits.items() if limit}
     for number, name in enumerate(name for name, limit in limits.items() if not limit):
-        line = {"linestyle": ("-", "--", ":")[number // len(COLOURS) % 3], "marker": MARKERS[number % len(MARKERS)]}
-        styles[name] = {"color": COLOURS[number % len(COLOURS)], **line, "markersize": 4.5, "linewidth": 1.5}
+        dashes = ("-", "--", ":")[number // len(COLOURS) % 3]
+        marker = MARKERS[number % len(MARKERS)]
+        styles[name] = LineStyle(COLOURS[number % len(COLOURS)], linestyle=dashes, marker=marker)
     return styles
 
 
-def draw_panel(ax: "Axes", found: Sequence[StudyResult], styles: Mapping[str, dict[str, Any]], metric: str) -> None:
+def draw_panel(ax: "Axes", found: Sequence[StudyResult], styles: Mapping[str, LineStyle], metric: str) -> None:
     """One metric at one combination of the grid's other keys."""
     for name in dict.fromkeys(one.decoder for one in found):
         line = [one for one in found if one.decoder == name]
         where: Any = [next(iter(one.point.values())) for one in line]  # numbers, or texts that become categories
         mean = [one.score.mean(metric) for one in line]
         low, high = zip(*(one.score.interval(metric) for one in line), strict=True)
-        ax.fill_between(where, low, high, color=styles[name]["color"], alpha=0.15, linewidth=0)
-        ax.plot(where, mean, label=name, **styles[name])
+        ax.fill_between(where, low, high, color=styles[name].color, alpha=0.15, linewidth=0)
+        styles[name].draw(ax, where, mean, name)
         if line[0].limit and metric == "success_rate":
             _shade_above(ax, where, mean)
     values = list(dict.fromkeys(next(iter(one.point.values())) for one in found))
@@ -232,8 +248,16 @@ def _shade_above(ax: "Axes", where: Any, limit: Sequence[float]) -> None:
     left = height[0] <= height[-1]
     words = height[:3] if left else height[-3:]  # the third of the panel that the words would stand in
     if words.max() < 0.82:
-        look: dict[str, Any] = {"transform": ax.transAxes, "va": "top", "fontsize": 8, "color": "#5b6570"}
-        ax.text(0.06 if left else 0.94, 0.96, "no decoder\ndoes better", ha="left" if left else "right", **look)
+        ax.text(
+            0.06 if left else 0.94,
+            0.96,
+            "no decoder\ndoes better",
+            transform=ax.transAxes,
+            ha="left" if left else "right",
+            va="top",
+            fontsize=8,
+            color="#5b6570",
+        )
 
 
 def _draw_legend(

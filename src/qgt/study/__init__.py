@@ -10,12 +10,22 @@ from qgt.study.counts import StudyCounts
 from qgt.study.networks import ensure_stack, network_path, training_seconds
 from qgt.study.pairs import Comparison, against_limit, compare_decoders
 from qgt.study.plan import Study, Task
-from qgt.study.reading import ReadBack, StudyResult, markdown, measured_on, study_results, write_csv
+from qgt.study.reading import (
+    Measured,
+    ReadBack,
+    StudyResult,
+    markdown,
+    measured_on,
+    study_results,
+    to_milliseconds,
+    write_csv,
+)
 from qgt.study.running import StudyProgress, networks_folder, run_study
 from qgt.study.store import Reading, Row
 
 __all__ = [
     "Comparison",
+    "Measured",
     "ReadBack",
     "Reading",
     "Row",
@@ -33,6 +43,7 @@ __all__ = [
     "networks_folder",
     "run_study",
     "study_results",
+    "to_milliseconds",
     "training_seconds",
     "write_csv",
 ]

@@ -4,23 +4,23 @@ The outcome of each instance stays in the database; the pairs of decoders that i
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from qgt.files import codec
 from qgt.files.atomic import write_text
 from qgt.files.text import json_by_rows
 from qgt.study.pairs import Comparison, all_pairs
 from qgt.study.plan import Study
-from qgt.study.reading import StudyResult, measured_on, study_results
+from qgt.study.reading import Measured, StudyResult, measured_on, study_results, to_milliseconds
 
 
 @dataclass(frozen=True)
 class StudyCounts:
     """A study's results and its decoders in pairs."""
 
-    measured_on: Mapping[str, Any]
+    measured_on: Measured
     results: Sequence[StudyResult]
     pairs: Sequence[Comparison]
 
@@ -28,21 +28,20 @@ class StudyCounts:
     def of(cls, study: Study, db: str | Path) -> "StudyCounts":
         """What the database holds of a study."""
         found = study_results(study, db)
-        return cls(measured_on([study], db), found, all_pairs(found))
+        return cls(measured_on([study], db), to_milliseconds(found), all_pairs(found))
 
     def save(self, path: str | Path) -> None:
         """Write them as JSON, a line for each row so that changes show in a diff."""
-        rows = {"results": [one.to_plain() for one in self.results], "pairs": [one.to_plain() for one in self.pairs]}
-        write_text(path, json_by_rows({"measured_on": dict(self.measured_on), **rows}))
+        write_text(path, json_by_rows(codec.encode_table("counts", self, StudyCounts)))
 
     @classmethod
     def load(cls, path: str | Path) -> "StudyCounts":
         """Read a file that `save` wrote."""
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-            results = [StudyResult.from_plain(row) for row in data["results"]]
-            return cls(data["measured_on"], results, [Comparison.from_plain(row) for row in data["pairs"]])
+            return codec.decode("counts", json.loads(Path(path).read_text(encoding="utf-8")), cls)
         except OSError as error:
             raise ValueError(f"{path}: cannot be read ({error.strerror}); check the path.") from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path}: does not hold a study's counts; write it with 'qgt bench --counts'.") from error
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{path}: does not hold a study's counts ({error}); write it with 'qgt bench --counts'."
+            ) from error

@@ -1,6 +1,7 @@
 """A study's decoder: one entry of its file, with what the decoder is told and how its calls are made.
 
-`kind` names a decoder of the registry, with that class's fields as keys, or a network to train for each problem:
+`kind` names a decoder of the registry or of a plugin ("file:Class"), with that class's fields as keys, or a network to
+train for each problem:
 
     [decoders.GAMP]                 [decoders."AMP, told K"]        [decoders.network]
     kind = "gamp"                   kind = "amp"                    kind = "mlp"
@@ -8,20 +9,18 @@
                                     tune = true                     train = { epochs = 60 }
 """
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from qgt.arguments import whole
 from qgt.decoders.contract import BoundDecoder, Decoder
-from qgt.decoders.neural.decoder import describe
-from qgt.decoders.neural.network import ARCHITECTURES, MLP, Architecture, ResidualMLP
+from qgt.decoders.neural.decoder import NETWORKS, describe
+from qgt.decoders.neural.network import ARCHITECTURES, MLP, Architecture
 from qgt.decoders.neural.settings import TrainConfig, make_config
-from qgt.decoders.registry import DECODERS
-from qgt.files import plain
+from qgt.decoders.registry import DECODERS, KINDS
+from qgt.files import codec, keys
 from qgt.model.problem import Problem
 
 VALIDATION = 1000  # instances on which a threshold is tuned
@@ -38,9 +37,10 @@ class Recipe:
     config: TrainConfig
 
     @property
-    def content(self) -> dict[str, Any]:
+    def content(self) -> dict[str, object]:
         """Everything that determines the network, apart from the problem, as plain data."""
-        return {"architecture": describe(self.architecture), "config": dataclasses.asdict(self.config)}
+        config = codec.encode("config", self.config, TrainConfig)
+        return {"architecture": describe(self.architecture), "config": config}
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,21 @@ class Entry:
     limit: bool = False  # whether figures show it as what no decoder exceeds
     label: str = ""
 
+    def __post_init__(self) -> None:
+        for key in ("instances", "batch"):
+            if getattr(self, key) is not None:
+                whole(key, getattr(self, key), least=1)
+        if isinstance(self.defectives, int):
+            whole("defectives", self.defectives)
+
     @property
-    def content(self) -> dict[str, Any]:
+    def content(self) -> dict[str, object]:
         """Everything of it that determines results, with defaults written out, as plain data."""
-        method: Any = self.method
-        fields = method.content if isinstance(method, Recipe) else dataclasses.asdict(method)
-        told = {"defectives": self.defectives, "tune": VALIDATION if self.tune else 0}
-        return {"kind": self.kind, "fields": fields, **told}
+        if isinstance(self.method, Recipe):
+            method: object = self.method.content
+        else:
+            method = codec.encode("method", self.method, Decoder, KINDS)
+        return {"method": method, "defectives": self.defectives, "tune": VALIDATION if self.tune else 0}
 
     def refusal(self, problem: Problem) -> str | None:
         """Why it cannot decode a problem, or None."""
@@ -90,48 +98,38 @@ class Entry:
 def parse_entry(name: str, value: object) -> Entry:
     """The entry that a table of a study's file describes."""
     where = f"decoders.{name}"
-    table = plain.as_table(where, value)
-    made = plain.kind_of(where, table, {**DECODERS, **ARCHITECTURES})
-    given = {key: value for key, value in table.items() if key not in COMMON}
-    try:
-        method = _recipe(where, made, given) if made in ARCHITECTURES.values() else _decoder(where, made, given)
-        entry = Entry(name, table["kind"], method, **_common(table))
-    except (ValueError, TypeError) as error:
-        raise ValueError(str(error) if str(error).startswith(where) else f"{where}: {error}") from error
+    table = keys.as_table(where, value)
+    cls = codec.class_of(f"{where}.kind", table.get("kind"), {**DECODERS, **ARCHITECTURES})
+    if clash := sorted(COMMON & codec.field_names(cls)):
+        raise ValueError(f"{where}: {cls.__name__} has a field {clash[0]}, which has a meaning in studies: rename it.")
+    method = _recipe(where, table) if table["kind"] in ARCHITECTURES else _decoder(where, table)
     for key in ("defectives", "tune"):
-        if key in table and isinstance(entry.method, Recipe):
+        if key in table and isinstance(method, Recipe):
             raise ValueError(f"{where}.{key} has no meaning for a network: leave it out.")
-    return entry
+    common = {key: table[key] for key in COMMON - {"kind"} if key in table}
+    known = {"name": name, "kind": table["kind"], "method": method}
+    return codec.decode_fields(where, common, Entry, known=known)
 
 
-def _common(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys that every entry may have, checked."""
-    common: dict[str, Any] = {key: plain.typed(key, table[key], bool) for key in ("tune", "limit") if key in table}
-    common |= {key: plain.typed(key, table[key], str) for key in ("label",) if key in table}
-    common |= {key: whole(key, table[key], least=1) for key in ("instances", "batch") if key in table}
-    if "defectives" in table:
-        told = table["defectives"]
-        if told not in ("true", "noisy") and not (isinstance(told, int) and not isinstance(told, bool) and told >= 0):
-            raise ValueError(f'defectives={told!r} is not valid: give "true", "noisy" or a whole number.')
-        common["defectives"] = told
-    return common
+def _decoder(where: str, table: keys.Table) -> Decoder:
+    return codec.decode_part(where, table, Decoder, KINDS, also=COMMON)
 
 
-def _decoder(where: str, cls: type[Decoder], given: Mapping[str, Any]) -> Decoder:
-    fields = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    plain.check_keys(where, given, required=set(), optional=fields | COMMON)
-    return cls(**given)
-
-
-def _recipe(where: str, cls: type[MLP] | type[ResidualMLP], given: Mapping[str, Any]) -> Recipe:
-    fields = {field.name for field in dataclasses.fields(cls)}
-    levels = {"level"} if cls is MLP else set()
-    plain.check_keys(where, given, required=set(), optional=fields | levels | {"train"} | COMMON)
-    settings = plain.as_table(f"{where}.train", given.get("train", {}))
-    config = make_config(fresh=cls is ResidualMLP or "steps" in settings, given=settings)
-    chosen = {key: value for key, value in given.items() if key != "train"}
-    if "level" not in chosen:
-        return Recipe(cls(**chosen), config)
-    if len(chosen) > 1:
-        raise ValueError("level was given with other fields of the network: give the level or the fields.")
-    return Recipe(MLP.level(chosen["level"]), config)
+def _recipe(where: str, table: keys.Table) -> Recipe:
+    """A network, by its fields or the paper's level, and how to train it."""
+    settings = keys.as_table(f"{where}.train", table.get("train", {}))
+    fresh = table["kind"] == "residual" or "steps" in settings
+    try:
+        config = make_config(fresh=fresh, given=settings)
+    except (ValueError, TypeError) as error:
+        raise keys.explained(f"{where}.train", error, settings) from error
+    level = {"level"} if table["kind"] == "mlp" else set()
+    architecture = codec.decode_part(where, table, Architecture, NETWORKS, also=COMMON | level | {"train"})
+    if not level & set(table):
+        return Recipe(architecture, config)
+    if codec.field_names(MLP) & set(table):
+        raise ValueError(f"{where}.level was given with other fields of the network: give the level or the fields.")
+    try:
+        return Recipe(MLP.level(whole("level", table["level"])), config)
+    except ValueError as error:
+        raise keys.explained(where, error, level) from error

@@ -27,7 +27,7 @@ LOCKS = "locks"  # in the folder of networks: one empty file for each that was t
 
 def network_path(folder: Path, task: Task) -> Path:
     """Where a task's network is, or will be: a folder to save one in, too, that was trained elsewhere."""
-    return folder / digest("network", task.fingerprint, _recipe(task).content)[:32]
+    return folder / digest("network", task.fingerprint, _recipe(task).content, task.sources)[:32]
 
 
 def training_seconds(folder: Path, task: Task) -> float:

@@ -7,7 +7,6 @@ is compared on those.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 from qgt.study.plan import Value
 from qgt.study.reading import StudyResult
@@ -28,16 +27,6 @@ class Comparison:
     first: str  # the decoders' names in the study
     second: str
     paired: Paired
-
-    def to_plain(self) -> dict[str, Any]:
-        """The comparison as plain data."""
-        return {"point": dict(self.point), "decoders": [self.first, self.second], **self.paired.to_plain()}
-
-    @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> "Comparison":
-        """The comparison that `to_plain` described."""
-        first, second = data["decoders"]
-        return cls(data["point"], first, second, Paired.from_plain(data))
 
 
 def compare_decoders(found: Sequence[StudyResult], first: str, second: str) -> list[Comparison]:

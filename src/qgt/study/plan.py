@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from qgt.arguments import whole
-from qgt.files import plain
-from qgt.model.problem import Instances, Problem
+from qgt.files import documents, keys, plugins
+from qgt.model.problem import Instances, Problem, Spec
 from qgt.study.entry import Entry, Recipe, parse_entry
 from qgt.study.seeds import digest, generator
 from qgt.trust.scoring import METRICS
+from qgt.version import __version__
 
 Value = int | float | str
 KEYS = frozenset({"instances", "max_failures", "batch", "designs", "metric", "verify", "grid"})
@@ -33,7 +33,7 @@ class Task:
 
     point: Mapping[str, Value]  # where on the grid
     design: int | None  # the seed of its design; None where the study has just one
-    problem_spec: Mapping[str, Any]
+    problem_spec: Spec
     fingerprint: str
     items: int
     entry: Entry
@@ -45,7 +45,14 @@ class Task:
     @cached_property
     def key(self) -> str:
         """The hash of everything that determines the results."""
-        return digest("task", self.fingerprint, self.entry.content, self.block, self.batch)
+        code = {"qgt": __version__, **self.sources}
+        return digest("task", self.fingerprint, self.entry.content, self.block, self.batch, code)
+
+    @cached_property
+    def sources(self) -> dict[str, str]:
+        """The SHA-256 of each plugin that its problem or its decoder is from: other code has other results."""
+        parts = [part for name, part in self.problem_spec.items() if name != "design"]
+        return plugins.sources([*parts, self.entry.content])
 
     @property
     def stream(self) -> str:
@@ -93,7 +100,7 @@ class Study:
         6
     """
 
-    problem: Mapping[str, Any]  # a problem's spec; a design that is drawn has no seed here
+    problem: Spec  # a problem's spec; a design that is drawn has no seed here
     decoders: Sequence[Entry]
     grid: Mapping[str, Sequence[Value]] = field(default_factory=dict)  # dotted keys into the problem
     designs: Sequence[int] = (0,)  # seeds: every design at every point of the grid
@@ -109,25 +116,26 @@ class Study:
         object.__setattr__(self, "tasks", tuple(self._tasks()))
 
     @classmethod
-    def from_plain(cls, data: Mapping[str, Any], *, folder: Path = Path()) -> "Study":
+    def from_plain(cls, data: keys.Table, *, folder: Path = Path()) -> "Study":
         """The study that plain data describes; whatever cannot work is refused by name, before anything runs."""
-        plain.check_keys("study", data, required={"problem", "decoders"}, optional=KEYS)
-        decoders = plain.as_table("decoders", data["decoders"])
+        keys.check_keys("study", data, required={"problem", "decoders"}, optional=KEYS)
+        decoders = keys.as_table("decoders", data["decoders"])
         if not decoders:
             raise ValueError("decoders is empty: add a table [decoders.NAME] with a kind.")
         numbers = {key: whole(key, data[key], least=1) for key in NUMBERS if key in data}
         metric = data.get("metric", "success_rate")
         if metric not in METRICS:
             raise ValueError(f"metric={metric!r} is not known: give one of {', '.join(METRICS)}.")
-        problem = plain.as_table("problem", data["problem"])
-        plain.check_keys("problem", problem, required={"design", "prior"}, optional={"noise"})
+        given = keys.as_table("problem", data["problem"])
+        keys.check_keys("problem", given, required={"design", "prior"}, optional={"noise"})
+        problem = {part: keys.as_table(f"problem.{part}", table) for part, table in given.items()}
         entries = tuple(parse_entry(name, value) for name, value in decoders.items())
         if "verify" in data and not any(isinstance(entry.method, Recipe) for entry in entries):
             raise ValueError("verify has no meaning without a network among the decoders: leave it out.")
         return cls(
             problem,
             entries,
-            _grid(problem, plain.as_table("grid", data.get("grid", {}))),
+            _grid(problem, keys.as_table("grid", data.get("grid", {}))),
             _designs(data.get("designs", 1)),
             metric=metric,
             folder=folder,
@@ -137,8 +145,8 @@ class Study:
     @classmethod
     def load(cls, path: str | Path) -> "Study":
         """Read a study file, TOML or JSON."""
-        return plain.load(
-            path, "study", lambda data: cls.from_plain(plain.as_table("study", data), folder=Path(path).parent)
+        return documents.load(
+            path, "study", lambda data: cls.from_plain(keys.as_table("study", data), folder=Path(path).parent)
         )
 
     def with_instances(self, instances: int) -> "Study":
@@ -154,7 +162,7 @@ class Study:
 
     def _tasks(self) -> Iterator[Task]:
         """Point by point, so that all decoders of a comparison advance together."""
-        drawn = "kind" in plain.as_table("problem.design", self.problem["design"])
+        drawn = "kind" in self.problem["design"]
         if drawn and "seed" in self.problem["design"]:
             raise ValueError("problem.design.seed is not for a study: leave it out, and give designs = [seed].")
         if not drawn and tuple(self.designs) != (0,):
@@ -171,7 +179,7 @@ class Study:
                     self._check(entry, problem)
                 if (reason := entry.refusal(problem)) is not None:
                     raise ValueError(f"decoders.{entry.name} cannot decode the problem at {point or 'hand'}: {reason}")
-                yield Task(*made, entry, **self._sizes(entry))
+                yield Task(*made, entry, *self._sizes(entry))
             checked = True
 
     def _check(self, entry: Entry, problem: Problem) -> None:
@@ -186,10 +194,11 @@ class Study:
                 "so its instances would not be the others': give a divisor."
             )
 
-    def _sizes(self, entry: Entry) -> dict[str, Any]:
+    def _sizes(self, entry: Entry) -> tuple[int, int, int, int | None]:
+        """Block, batch, batches and failures of a task."""
         batch = entry.batch or self.batch
         batches = -(-(entry.instances or self.instances) // batch)
-        return {"block": self.batch, "batch": batch, "batches": batches, "max_failures": self.max_failures}
+        return self.batch, batch, batches, self.max_failures
 
 
 def _designs(value: object) -> tuple[int, ...]:
@@ -202,10 +211,10 @@ def _designs(value: object) -> tuple[int, ...]:
     return seeds
 
 
-def _grid(problem: Mapping[str, Any], grid: Mapping[str, Any]) -> dict[str, tuple[Value, ...]]:
+def _grid(problem: Spec, grid: keys.Table) -> dict[str, tuple[Value, ...]]:
     """The grid, every key of which must be in the problem already."""
-    known, flat = _flat(problem), _flat(grid)
-    for key, values in flat.items():
+    known, checked = _flat(problem), dict[str, tuple[Value, ...]]()
+    for key, values in _flat(grid).items():
         if key not in known:
             raise ValueError(f"grid.{key} is not in the problem: add it there, or use one of {', '.join(known)}.")
         if not isinstance(values, list | tuple) or not values:
@@ -215,10 +224,11 @@ def _grid(problem: Mapping[str, Any], grid: Mapping[str, Any]) -> dict[str, tupl
                 raise ValueError(f"grid.{key} holds {value!r}: give numbers or texts.")
         if len(set(values)) < len(values):
             raise ValueError(f"grid.{key}={values!r} holds a value twice: give each once.")
-    return {key: tuple(values) for key, values in flat.items()}
+        checked[key] = tuple(values)
+    return checked
 
 
-def _flat(tables: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(tables: keys.Table) -> dict[str, object]:
     """Dotted keys and their values. TOML reads `a.b = 1` as a table and `"a.b" = 1` as a key: both mean the same."""
     parts = [
         {f"{part}.{key}": value for key, value in values.items()} if isinstance(values, Mapping) else {part: values}
@@ -227,10 +237,10 @@ def _flat(tables: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for part in parts for key, value in part.items()}
 
 
-def _at(problem: Mapping[str, Any], values: Mapping[str, Value]) -> dict[str, Any]:
+def _at(problem: Spec, values: Mapping[str, Value]) -> dict[str, dict[str, object]]:
     """The problem's spec with the values at their dotted keys."""
-    spec = copy.deepcopy(dict(problem))
+    spec = {part: copy.deepcopy(dict(table)) for part, table in problem.items()}
     for key, value in values.items():
         part, _, name = key.partition(".")
-        spec[part] = {**spec[part], name: value}
+        spec[part][name] = value
     return spec

@@ -5,19 +5,17 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from qgt.files.atomic import replacing
+from qgt.files.codec import UNSTORED
 from qgt.files.text import markdown_table
 from qgt.study.plan import Study, Value
 from qgt.study.store import Reading, Store
 from qgt.study.tally import Tally
 from qgt.trust.outcomes import Outcomes, joined
 from qgt.trust.scoring import METRICS, Score
-
-KEPT = ("point", "decoder", "label", "limit", "designs", "statuses", "seconds", "finished")
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class StudyResult:
     seconds: float  # spent decoding
     finished: bool  # whether all that the study asks for is there
     read_back: Sequence[ReadBack] = ()
-    streams: Mapping[str, Outcomes] = field(default_factory=dict, repr=False, compare=False)
+    streams: Mapping[str, Outcomes] = field(default_factory=dict, repr=False, compare=False, metadata=UNSTORED)
 
     @property
     def proved(self) -> float:
@@ -71,18 +69,17 @@ class StudyResult:
         """Spent decoding, per instance."""
         return 1e6 * self.seconds / self.score.instances if self.score.instances else math.nan
 
-    def to_plain(self) -> dict[str, Any]:
-        """The counts and what they belong to, as plain data."""
-        kept = {name: getattr(self, name) for name in KEPT}
-        kept |= {"point": dict(self.point), "statuses": dict(self.statuses), "seconds": round(self.seconds, 3)}
-        read = [{**vars(one), "wrong": list(one.wrong)} for one in self.read_back]
-        return {**kept, **self.score.to_plain(), **({"read_back": read} if read else {})}
 
-    @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> "StudyResult":
-        """The result that `to_plain` described."""
-        read = tuple(ReadBack(**{**one, "wrong": tuple(one["wrong"])}) for one in data.get("read_back", ()))
-        return cls(**{name: data[name] for name in KEPT}, score=Score.from_plain(data), read_back=read)
+@dataclass(frozen=True)
+class Measured:
+    """On what it was measured, and when."""
+
+    devices: Sequence[str]
+    threads: Sequence[int]
+    versions: Mapping[str, str]
+    date: str  # the last
+    design_seeds: Sequence[int]
+    cores: int | None = None  # None where rows do not say
 
 
 def study_results(study: Study, db: str | Path) -> list[StudyResult]:
@@ -141,18 +138,24 @@ def _read_back(readings: Sequence[Reading]) -> tuple[ReadBack, ...]:
     )
 
 
-def measured_on(studies: Iterable[Study], db: str | Path) -> dict[str, Any]:
+def measured_on(studies: Iterable[Study], db: str | Path) -> Measured:
     """Machines, versions and the last day: what the rows of some studies say of themselves."""
+    tasks = dict.fromkeys(task for study in studies for task in study.tasks)
     with Store(db, reading=True) as store:
-        keys = dict.fromkeys(task.key for study in studies for task in study.tasks)
-        rows = [row.provenance for key in keys for row in store.rows(key)]
+        rows = [row.provenance for task in tasks for row in store.rows(task.key)]
     versions = {name: " and ".join(sorted({str(row[name]) for row in rows})) for name in ("qgt", "torch", "python")}
-    return {
-        "devices": sorted({str(row["device"]) for row in rows}),
-        "threads": sorted({int(row["threads"]) for row in rows}),
-        "versions": versions,
-        "date": max((str(row["date"]) for row in rows), default=""),
-    }
+    return Measured(
+        devices=sorted({str(row["device"]) for row in rows}),
+        threads=sorted({int(row["threads"]) for row in rows}),
+        versions=versions,
+        date=max((str(row["date"]) for row in rows), default=""),
+        design_seeds=sorted({task.design for task in tasks if task.design is not None}),
+    )
+
+
+def to_milliseconds(found: Iterable[StudyResult]) -> list[StudyResult]:
+    """Results for a file that is committed: more digits of their times would only make its changes longer."""
+    return [replace(one, seconds=round(one.seconds, 3)) for one in found]
 
 
 def write_csv(found: Iterable[StudyResult], path: str | Path) -> None:

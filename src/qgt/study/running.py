@@ -156,9 +156,10 @@ def _read_back(ledger: Ledger, store: Store, folder: Path, probes: int) -> None:
 
 
 def _reading(task: Task, net: NeuralDecoder, estimator: str, probes: int) -> Reading:
-    """Every estimator asks at the same instances."""
+    """Every estimator asks every network of a problem at the same instances."""
     start = time.perf_counter()
-    report = verify(net, task.problem(), estimator=estimator, instances=probes, generator=generator("verify", task.key))
+    asked = generator("verify", task.fingerprint)
+    report = verify(net, task.problem(), estimator=estimator, instances=probes, generator=asked)
     seconds = time.perf_counter() - start
     where = {**provenance("cpu"), "date": time.strftime("%Y-%m-%d"), "network": weights_digest(net)}
     counts = int(report.wrong.sum()), report.wrong.numel()

@@ -12,17 +12,18 @@ import json
 import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
+from qgt.files import codec
 from qgt.trust.outcomes import Outcomes
 from qgt.trust.scoring import Score
 
 APPLICATION = 0x71677401  # "qgt", 1: marks the file as ours
 SCHEMA = 2
+Provenance = Mapping[str, str | int]  # where it was made
 PATIENCE = 60.0  # seconds to wait for another process's transaction
 TABLES = (
     """
@@ -61,7 +62,7 @@ class Row:
     outcomes: Outcomes
     statuses: Mapping[str, int]
     seconds: float  # spent decoding
-    provenance: Mapping[str, Any]
+    provenance: Provenance
 
     @cached_property
     def score(self) -> Score:
@@ -89,7 +90,15 @@ class Reading:
     wrong: int  # entries of A read back wrongly
     entries: int  # of A
     seconds: float
-    provenance: Mapping[str, Any]
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class Notes:
+    """The cells that hold JSON."""
+
+    provenance: Provenance
+    statuses: Mapping[str, int] = field(default_factory=dict)
 
 
 class Store:
@@ -173,7 +182,8 @@ class Store:
         for batch, items, packed, statuses, seconds, provenance in found:
             with self._whole(f"batch {batch} of task {task[:12]}"):
                 outcomes = Outcomes(int(items), zlib.decompress(packed))
-                row = Row(task, batch, outcomes, _object(statuses), float(seconds), _object(provenance))
+                notes = _notes({"statuses": statuses, "provenance": provenance})
+                row = Row(task, batch, outcomes, notes.statuses, float(seconds), notes.provenance)
             yield row
 
     def readings(self, task: str) -> Iterator[Reading]:
@@ -186,7 +196,8 @@ class Store:
         for estimator, probes, wrong, entries, seconds, provenance in found:
             with self._whole(f"the reading by {estimator} of task {task[:12]}"):
                 counts = int(probes), int(wrong), int(entries)
-                reading = Reading(task, estimator, *counts, float(seconds), _object(provenance))
+                notes = _notes({"provenance": provenance})
+                reading = Reading(task, estimator, *counts, float(seconds), notes.provenance)
             yield reading
 
     def count(self) -> int:
@@ -215,14 +226,12 @@ class Store:
             ) from error
 
 
-def _object(text: object) -> dict[str, Any]:
-    """The JSON object that a cell holds."""
-    if not isinstance(text, str):
-        raise TypeError(f"a text was expected, not {text!r}")
-    found = json.loads(text)
-    if not isinstance(found, dict):
-        raise ValueError(f"a JSON object was expected, not {text[:40]}")
-    return found
+def _notes(texts: Mapping[str, object]) -> Notes:
+    """What the cells hold as JSON."""
+    for text in texts.values():
+        if not isinstance(text, str):
+            raise TypeError(f"a text was expected, not {text!r}")
+    return codec.decode("", {name: json.loads(str(text)) for name, text in texts.items()}, Notes)
 
 
 def _read_only(path: Path) -> str:

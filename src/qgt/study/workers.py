@@ -10,13 +10,15 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import torch
 
+from qgt.files.plugins import load_same, loaded_plugins
 from qgt.study.batch import Job, decode_batch
 from qgt.study.store import Row
 
@@ -59,7 +61,9 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """
     context = multiprocessing.get_context("spawn")
     reading, writing = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker, initargs=(reading,))
+    plugins = [(plugin.path, plugin.sha256) for plugin in loaded_plugins()]
+    load_same(plugins)  # one that has changed is refused here, in words
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker, initargs=(reading, plugins))
     try:
         yield pool
         pool.shutdown()
@@ -69,8 +73,9 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
         reading.close()
 
 
-def _begin_worker(reading: Connection) -> None:
-    """Set a worker up: one thread for torch, and one that waits for the parent's end."""
+def _begin_worker(reading: Connection, plugins: Sequence[tuple[Path, str]]) -> None:
+    """Set a worker up: the parent's plugins, one thread for torch, and one that waits for the parent's end."""
+    load_same(plugins)
     torch.set_num_threads(1)
     threading.Thread(target=_exit_with_parent, args=(reading,), daemon=True).start()
 

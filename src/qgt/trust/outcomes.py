@@ -9,7 +9,7 @@ The p-value is two-sided: twice the smaller tail, at most 1.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -162,17 +162,6 @@ class Paired:
 
     def _successes(self) -> tuple[float, float]:
         return float(self.first - self.second), float(self.first + self.second)
-
-    def to_plain(self) -> dict[str, Any]:
-        """The counts and sums as plain data."""
-        counts = {name: getattr(self, name) for name in ("both", "first", "second", "neither")}
-        return {**counts, "sums": {metric: list(pair) for metric, pair in self.sums.items()}}
-
-    @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> "Paired":
-        """The comparison that `to_plain` described."""
-        sums = {metric: (float(a), float(b)) for metric, (a, b) in data["sums"].items()}
-        return cls(data["both"], data["first"], data["second"], data["neither"], sums)
 
 
 def paired(first: Outcomes, second: Outcomes) -> Paired:

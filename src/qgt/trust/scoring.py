@@ -18,11 +18,13 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
+
+from qgt.files import codec
 
 FEW = 30  # values that differ from the most frequent one: with fewer their variance is not known
 Z95 = 1.959963984540054  # the normal quantile of a two-sided 95 % interval
@@ -53,14 +55,15 @@ class Score:
             raise ValueError(f"scores of {self.items} and {other.items} items do not add: keep them apart.")
         return Score(self.items, Counter(self.outcomes) + Counter(other.outcomes))
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, object]:
         """The counts as plain data: rows of true positives, false positives, false negatives, and how often."""
-        return {"items": self.items, "outcomes": [[*outcome, n] for outcome, n in sorted(self.outcomes.items())]}
+        plain: dict[str, object] = codec.encode("score", self, Score)
+        return plain
 
     @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> "Score":
+    def from_plain(cls, data: object) -> "Score":
         """The score that `to_plain` described."""
-        return cls(data["items"], {(tp, fp, fn): n for tp, fp, fn, n in data["outcomes"]})
+        return codec.decode("score", data, cls)
 
     @property
     def instances(self) -> int:

@@ -8,7 +8,7 @@ evidence is then noise.
 
 import json
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float64, Int64, UInt8
@@ -180,7 +180,7 @@ class VerificationReport:
     def __repr__(self) -> str:
         return f"VerificationReport({self.estimator}, error_percent={self.error_percent:.3g})"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The report as plain data."""
         return {
             "estimator": self.estimator,

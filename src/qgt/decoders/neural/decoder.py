@@ -4,12 +4,9 @@ How it is written to a file and read back, with nothing in the file trusted, is 
 """
 
 import copy
-import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,8 +17,10 @@ from qgt.decoders.neural.model_file import ModelFileError
 from qgt.decoders.neural.network import ARCHITECTURES, Architecture, Network
 from qgt.decoders.neural.record import Training
 from qgt.decoders.results import Decoded, Status
-from qgt.model.problem import Problem, fingerprint_of, stored_design
+from qgt.files import codec, keys
+from qgt.model.problem import Problem, Spec, fingerprint_of, stored_design
 
+NETWORKS: codec.Kinds = {Architecture: ARCHITECTURES}
 CHUNK = 8192  # instances per forward pass, so that memory does not grow with the batch
 
 
@@ -44,7 +43,7 @@ class NeuralDecoder:
     architecture: Architecture
     network: Network
     threshold: float
-    spec: Mapping[str, Any]  # of the problem it was trained for
+    spec: Spec  # of the problem it was trained for
     training: Training | None = None  # how it came by its weights; None for one put together by hand
 
     @property
@@ -90,7 +89,7 @@ class NeuralDecoder:
             "problem": self.spec,
             "fingerprint": self.fingerprint,
             "threshold": self.threshold,
-            "training": None if self.training is None else self.training.to_plain(),
+            "training": codec.encode("training", self.training, Training | None),
         }
         model_file.write(path, description, self.network.state_dict())
 
@@ -123,25 +122,15 @@ def raw_scores(network: Network, y: Tensor) -> Tensor:
         return torch.cat(parts) if parts else network(y.to(torch.float32)[None])[0]
 
 
-def describe(architecture: Architecture) -> dict[str, Any]:
+def describe(architecture: Architecture) -> dict[str, object]:
     """An architecture as plain data: its kind and its fields."""
-    for kind, cls in ARCHITECTURES.items():
-        if isinstance(architecture, cls):
-            return {"kind": kind, **dataclasses.asdict(architecture)}
-    raise ValueError(f"{architecture!r} cannot be saved: its class is not one of {', '.join(ARCHITECTURES)}.")
+    return codec.encode_table("architecture", architecture, Architecture, NETWORKS)
 
 
-def _architecture(fields: dict[str, Any]) -> Architecture:
-    kind = fields.pop("kind")
-    if kind not in ARCHITECTURES:
-        raise ValueError(f"architecture {kind!r} is not known")
-    return ARCHITECTURES[kind](**fields)
-
-
-def _decoder(description: Mapping[str, Any], weights: Mapping[str, Tensor]) -> NeuralDecoder:
+def _decoder(description: keys.Table, weights: Mapping[str, Tensor]) -> NeuralDecoder:
     """The decoder that a file describes, every field checked against the others."""
-    architecture = _architecture(dict(description["architecture"]))
-    spec, threshold, training = description["problem"], description["threshold"], description["training"]
+    architecture = codec.decode("architecture", description["architecture"], Architecture, NETWORKS)
+    spec = {key: keys.as_table(key, part) for key, part in keys.as_table("problem", description["problem"]).items()}
     design = stored_design(spec["design"])
     pools, items = design.pools, design.items
     model_file.check_cost(architecture, weights, pools=pools, items=items)
@@ -150,7 +139,7 @@ def _decoder(description: Mapping[str, Any], weights: Mapping[str, Tensor]) -> N
     network.load_state_dict(dict(weights))
     if description["fingerprint"] != fingerprint_of(spec):
         raise ValueError("the fingerprint does not belong to the problem")
-    if not isinstance(threshold, float) or not math.isfinite(threshold):
-        raise ValueError(f"threshold {threshold!r} is not a number")
-    record = None if training is None else Training.from_plain(training)
+    threshold = codec.decode("threshold", description["threshold"], float)
+    training = description["training"]
+    record = None if training is None else codec.decode("training", training, Training)
     return NeuralDecoder(architecture, network.eval(), threshold, spec, record)

@@ -10,13 +10,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from qgt.decoders.neural.network import Architecture
+from qgt.files import keys
 from qgt.files import tensors as tensor_files
 
 FORMAT = 2
@@ -39,14 +39,14 @@ def place(path: str | Path) -> Path:
     return Path(path) / FILE if Path(path).is_dir() else Path(path)
 
 
-def write(folder: str | Path, description: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
+def write(folder: str | Path, description: keys.Table, weights: Mapping[str, Tensor]) -> None:
     """Write the folder with the model file in it, all or nothing."""
     text = json.dumps({"format": FORMAT, **description}, allow_nan=False)
     on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
     tensor_files.write(Path(folder) / FILE, on_cpu, {"qgt": text, "sha256": checksum(text, on_cpu)})
 
 
-def read(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read(file: Path) -> tuple[dict[str, object], dict[str, Tensor]]:
     """The description and the weights as they were written; what they mean is still to be checked."""
     text, weights = _content(file)
     try:

@@ -1,17 +1,16 @@
 """What a trained network says about its training: one row for each epoch, the settings, and a test on new instances.
 
-A record is typed in memory and plain data in a model's file. `Training.from_plain` trusts nothing in it: a field that
-is missing, unknown or of the wrong type is a ValueError that names it.
+A record is typed in memory and plain data in a model's file, where nothing is trusted: the codec refuses a field that
+is missing, unknown or of the wrong type, and the classes a number below nought.
 """
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from qgt.arguments import whole
 from qgt.decoders.neural.settings import TrainConfig
-from qgt.files import plain
+from qgt.files.codec import Diverging
 
 # How often each (true positives, false positives, false negatives) occurred: what `qgt.Score` is made of.
 Outcomes = Mapping[tuple[int, int, int], int]
@@ -29,12 +28,16 @@ class Epoch:
 
     number: int  # from 1
     total: int  # at most
-    train_loss: float  # NaN where training has diverged, as the next
-    validation_loss: float
+    train_loss: Diverging  # NaN where training has diverged, as the next
+    validation_loss: Diverging
     success_rate: float  # on the validation instances, at their best threshold
     best: bool  # whether this is the best validation loss so far (of the first network, in a progress callback)
     learning_rate: float  # of its last step
     seconds: float
+
+    def __post_init__(self) -> None:
+        for name in ("number", "total"):
+            whole(name, getattr(self, name))
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,14 @@ class Training:
     test_unseen: Outcomes | None  # those whose x was not
     made_on: Mapping[str, str | int]  # device, threads and versions
 
+    def __post_init__(self) -> None:
+        for name in ("seed", "place", "stack", "items_covered"):
+            whole(name, getattr(self, name), most=2**64)
+        for name in ("test", "test_seen", "test_unseen"):
+            for outcome, times in (getattr(self, name) or {}).items():
+                for number in (*outcome, times):
+                    whole(name, number)
+
     @property
     def epochs(self) -> int:
         """Epochs that were trained."""
@@ -83,101 +94,3 @@ class Training:
     def stopped_early(self) -> bool:
         """Whether its patience ran out before its epochs."""
         return not self.interrupted and self.epochs < self.config.epochs
-
-    def to_plain(self) -> dict[str, Any]:
-        """The record as plain data for JSON, which has no NaN: None stands for it."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {
-            **fields,
-            "config": dataclasses.asdict(self.config),
-            "history": [epoch_to_plain(epoch) for epoch in self.history],
-            **{name: _outcomes_to_plain(fields[name]) for name in ("test", "test_seen", "test_unseen")},
-            "made_on": dict(self.made_on),
-        }
-
-    @classmethod
-    def from_plain(cls, data: object) -> "Training":
-        """The record that `to_plain` described, every field checked."""
-        table = _fields("training", cls, data)
-        return cls(
-            config=TrainConfig(**_fields("training.config", TrainConfig, table["config"])),
-            seed=_whole("training.seed", table["seed"]),
-            place=_whole("training.place", table["place"]),
-            stack=_whole("training.stack", table["stack"]),
-            history=tuple(epoch_from_plain(row) for row in plain.typed("training.history", table["history"], list)),
-            interrupted=plain.typed("training.interrupted", table["interrupted"], bool),
-            items_covered=_whole("training.items_covered", table["items_covered"]),
-            test=_outcomes("training.test", table["test"]),
-            test_seen=_optional_outcomes("training.test_seen", table["test_seen"]),
-            test_unseen=_optional_outcomes("training.test_unseen", table["test_unseen"]),
-            made_on=_made_on(table["made_on"]),
-        )
-
-
-def epoch_to_plain(epoch: Epoch) -> dict[str, Any]:
-    """An epoch as plain data."""
-    losses = {"train_loss": epoch.train_loss, "validation_loss": epoch.validation_loss}
-    return {**vars(epoch), **{name: value if math.isfinite(value) else None for name, value in losses.items()}}
-
-
-def epoch_from_plain(data: object) -> Epoch:
-    """The epoch that `epoch_to_plain` described, every field checked."""
-    row = _fields("history", Epoch, data)
-    return Epoch(
-        number=_whole("history.number", row["number"]),
-        total=_whole("history.total", row["total"]),
-        train_loss=math.nan if row["train_loss"] is None else _real("history.train_loss", row["train_loss"]),
-        validation_loss=math.nan
-        if row["validation_loss"] is None
-        else _real("history.validation_loss", row["validation_loss"]),
-        success_rate=_real("history.success_rate", row["success_rate"]),
-        best=plain.typed("history.best", row["best"], bool),
-        learning_rate=_real("history.learning_rate", row["learning_rate"]),
-        seconds=_real("history.seconds", row["seconds"]),
-    )
-
-
-def _fields(where: str, kind: type[Any], data: object) -> dict[str, Any]:
-    """A table that has the fields of a dataclass as its keys, all of them and no others."""
-    table = plain.as_table(where, data)
-    plain.check_keys(where, table, required={field.name for field in dataclasses.fields(kind)})
-    return table
-
-
-def _whole(where: str, value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{where}={value!r} is not valid: give a whole number.")
-    return value
-
-
-def _real(where: str, value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        raise ValueError(f"{where}={value!r} is not valid: give a finite number.")
-    return float(value)
-
-
-def _outcomes_to_plain(outcomes: Outcomes | None) -> list[list[int]] | None:
-    """Rows of true positives, false positives, false negatives, and how often."""
-    return None if outcomes is None else [[*outcome, times] for outcome, times in sorted(outcomes.items())]
-
-
-def _outcomes(where: str, rows: object) -> Outcomes:
-    found: dict[tuple[int, int, int], int] = {}
-    for row in plain.typed(where, rows, list):
-        if not isinstance(row, list) or len(row) != 4:
-            raise ValueError(f"{where} holds {row!r}: give rows of four whole numbers.")
-        positives, false_positives, false_negatives, times = (_whole(where, value) for value in row)
-        found[positives, false_positives, false_negatives] = times
-    return found
-
-
-def _optional_outcomes(where: str, rows: object) -> Outcomes | None:
-    return None if rows is None else _outcomes(where, rows)
-
-
-def _made_on(data: object) -> dict[str, str | int]:
-    table = plain.as_table("training.made_on", data)
-    for key, value in table.items():
-        if not isinstance(value, str | int):
-            raise ValueError(f"training.made_on.{key}={value!r} is not valid: give a text or a whole number.")
-    return table

@@ -1,0 +1,61 @@
+"""Files of plain data that people write and read: TOML, or JSON where the name ends in .json."""
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from qgt.files.atomic import replacing
+from qgt.files.keys import Table, joined
+
+Made = TypeVar("Made")
+
+
+def load(path: str | Path, kind: str, make: Callable[[object], Made]) -> Made:
+    """What `make` makes of a file; whatever is wrong is told with the file's name."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        return make(json.loads(text) if path.suffix == ".json" else tomllib.loads(text))
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read ({error.strerror}); check the path.") from error
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: is not a TOML or JSON {kind} file ({error}).") from error
+    except RecursionError as error:
+        raise ValueError(f"{path}: is not a {kind} file: it has too many tables or lists in each other.") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def save(path: str | Path, data: Table) -> None:
+    """Write a table, all or nothing."""
+    text = json.dumps(data, indent=1, allow_nan=False) + "\n" if Path(path).suffix == ".json" else to_toml(data)
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def to_toml(data: Table) -> str:
+    """A table as TOML, which has no None.
+
+    Example:
+        >>> print(to_toml({"prior": {"kind": "bernoulli", "rate": 0.1}}), end="")
+        [prior]
+        kind = "bernoulli"
+        rate = 0.1
+    """
+    import tomli_w
+
+    _refuse_none("", data)
+    return tomli_w.dumps(data)
+
+
+def _refuse_none(where: str, data: object) -> None:
+    if data is None:
+        raise ValueError(f"{where} is None, for which TOML has no word: give a name that ends in .json.")
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            _refuse_none(joined(where, key), value)
+    elif isinstance(data, list | tuple):
+        for i, value in enumerate(data):
+            _refuse_none(f"{where}[{i}]", value)
