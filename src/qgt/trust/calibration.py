@@ -149,7 +149,7 @@ def learn(config: Calibrated, problem: Problem, decode: Decode, device: torch.de
 
 
 def _surprises(x: Tensor, result: Decoded) -> int:
-    """How many truths were not listed or, where none are listed, not called: their scatter is that of what is learned."""
+    """How many truths were not listed or, by a decoder that lists nothing, not called."""
     answers = result.evidence.alternatives
     if answers is None:
         return int((result.x != x).any(1).sum())

@@ -33,7 +33,8 @@ def instance_fit(
         >>> problem = qgt.Problem(design, qgt.Bernoulli(0.06), qgt.SparseInteger(0.1, 1))
         >>> x, y = problem.simulate(2, generator=g)
         >>> y[1] = y[1].flip(0)  # the pools in reverse order
-        >>> fit = instance_fit(problem, y, qgt.Certified(odds=1.0).bind(problem)(y).x, Reference.of(problem, generator=g))
+        >>> calls = qgt.Certified(odds=1.0).bind(problem)(y).x
+        >>> fit = instance_fit(problem, y, calls, Reference.of(problem, generator=g))
         >>> bool(fit[0] > 0.01), bool(fit[1] < 1e-6)
         (True, True)
     """
