@@ -16,8 +16,8 @@ from qgt.files.text import markdown_table
 PAGE = Path(__file__).resolve().parents[1] / "docs/api.md"
 HEAD = """# All public names
 
-Every name here is `qgt.NAME`. Each line is the first of its docstring, which also has a runnable example: `help(qgt.NAME)`.
-A `*` means that the arguments after it are given by name.
+This page lists every public name with the first line of its docstring. Write `qgt.` before each of them;
+`help(qgt.Design)` shows a whole docstring, with an example that runs. A `*` means that the arguments after it are given by name.
 
 (Made by `python benchmarks/api.py --write`.)
 """

@@ -1,4 +1,4 @@
-"""The documentation is true: its code runs, its calls fit their signatures, its commands parse, the README's commands run."""
+"""The documentation is true: its code runs, its calls fit their signatures, its commands parse, the README's run."""
 
 import ast
 import doctest

@@ -62,7 +62,7 @@ def test_a_certain_decode():
     one = account(problem_of(["100", "010", "001"]), counts(1, 0, 1))
     assert one.words == (
         "Defective: Ann & 0 and Ann & 2 (2 of 3 items). The probability of this answer is over 99 %, and no other "
-        "answer comes near it. All 3 counts agree with this answer exactly. Nothing needs a retest."
+        "answer comes close. All 3 counts agree with this answer exactly. Nothing needs a retest."
     )
     none = account(problem_of(["100", "010", "001"]), counts(0, 0, 0))
     assert none.words.startswith("None of the 3 items is defective.")

@@ -44,3 +44,14 @@ def test_defectives_go_to_decoders_that_take_them():
     assert {len(one.defective) for one in made.accounts} == {3}
     with pytest.raises(ValueError, match="defectives=3 was given, but this decoder cannot use it"):
         decode_sheet(problem, y, None, qgt.Certified(), defectives=3)
+
+
+def test_what_would_explain_impossible_counts_stands_in_the_words_and_never_in_the_calls():
+    g = torch.Generator().manual_seed(0)
+    design = qgt.Design.column_regular(pools=24, items=60, weight=6, generator=g)
+    problem = qgt.Problem(design, qgt.Bernoulli(0.04))
+    y = problem.simulate(1, generator=g).y
+    y[0, 3] += 1
+    (one,) = decode_sheet(problem, y, None, qgt.Certified()).accounts
+    assert "Look at P4 first: if only its count is wrong, I42 is defective, of 60 items." in one.words
+    assert (str(one.verdict), one.defective, one.undecided) == ("impossible", (), problem.design.item_names)

@@ -52,7 +52,7 @@ def test_a_bound_that_says_nothing_is_not_said(at_most):
 def test_a_bound_is_said_as_one():
     said = wording.standing(Status.PROVED, Verdict.UNSURE, None, 0.95, alone=False)
     assert said == (
-        "No other answer is more probable. Time ran out before all answers that come near were listed: "
+        "No other answer is more probable. Time ran out before all answers that come close were listed: "
         "its probability is not known, but it is at most 95 %."
     )
 
@@ -82,3 +82,8 @@ def test_no_sentence_uses_the_statuss_word_for_a_verdict():
             for number in (0.95, None):
                 said = wording.standing(status, word, number, None if number else 0.5, alone=True)
                 assert "proved" not in said.lower() and said.endswith(".")
+
+
+def test_a_probability_that_was_measured_is_said_though_nothing_is_proved():
+    said = [wording.standing(Status.OK, word, 0.95, None, alone=True) for word in (Verdict.CONFIDENT, Verdict.UNSURE)]
+    assert said == ["The probability of this answer is 95 %.", "The probability of this answer is only 95 %."]

@@ -154,7 +154,7 @@ def _mlp(level: int | None, hidden: str | None) -> "qgt.MLP":
 
 @contextmanager
 def _run_folder(folder: Path, resume: bool, weights: int) -> Iterator[Path]:
-    """The checkpoint's path in a folder that can be trained into: told before the training, not after it.
+    """The checkpoint's path in a folder that can be trained into: refused before the training, not after it.
 
     A folder that holds a training already is refused, unless it is to be continued; so is one that cannot be written
     to, has no room for a checkpoint, or in which another training is under way.

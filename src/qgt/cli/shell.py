@@ -121,7 +121,7 @@ def check_new(path: Path, force: bool) -> None:
 
 
 def _unreadable(path: Path) -> str | None:
-    """Why a file cannot be read, as far as can be told without opening it: a pipe may be read only once."""
+    """Why a file cannot be read, as far as can be seen without opening it: a pipe may be read only once."""
     try:
         path.stat()
     except OSError as error:
@@ -148,7 +148,7 @@ def _behind(source: Path) -> list[Path]:
         spec = json.loads(text) if source.suffix == ".json" else tomllib.loads(text)
         return [source.parent / spec.get("problem", spec)["design"]["file"]]
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return []  # whatever is wrong with the file is told when it is read
+        return []  # whatever is wrong with the file is reported when it is read
 
 
 def csv_writer(values: "torch.Tensor", rows: Sequence[str] | None, columns: Sequence[str]) -> Callable[[Path], None]:

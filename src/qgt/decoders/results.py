@@ -1,7 +1,7 @@
 """What a decoder returns: calls, a status for each instance, and as much evidence as it has.
 
-Every field has a row for each instance. Where instances have different numbers of rows (the answers that come near, the
-leaves of a proof), the rows of all lie in one table, and `Spans` says which belong to which.
+Every field has a row for each instance. Where instances have different numbers of rows (the answers that come close,
+the leaves of a proof), the rows of all lie in one table, and `Spans` says which belong to which.
 """
 
 import dataclasses
@@ -152,7 +152,7 @@ class Proof:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a decoder knows of its answers; None where it does not tell.
+    """What a decoder knows of its answers; None where it does not know.
 
     Example:
         >>> import torch, qgt
@@ -164,10 +164,10 @@ class Evidence:
 
     log_joint: Float64[Tensor, " instances"] | None = None  # of the answer and the counts
     bound: Float64[Tensor, " instances"] | None = None  # on the log joint of any x: what is not excluded
-    complete: Bool[Tensor, " instances"] | None = None  # whether every answer that comes near is listed
+    complete: Bool[Tensor, " instances"] | None = None  # whether every answer that comes close is listed
     confidence: Float64[Tensor, " instances"] | None = None  # the probability of the answer, as far as is known
     unsettled: Bool[Tensor, "instances items"] | None = None  # items on which the answers listed differ
-    alternatives: Answers | None = None  # the answers that come near, the answer itself first
+    alternatives: Answers | None = None  # the answers that come close, the answer itself first
     fit: Float64[Tensor, " instances"] | None = None  # p-value: how often counts of the model fit their answer worse
     iterations: Int64[Tensor, " instances"] | None = None  # until it settled
 

@@ -13,7 +13,7 @@ Made = TypeVar("Made")
 
 
 def load(path: str | Path, kind: str, make: Callable[[object], Made]) -> Made:
-    """What `make` makes of a file; whatever is wrong is told with the file's name."""
+    """What `make` makes of a file; whatever is wrong is reported with the file's name."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8-sig")

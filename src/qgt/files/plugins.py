@@ -192,7 +192,7 @@ def _run(path: Path, source: bytes) -> dict[str, type]:
 
 
 def _execute(path: Path, source: bytes, module: ModuleType) -> None:
-    """Run a module's code; what it raises is told with the line of the file."""
+    """Run a module's code; what it raises is reported with the line of the file."""
     try:
         exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))
     except Exception as error:

@@ -26,5 +26,5 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], texts: Mapping[str, s
             save_file(plain, temporary, dict(texts))
     except OSError as error:
         raise ValueError(f"{path}: cannot be written ({error.strerror or error}); check the folder.") from error
-    except SafetensorError as error:  # how a full disk is told
+    except SafetensorError as error:  # how a full disk is reported
         raise ValueError(f"{path}: cannot be written ({error}); check the folder and its disk.") from error

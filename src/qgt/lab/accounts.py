@@ -160,10 +160,8 @@ def _account(problem: Problem, one: _Instance, result: Decoded) -> Account:
     confidence, at_most = (None, known) if incomplete else (known, None)
     fit = _number(evidence.fit, i)
     word = verdict(status, confidence, fit if one.file_fits else 0.0)
-    calls, undecided = result.x[i], one.undecided
-    if one.rescue is not None:
-        calls, undecided = one.rescue.x.to(calls.device), one.rescue.undecided.to(calls.device)
-    defective = _names(problem, (calls > 0) & ~undecided)
+    # What a rescue found holds only if just those counts are wrong: it stands in the words, never in the calls.
+    defective = _names(problem, (result.x[i] > 0) & ~one.undecided)
     residuals = () if nothing or word is Verdict.IMPOSSIBLE else _residuals(problem, one)
     retests = () if nothing else _retests(problem, result, i)
     counted = int((~one.y.isnan()).sum())
@@ -175,7 +173,7 @@ def _account(problem: Problem, one: _Instance, result: Decoded) -> Account:
         at_most=at_most,
         fit=fit,
         defective=defective,
-        undecided=_names(problem, undecided),
+        undecided=_names(problem, one.undecided),
         residuals=residuals,
         alternatives=one.alternatives,
         retests=retests,

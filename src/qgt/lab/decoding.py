@@ -58,7 +58,7 @@ def decode_sheet(
         decoder: Any decoder that supports the problem.
         defectives: The number of defectives of every instance, where it is known and the decoder takes it.
         calibrate: Seconds to spend on simulated instances, by which confidence and fit are measured; None spends none
-            and tells the decoder's own.
+            and reports the decoder's own.
         device: Where to decode; the result is on the CPU.
         on_progress: Called after each part with the number of instances done, and of all.
 

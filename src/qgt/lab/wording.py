@@ -79,10 +79,12 @@ def standing(status: Status, word: Verdict, confidence: float | None, at_most: f
     """How probable the answer is, as far as that is known; nothing for a suspect one, whose model is in doubt."""
     if word is Verdict.SUSPECT:
         return ""
-    if confidence is not None and status == Status.PROVED:
-        if word is Verdict.UNSURE:
+    if confidence is not None and status in (Status.PROVED, Status.OK):
+        if word is Verdict.UNSURE and status == Status.PROVED:
             return f"No other answer is more probable, but the probability of this one is only {percent(confidence)}."
-        near = ", and no other answer comes near it" if alone else ""
+        if word is Verdict.UNSURE:
+            return f"The probability of this answer is only {percent(confidence)}."
+        near = ", and no other answer comes close" if alone and status == Status.PROVED else ""
         return f"The probability of this answer is {percent(confidence)}{near}."
     known = "its probability is not known"
     if at_most is not None and at_most < 0.995:  # else the bound says nothing
@@ -90,7 +92,7 @@ def standing(status: Status, word: Verdict, confidence: float | None, at_most: f
     if status == Status.TIME_LIMIT:
         return f"Time ran out: this is the best answer found so far, and {known}."
     if status == Status.PROVED:
-        stopped = "" if at_most is None else " Time ran out before all answers that come near were listed:"
+        stopped = "" if at_most is None else " Time ran out before all answers that come close were listed:"
         return f"No other answer is more probable.{stopped} {known if stopped else known.capitalize()}."
     if status == Status.NOT_CONVERGED:
         return "The decoder did not settle on an answer: these are its last calls, and nothing is proved."

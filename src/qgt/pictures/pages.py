@@ -184,7 +184,7 @@ def trust_table(tallies: Mapping[str, Mapping[str, tuple[int, int]]], *, caption
 
 
 def decode_card(card: Card) -> Piece:
-    """One decode: in words, with its counts, the answers that come near and, if known, the truth.
+    """One decode: in words, with its counts, the answers that come close and, if known, the truth.
 
     Example:
         >>> "<h3>plate <1> " in decode_card(Card("plate <1>", "certain", "None of the 3 items is defective."))

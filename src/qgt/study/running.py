@@ -31,7 +31,7 @@ from qgt.trust.verification import verify
 
 @dataclass(frozen=True)
 class StudyProgress:
-    """What a study's progress callback is told.
+    """What a study's progress callback receives.
 
     Example:
         >>> StudyProgress(done=3, total=12, doing="AMP, design.pools = 8").row is None

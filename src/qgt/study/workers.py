@@ -88,7 +88,7 @@ def _exit_with_parent(reading: Connection) -> None:
 
 @contextlib.contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Workers started in this block inherit deafness to Ctrl-C: it is for this process, which ends them itself."""
+    """Workers that start in this block ignore Ctrl-C: this process receives it and ends them itself."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -51,7 +51,7 @@ def limits(*, items: int, rate: float, noise: Noise = Noiseless()) -> list[Limit
         Limit(
             "information",
             information(items, rate, noise),
-            "each pool tells at most what one random half of the items tells about x, given K; any decoder",
+            "a pool gives at most the information of a random half of the items, K known; any decoder",
         ),
         Limit(
             "linear regime",

@@ -3,7 +3,7 @@
 A problem can be simulated, so whatever a decoder says of its answer can be turned into the share of such answers that
 are right. Two ways, by what the decoder says:
 
-*It lists the answers that come near* (`qgt.Certified`). Among those listed the weights are exact; what is not known is
+*It lists the answers that come close* (`qgt.Certified`). Among those listed the weights are exact; what is not known is
 the chance that the truth is not listed at all. Simulated truths tell how often that happens, given how many answers are
 listed and how they share the weight. It is a small chance, so few simulations settle it:
 

@@ -133,7 +133,7 @@ def _other_design(problem: Problem, table: _Table, y: Tensor) -> Iterator[Cause]
 
 
 def _transfers(problem: Problem, y: Tensor, x: Tensor, table: _Table) -> Iterator[Cause]:
-    """Entries of the design that are not as they say: an item left out of a pool, or put into one."""
+    """Entries of the design that are wrong: an item left out of a pool, or put into one."""
     counts, sizes = problem.design.count(x), problem.design.pool_sizes.double()
     ones, matrix = x.double(), problem.design.matrix
     entries = problem.pools * problem.items

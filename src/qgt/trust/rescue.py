@@ -36,7 +36,7 @@ class Rescue:
     """
 
     x: UInt8[Tensor, " items"]
-    undecided: Bool[Tensor, " items"]  # where other answers that come near differ, or might
+    undecided: Bool[Tensor, " items"]  # where other answers that come close differ, or might
     wrong: tuple[str, ...]  # pools whose counts cannot be right if the answer is
 
 

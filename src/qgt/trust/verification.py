@@ -21,7 +21,7 @@ from qgt.model.design import Design
 from qgt.model.problem import Problem
 from qgt.trust.evidence import ESTIMATORS, explained, jacobian_evidence, ranked, regression_evidence, two_means
 
-NO_EVIDENCE = 3.0  # a separation that even one heap of Gaussian evidence, cut in two, reaches (2.65)
+NO_EVIDENCE = 3.0  # above the separation of one Gaussian group that is cut in two (2.65)
 CHANCE = 0.0  # the share of the counts' variance that the best constant guess explains
 SURE = 0.25  # how far past the split, in units of half the centroids' distance, evidence must be to contradict a claim
 

@@ -44,7 +44,7 @@ BYTES = 300  # of scratch memory for each
 class Certified:
     """Finds and proves the most probable x of every instance, and all that are more than 1/odds as probable.
 
-    `odds=1` stops at the proof, and then tells no probabilities. `time_limit` is in seconds per instance, shared: a
+    `odds=1` stops at the proof, and gives no probabilities. `time_limit` is in seconds per instance, shared: a
     batch may take that times its length, and what easy instances leave goes to hard ones. `proposals` is any decoder
     whose calls are tried as first answers. `certificates=False` keeps no proofs, for batches of many hard instances.
 

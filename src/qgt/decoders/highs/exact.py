@@ -6,7 +6,7 @@ Maximising the log joint of x and y is an integer program, minimise
 
 solved for each instance by HiGHS through SciPy: first the relaxation, whose rounded answer is optimal where it meets
 the dual bound, and a search by branch and bound where it does not. How the costs of the counts become columns of a
-program, and why the bound holds, is told in `qgt.decoders.highs.integer_program`.
+program, and why the bound holds, is described in `qgt.decoders.highs.integer_program`.
 
 An answer is PROVED only where its cost, recomputed from the whole numbers by `Problem.log_joint`, is the one that was
 proved. Finding it can take long: the time is short where the counts say much (35 pools of 100 items with 6 % defective:

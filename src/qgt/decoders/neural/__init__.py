@@ -1,4 +1,4 @@
 """Networks as decoders: architectures, and trained models that can be saved, loaded and called.
 
-How a network gets its weights is told in `qgt.learning`.
+How a network gets its weights is described in `qgt.learning`.
 """
