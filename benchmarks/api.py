@@ -17,7 +17,8 @@ PAGE = Path(__file__).resolve().parents[1] / "docs/api.md"
 HEAD = """# All public names
 
 This page lists every public name with the first line of its docstring. Write `qgt.` before each of them;
-`help(qgt.Design)` shows a whole docstring, with an example that runs. A `*` means that the arguments after it are given by name.
+`help(qgt.Design)` shows a whole docstring, with an example that runs. A `*` means that the arguments after it are given
+by name.
 
 (Made by `python benchmarks/api.py --write`.)
 """

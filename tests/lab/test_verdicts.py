@@ -17,7 +17,7 @@ from qgt.lab.verdicts import SUSPECT_BELOW, Verdict, verdict
         (Status.PROVED, None, None, "unsure"),  # the list is incomplete, or nothing was computed
         (Status.TIME_LIMIT, 1.0, None, "unsure"),
         (Status.NOT_CONVERGED, None, None, "unsure"),
-        (Status.OK, 1.0, 1.0, "unsure"),
+        (Status.OK, 1.0, 1.0, "certain"),  # its probability was measured by simulation
         (Status.PROVED, 1.0, SUSPECT_BELOW, "certain"),
         (Status.PROVED, 1.0, 0.999 * SUSPECT_BELOW, "suspect"),
         (Status.PROVED, 0.95, 0.0, "suspect"),
