@@ -202,3 +202,9 @@ def test_a_model_is_not_overwritten_by_its_own_calls(capsys: pytest.CaptureFixtu
 
 def _lines(name: str) -> list[str]:
     return Path(name).read_text().splitlines()
+
+
+def test_the_help_names_every_decoder(capsys):
+    assert main(["decode", "--help"]) == 0
+    words = capsys.readouterr().out.replace(",", " ").split()
+    assert [name for name in qgt.DECODERS if name not in words] == []

@@ -52,6 +52,10 @@ class FileFit:
 
     `off` is the number of counts per instance that are not what the calls add up to, and `expected` what the model
     makes of it; `worst` is the pool that is off most conspicuously.
+
+    Example:
+        >>> FileFit(40, 1e-30, 27.1, 2.3, "P7", 1e-9).suspect
+        True
     """
 
     instances: int
