@@ -281,7 +281,7 @@ def test_bad_odds_are_refused(odds: float) -> None:
 
 
 def test_priors_that_are_no_sums_are_refused() -> None:
-    problem = small(8, 12, qgt.Households(3, 0.1, 0.3), qgt.Noiseless(), 0)
+    problem = small(8, 12, qgt.Households(size=3, seed_rate=0.1, attack_rate=0.3), qgt.Noiseless(), 0)
     assert "Households" in str(qgt.Certified().supports(problem))
 
 

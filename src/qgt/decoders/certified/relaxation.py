@@ -42,8 +42,10 @@ FAR = 10.0  # what each step beyond the possible counts costs, where an answer m
 def supported(problem: Problem) -> str | None:
     """None if the cost of x is a sum over items and pools, else the reason it is not."""
     if isinstance(problem.prior, FactoredPrior):
-        total = problem.prior.costs(problem.items)
-        return None if total.total is None or total.number is not None else "its prior weighs the number of defectives."
+        costs = problem.prior.costs(problem.items)
+        if costs.groups is not None:
+            return f"its prior {type(problem.prior).__name__} has groups of items (ExactMAP takes those)."
+        return None if costs.total is None or costs.number is not None else "its prior weighs the number of defectives."
     kind = type(problem.prior).__name__
     return f"its prior {kind} is not a sum over items; it takes Bernoulli and FixedWeight (Exhaustive takes any)."
 
