@@ -34,7 +34,8 @@ def tamper_test(net: qgt.NeuralDecoder) -> list[dict[str, int]]:
     for repeat in range(REPEATS):
         generator = torch.Generator().manual_seed(repeat)
         claimed, flipped = tampered(net.problem.design, generator)
-        report = qgt.verify(net, qgt.Problem(claimed, net.problem.prior, net.problem.noise), generator=generator)
+        other = qgt.Problem(claimed, net.problem.prior, net.problem.noise)
+        report = qgt.verify(net, other, estimator="least_squares", generator=generator)
         listed = {(m.pool, m.item) for m in report.mismatches}
         rows.append({"found": len(listed & flipped), "missed": len(flipped - listed), "false": len(listed - flipped)})
     return rows

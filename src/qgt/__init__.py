@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from qgt.model.design import Design as Design
     from qgt.model.factors import Factors as Factors
     from qgt.model.factors import PoolCosts as PoolCosts
+    from qgt.model.households import Households as Households
     from qgt.model.noise import Noise as Noise
     from qgt.model.noise import Noiseless as Noiseless
     from qgt.model.noise import RoundedGaussian as RoundedGaussian
@@ -60,12 +61,14 @@ if TYPE_CHECKING:
     from qgt.model.prior import Bernoulli as Bernoulli
     from qgt.model.prior import FactoredPrior as FactoredPrior
     from qgt.model.prior import FixedWeight as FixedWeight
-    from qgt.model.prior import Households as Households
+    from qgt.model.prior import Groups as Groups
     from qgt.model.prior import ItemCosts as ItemCosts
     from qgt.model.prior import Prior as Prior
     from qgt.model.prior import Sampler as Sampler
     from qgt.model.problem import Instances as Instances
     from qgt.model.problem import Problem as Problem
+    from qgt.model.unknown import UnknownLevel as UnknownLevel
+    from qgt.model.unknown import UnknownRate as UnknownRate
     from qgt.study.pairs import Comparison as Comparison
     from qgt.study.pairs import compare_decoders as compare_decoders
     from qgt.study.plan import Study as Study
@@ -111,7 +114,9 @@ _PUBLIC = {
     "model.design": ("Design",),
     "decoders.neural.network": ("MLP", "Architecture", "ResidualMLP"),
     "model.noise": ("Noise", "Noiseless", "RoundedGaussian", "SparseInteger"),
-    "model.prior": ("Bernoulli", "FactoredPrior", "FixedWeight", "Households", "ItemCosts", "Prior", "Sampler"),
+    "model.households": ("Households",),
+    "model.prior": ("Bernoulli", "FactoredPrior", "FixedWeight", "Groups", "ItemCosts", "Prior", "Sampler"),
+    "model.unknown": ("UnknownLevel", "UnknownRate"),
     "model.problem": ("Instances", "Problem"),
     "lab.accounts": ("Account", "accounts"),
     "lab.verdicts": ("Verdict",),

@@ -139,7 +139,7 @@ def test_marginals_under_reports_that_are_not_whole_or_far_off(noise: qgt.Noise)
 
 
 def test_other_priors_are_refused() -> None:
-    households = qgt.Problem(paper_problem().design, qgt.Households(4, 0.1, 0.5))
+    households = qgt.Problem(paper_problem().design, qgt.Households(size=4, seed_rate=0.1, attack_rate=0.5))
     assert "independent" in (qgt.GAMP().supports(households) or "")
     with pytest.raises(ValueError, match="independent"):
         qgt.GAMP().bind(households)

@@ -76,7 +76,25 @@ def test_exact_decoders_follow_a_noise_that_depends_on_sizes():
     assert bool(qgt.check_certificate(problem, y, qgt.Certified().bind(problem)(y)).all())
 
 
-def test_a_prior_that_is_no_sum_over_items_is_refused():
-    problem = qgt.Problem(qgt.Design.from_rows(["11"]), qgt.Households(2, 0.1, 0.5))
-    with pytest.raises(ValueError, match="not a sum over items"):
+@dataclass(frozen=True)
+class Parity:
+    """A prior that no table of numbers holds: all items are equally likely, but an even number is defective."""
+
+    def sample(self, instances, items, *, generator):
+        x = torch.randint(0, 2, (instances, items), generator=generator, dtype=torch.uint8)
+        x[:, 0] = x[:, 1:].sum(1) % 2
+        return x
+
+    def marginals(self, items):
+        return torch.full((items,), 0.5, dtype=torch.float64)
+
+    def log_prob(self, x):
+        return torch.where(x.sum(1) % 2 == 0, 0.0, -torch.inf).double() - (x.shape[1] - 1) * torch.log(
+            torch.tensor(2.0)
+        )
+
+
+def test_a_prior_that_is_no_sum_is_refused():
+    problem = qgt.Problem(qgt.Design.from_rows(["11"]), Parity())
+    with pytest.raises(ValueError, match="not a sum over items and groups"):
         problem.factors(torch.zeros(1, 1, dtype=torch.float64))

@@ -7,13 +7,15 @@ correct prior fails with probability below 1e-6; the seed is fixed.
 import itertools
 import math
 
+import mpmath
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from qgt import Bernoulli, FixedWeight, Households
+from qgt import Bernoulli, FixedWeight, Groups, Households, UnknownLevel, UnknownRate
+from qgt.model.prior import ALONE
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -47,6 +49,22 @@ CASES = [
     (Households(size=2, seed_rate=0.5, attack_rate=1.0), 5),
     (Households(size=2, seed_rate=1.0, attack_rate=1.0), 5),
     (Households(size=3, seed_rate=0.1, attack_rate=0.7), 10),
+    (Households(size=3, seed_rate=0.2, attack_rate=0.7, background=0.1), 7),
+    (Households(size=2, seed_rate=0.2, attack_rate=0.0, background=1.0), 5),
+    (Households(labels=["a", "b", "a", 7, "b", "a"], seed_rate=0.3, attack_rate=0.6, background=0.05), 6),
+    (UnknownRate(low=0.0, high=1.0), 6),
+    (UnknownRate(low=0.02, high=0.3), 9),
+    (UnknownRate(low=0.9, high=1.0), 4),
+    (UnknownRate(low=0.3, high=math.nextafter(0.3, 1)), 5),
+    (UnknownLevel(Bernoulli(0.1), low=0.2, high=5.0), 8),
+    (UnknownLevel(Bernoulli([0.0, 1.0, 0.5, 0.02, 0.9]), low=0.01, high=3.0), 5),
+    (UnknownLevel(Households(size=3, seed_rate=0.2, attack_rate=0.6), low=0.5, high=4.0), 7),
+    (
+        UnknownLevel(
+            Households(labels=list("abacbca"), seed_rate=0.3, attack_rate=0.5, background=0.1), low=0.1, high=3.0
+        ),
+        7,
+    ),
 ]
 cases = pytest.mark.parametrize(("prior", "items"), CASES, ids=lambda value: str(value).replace(" ", ""))
 
@@ -107,6 +125,67 @@ def test_households_follow_their_definition(items, size, seed, attack):
     found = Households(size=size, seed_rate=seed, attack_rate=attack).log_prob(x).exp()
     expected = [household_probability(tuple(row), size, seed, attack) for row in x.tolist()]
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=1e-10, atol=1e-14)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=6), rates, rates, rates)
+def test_households_of_any_members_follow_their_definition(labels, seed, attack, background):
+    prior = Households(labels=labels, seed_rate=seed, attack_rate=attack, background=background)
+    x = statuses(len(labels))
+    for row, found in zip(x.tolist(), prior.log_prob(x).exp().tolist(), strict=True):
+        expected = 1.0
+        for name in set(labels):
+            members = [one for one, label in zip(row, labels, strict=True) if label == name]
+            hit, missed = (math.prod(r if one else 1 - r for one in members) for r in (attack, background))
+            expected *= seed * hit + (1 - seed) * missed
+        assert math.isclose(found, expected, rel_tol=1e-10, abs_tol=1e-14)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.01, 0.1), (0.2, 0.25)])
+@pytest.mark.parametrize("items", [1, 2, 30, 1000])
+def test_an_unknown_rate_is_its_integral(low, high, items):
+    total = UnknownRate(low=low, high=high).costs(items).total
+    with mpmath.workdps(700):  # a difference of two that agree in hundreds of digits
+        for k in {0, 1, items // 20, items // 2, items}:
+            mass = mpmath.betainc(k + 1, items - k + 1, mpmath.mpf(low), mpmath.mpf(high))
+            assert math.isclose(-float(total[k]), float(mpmath.log(mass / (mpmath.mpf(high) - low))), rel_tol=1e-10)
+
+
+def test_an_unknown_level_is_a_mixture_of_households_with_other_rates():
+    labels, seed, attack, background = ["a", "b", "a", "a"], 0.2, 0.6, 0.1
+    prior = UnknownLevel(
+        Households(labels=labels, seed_rate=seed, attack_rate=attack, background=background), low=0.5, high=8.0
+    )
+    x = statuses(4)
+    total = torch.zeros(len(x), dtype=torch.float64)
+    factors = torch.linspace(math.log(0.5), math.log(8.0), 1_001, dtype=torch.float64).exp()
+    for t in ((factors[1:] * factors[:-1]).sqrt()).tolist():  # the midpoint rule for log-uniform factors
+        each = torch.ones(len(x), dtype=torch.float64)
+        for name in ("a", "b"):
+            members = torch.tensor([label == name for label in labels])
+            n, d = int(members.sum()), x[:, members].sum(1).double()
+            hit, missed = 1 - attack + t * attack, 1 - background + t * background
+            seeded = seed * hit**n / (seed * hit**n + (1 - seed) * missed**n)
+            a, b = t * attack / hit, t * background / missed
+            each *= seeded * a**d * (1 - a) ** (n - d) + (1 - seeded) * b**d * (1 - b) ** (n - d)
+        total += each / 1_000
+    torch.testing.assert_close(prior.log_prob(x).exp(), total, rtol=1e-5, atol=0)
+
+
+@cases
+def test_costs_are_minus_the_log_probability(prior, items):
+    x = statuses(items)
+    torch.testing.assert_close(-prior.costs(items).of(x), prior.log_prob(x), rtol=1e-12, atol=1e-12)
+
+
+def test_groups_count_their_own_items():
+    tables = torch.tensor([[0.0, 1.0, 5.0], [0.5, 2.0, math.inf]], dtype=torch.float64)
+    groups = Groups(torch.tensor([1, ALONE, 0, 0]), tables)
+    x = torch.tensor([[1, 1, 1, 1], [0, 1, 0, 1]], dtype=torch.uint8)
+    assert groups.count(x).tolist() == [[2, 1], [1, 0]]
+    assert groups.of(x).tolist() == [7.0, 1.5]
+    assert groups.sizes.tolist() == [2, 1]
+    assert groups.matrix.tolist() == [[0, 0, 1, 1], [1, 0, 0, 0]]
 
 
 @settings(max_examples=60, deadline=None)
@@ -181,10 +260,24 @@ def test_samples_repeat_for_equal_seeds_and_leave_the_global_generator_alone(pri
         (lambda: FixedWeight(-1), "defectives=-1 .* whole number .*0"),
         (lambda: FixedWeight(1.0), "defectives=1.0"),
         (lambda: FixedWeight(True), "defectives=True"),
-        (lambda: Households(0, 0.1, 0.1), "size=0 .* whole number .*1"),
-        (lambda: Households(1.5, 0.1, 0.1), "size=1.5"),
-        (lambda: Households(2, 1.5, 0.1), "seed_rate=1.5"),
-        (lambda: Households(2, 0.1, math.nan), "attack_rate=nan"),
+        (lambda: Households(size=0, seed_rate=0.1, attack_rate=0.1), "size=0 .* whole number .*1"),
+        (lambda: Households(size=1.5, seed_rate=0.1, attack_rate=0.1), "size=1.5"),
+        (lambda: Households(size=2, seed_rate=1.5, attack_rate=0.1), "seed_rate=1.5"),
+        (lambda: Households(size=2, seed_rate=0.1, attack_rate=math.nan), "attack_rate=nan"),
+        (lambda: Households(size=2, seed_rate=0.1, attack_rate=0.1, background=-1), "background=-1"),
+        (lambda: Households(seed_rate=0.1, attack_rate=0.1), "size=None and labels=None .* one of the two"),
+        (lambda: Households(size=1, labels=["a"], seed_rate=0.1, attack_rate=0.1), "one of the two"),
+        (lambda: Households(labels="aab", seed_rate=0.1, attack_rate=0.1), "labels='aab' .* list"),
+        (lambda: Households(labels=[], seed_rate=0.1, attack_rate=0.1), r"labels=\[\]"),
+        (lambda: Households(labels=["a", ""], seed_rate=0.1, attack_rate=0.1), r"labels\[1\]=''"),
+        (lambda: Households(labels=["a", 1.5], seed_rate=0.1, attack_rate=0.1), r"labels\[1\]=1.5"),
+        (lambda: Households(labels=["a"], seed_rate=0.1, attack_rate=0.1).marginals(2), "1 labels for 2 items"),
+        (lambda: UnknownRate(low=0.2, high=0.1), "low=0.2 .* below high=0.1"),
+        (lambda: UnknownRate(low=0.2, high=1.1), "high=1.1"),
+        (lambda: UnknownLevel(Bernoulli(0.1), low=0.0, high=1.0), "low=0.0 .* above 0"),
+        (lambda: UnknownLevel(Bernoulli(0.1), low=2.0, high=1.0), "low=2.0 .* below high=1.0"),
+        (lambda: UnknownLevel("none", low=0.5, high=1.0), "prior=none .* costs"),
+        (lambda: UnknownLevel(FixedWeight(1), low=0.5, high=1.0).marginals(3), "law of its own for the number"),
         (lambda: Bernoulli([0.1, 0.2]).marginals(3), "rate holds 2 numbers for 3 items"),
         (lambda: FixedWeight(4).marginals(3), "defectives=4 is more than the 3 items"),
         (lambda: FixedWeight(4).sample(1, 3, generator=generator()), "defectives=4"),

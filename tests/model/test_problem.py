@@ -23,6 +23,8 @@ from qgt import (
     Problem,
     RoundedGaussian,
     SparseInteger,
+    UnknownLevel,
+    UnknownRate,
 )
 from qgt.model import problem
 
@@ -220,16 +222,44 @@ def test_simulated_counts_are_explainable(rows, seed):
 # --- spec and fingerprint
 
 rate = st.floats(0, 1)
-priors = {
-    Bernoulli: st.tuples(rate),
-    FixedWeight: st.tuples(st.integers(0, 3)),
-    Households: st.tuples(st.integers(1, 9), rate, rate),
-}
-noises = {
-    Noiseless: st.tuples(),
-    SparseInteger: st.tuples(rate, st.integers(0, 2**31 - 1)),
-    RoundedGaussian: st.tuples(st.floats(1e-300, 1e300)),
-}
+
+
+def of(kind, **fields):
+    """A part yet to be made, so that its checks, which draw at random, do not run inside a strategy."""
+    return st.fixed_dictionaries({"kind": st.just(kind), **fields})
+
+
+def made(part):
+    """The part that was drawn."""
+    if isinstance(part, list):
+        return [made(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    return part["kind"](**{name: made(field) for name, field in part.items() if name != "kind"})
+
+
+def priors(items):
+    """Priors of every kind for so many items."""
+    labels = st.lists(names | st.integers(-(2**40), 2**40), min_size=items, max_size=items)
+    simple = (
+        of(Bernoulli, rate=rate)
+        | of(Bernoulli, rate=st.lists(rate, min_size=items, max_size=items))
+        | of(Households, size=st.integers(1, 9), seed_rate=rate, attack_rate=rate, background=rate)
+        | of(Households, labels=labels, seed_rate=rate, attack_rate=rate)
+    )
+    return (
+        simple
+        | of(FixedWeight, defectives=st.integers(0, 3))
+        | of(UnknownRate, low=st.floats(0, 0.5), high=st.floats(0.6, 1))
+        | of(UnknownLevel, prior=simple, low=st.floats(1e-3, 1), high=st.floats(2, 1e3))
+    )
+
+
+noises = (
+    of(Noiseless)
+    | of(SparseInteger, rate=rate, bound=st.integers(0, 2**31 - 1))
+    | of(RoundedGaussian, sigma=st.floats(1e-300, 1e300))
+)
 names = st.text(
     st.sampled_from(",;\"'\\\x7f #[]=é漢🧪\u2028") | st.characters(exclude_categories=["Cc", "Cs"]), min_size=1
 )
@@ -243,12 +273,10 @@ def test_a_spec_goes_through_toml_and_json_unchanged(tmp_path_factory, data):
     rows = data.draw(st.lists(st.text("01", min_size=items, max_size=items), min_size=1, max_size=3))
     item_names = data.draw(st.lists(names, min_size=items, max_size=items, unique=True))
     pool_names = data.draw(st.lists(names, min_size=len(rows), max_size=len(rows), unique=True))
-    prior = data.draw(st.sampled_from([*priors, list]))
-    noise = data.draw(st.sampled_from([*noises]))
     one = Problem(
         Design.from_rows(rows, pool_names, item_names),
-        Bernoulli([data.draw(rate) for _ in range(items)]) if prior is list else prior(*data.draw(priors[prior])),
-        noise(*data.draw(noises[noise])),
+        made(data.draw(priors(items))),
+        made(data.draw(noises)),
     )
     folder = tmp_path_factory.mktemp("spec")
     one.save(folder / "problem.toml")
@@ -380,7 +408,7 @@ def test_the_fingerprint_changes_with_each_part_and_not_with_names():
         Problem(Design.from_rows(matrix), Bernoulli(math.nextafter(0.1, 1)), noise),
         Problem(Design.from_rows(matrix), Bernoulli([0.1, 0.1, 0.1]), noise),
         Problem(Design.from_rows(matrix), FixedWeight(1), noise),
-        Problem(Design.from_rows(matrix), Households(1, 0.1, 1.0), noise),
+        Problem(Design.from_rows(matrix), Households(size=1, seed_rate=0.1, attack_rate=1.0), noise),
         Problem(Design.from_rows(matrix), Blocks(0.1), noise),
         Problem(Design.from_rows(matrix), prior),
         Problem(Design.from_rows(matrix), prior, SparseInteger(rate=0.07, bound=1)),

@@ -80,8 +80,8 @@ def verify(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="For report.json and figure.png.")],
     claimed: Annotated[Path | None, typer.Option(metavar="DESIGN", help="The design to check, if not its own.")] = None,
     estimator: Annotated[
-        str, typer.Option(metavar="NAME", help="least_squares, mean_jacobian or regression.")
-    ] = "least_squares",
+        str, typer.Option(metavar="NAME", help="least_squares, mean_jacobian, regression, or best of these.")
+    ] = "best",
     instances: Annotated[int, typer.Option(metavar="T", min=1, help="How many instances to probe at.")] = 1000,
     plugin: Plugins = None,
     seed: Seed = 0,
@@ -113,9 +113,10 @@ def verify(
             }
         )
     brief = {key: value for key, value in report.to_dict().items() if key not in BULKY}
+    how = f"The evidence is by {report.estimator.replace('_', ' ')}."
     tell(
         {"report": str(output), **brief} if as_json else None,
-        f"{report.verdict} Wrote {output / 'report.json'} and {output / 'figure.png'}.",
+        f"{report.verdict} {how} Wrote {output / 'report.json'} and {output / 'figure.png'}.",
         ["pool", "item", "claimed", "recovered", "sureness"],
         *([*row[:4], f"{row.sureness:.2f}"] for row in report.mismatches[:20] if report.decisive),
     )

@@ -209,7 +209,7 @@ def _scan(problem: Problem, estimate: "Estimator", y: Tensor) -> Decoded:
     )
     for owner, number in zip(tried.owner.split(CHUNK), tried.number.split(CHUNK), strict=True):
         _try(problem, estimate(y[owner], number.to(torch.float64)), y, Candidates(owner, number), best, result)
-    evidence = Evidence(log_joint=best, iterations=result.iterations)
+    evidence = Evidence(log_joint=problem.log_joint(result.x, y), iterations=result.iterations)
     return Decoded(result.x, result.status, result.scores, evidence)
 
 
@@ -225,8 +225,9 @@ class _Scanned(NamedTuple):
 def _try(problem: Problem, run: Estimate, y: Tensor, tried: Candidates, best: Tensor, result: _Scanned) -> None:
     """Keep the calls of these runs that are better than the best known."""
     owner, k = tried
-    # A stable sort breaks ties by item number, so that an instance's calls never depend on its batch.
-    order = run.x.argsort(dim=1, descending=True, stable=True)
+    # Equal but for rounding is equal, and a stable sort breaks ties by item number: so calls never depend on the batch.
+    mantissa, exponent = torch.frexp(run.x)
+    order = torch.ldexp((mantissa * 2**20).round(), exponent).argsort(dim=1, descending=True, stable=True)
     rank = torch.empty_like(order).scatter_(1, order, torch.arange(problem.items, device=y.device).expand_as(order))
     called = torch.stack([k - 1, k, k + 1], 1)  # (runs, 3): how many items to call
     calls = (rank[:, None, :] < called[:, :, None]).to(torch.uint8)  # (runs, 3, items)

@@ -42,7 +42,7 @@ def decode_sheet(
     problem: Problem,
     y: Float64[Tensor, "instances pools"],
     names: Sequence[str] | None,
-    decoder: Decoder,
+    decoder: Decoder | BoundCalibrated,
     *,
     defectives: int | None = None,
     calibrate: float | None = 10.0,
@@ -55,7 +55,8 @@ def decode_sheet(
         problem: The problem that the counts belong to.
         y: The counts, as `qgt.lab.sheets.read_counts` reads them.
         names: The instances' names; None numbers them from 1.
-        decoder: Any decoder that supports the problem.
+        decoder: Any decoder that supports the problem; or, for many sheets of one problem, `Calibrated(...).bind` of
+            it, whose simulations then run once for all of them.
         defectives: The number of defectives of every instance, where it is known and the decoder takes it.
         calibrate: Seconds to spend on simulated instances, by which confidence and fit are measured; None spends none
             and reports the decoder's own.
@@ -70,11 +71,7 @@ def decode_sheet(
         >>> [(one.name, str(one.verdict)) for one in sheet.accounts]
         [('a', 'certain'), ('b', 'impossible')]
     """
-    bound: Decode = decoder.bind(problem)
-    if defectives is not None and not (isinstance(bound, BoundDecoder) and bound.takes_defectives):
-        raise ValueError(f"defectives={defectives} was given, but this decoder cannot use it: leave it out.")
-    if calibrate is not None and defectives is None:  # a decoder that is told K is another one than was simulated
-        bound = Calibrated(decoder, seconds=calibrate).bind(problem)
+    bound = _bound(problem, decoder, defectives, calibrate)
     parts, done = [], 0
     for part in y.split(PART if device == "cpu" else PART_ON_GPU):
         here = part.to(device)
@@ -91,6 +88,26 @@ def decode_sheet(
     rescues = _rescues(problem, y, result)
     made = accounts(problem, y, names, result, rescues=rescues, file_fits=fits)
     return DecodedSheet(problem, y, names, result, made, fit, causes)
+
+
+def _bound(
+    problem: Problem, decoder: Decoder | BoundCalibrated, defectives: int | None, calibrate: float | None
+) -> Decode:
+    """The decoder bound to the problem, and calibrated where that is asked for."""
+    if isinstance(decoder, BoundCalibrated):
+        if decoder.problem is not problem and decoder.problem.fingerprint != problem.fingerprint:
+            raise ValueError("decoder is bound to another problem: bind it to the one that the counts belong to.")
+        if defectives is not None:
+            raise ValueError(
+                f"defectives={defectives} was given, but a calibrated decoder cannot use it: leave it out."
+            )
+        return decoder
+    bound = decoder.bind(problem)
+    if defectives is not None and not (isinstance(bound, BoundDecoder) and bound.takes_defectives):
+        raise ValueError(f"defectives={defectives} was given, but this decoder cannot use it: leave it out.")
+    if calibrate is None or defectives is not None:  # a decoder that is told K is another one than was simulated
+        return bound
+    return Calibrated(decoder, seconds=calibrate).bind(problem)
 
 
 def _file_fit(problem: Problem, y: Tensor, result: Decoded, bound: Decode) -> tuple[FileFit | None, Sequence[Cause]]:

@@ -3,16 +3,16 @@
 What a prior of one's own needs depends on what is to be done with it: `sample` alone (a `Sampler`) to simulate and to
 train networks; `log_prob` and `marginals` too (a `Prior`) to compare answers; and `costs` (a `FactoredPrior`) to search
 for the best answer exactly. As a frozen dataclass it also gets a readable spec. Each `log_prob` here is exact and sums
-to one over the 2^items statuses.
+to one over the 2^items statuses. `households` and `unknown` hold those whose items depend on each other.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import lgamma, log
+from math import lgamma
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float64, Int8, UInt8
+from jaxtyping import Float64, Int8, Int64, UInt8
 from torch import Generator, Tensor
 
 from qgt.arguments import fraction, whole
@@ -55,11 +55,54 @@ class Prior(Protocol):
 
 
 FREE = -1  # an item whose status the prior does not settle
+ALONE = -1  # an item that is in no group
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Disjoint groups of items, each with a table of what it costs that 0, 1, ... of its items are defective.
+
+    Example:
+        >>> import torch
+        >>> groups = Groups(torch.tensor([0, 0, ALONE]), torch.tensor([[0.0, 2.0, 1.0]], dtype=torch.float64))
+        >>> groups.of(torch.tensor([[1, 1, 0], [0, 1, 1]], dtype=torch.uint8))
+        tensor([1., 2.], dtype=torch.float64)
+    """
+
+    group: Int64[Tensor, " items"]  # the group of each item, counted from 0, or ALONE
+    tables: Float64[Tensor, "groups numbers"]  # infinite where impossible, and beyond the group's size
+
+    @property
+    def sizes(self) -> Int64[Tensor, " groups"]:
+        """How many items each group has."""
+        return torch.bincount(self.group[self.group != ALONE], minlength=len(self.tables))
+
+    @property
+    def matrix(self) -> UInt8[Tensor, "groups items"]:
+        """The groups as rows of a design: 1 where the item is in the group."""
+        numbers = torch.arange(len(self.tables), device=self.group.device)
+        return (numbers[:, None] == self.group).to(torch.uint8)
+
+    def count(self, x: UInt8[Tensor, "instances items"]) -> Int64[Tensor, "instances groups"]:
+        """How many items of each group are defective."""
+        group = self.group.to(x.device)
+        inside = group != ALONE
+        counts = torch.zeros(len(x), len(self.tables), dtype=torch.int64, device=x.device)
+        return counts.index_add_(1, group[inside], x[:, inside].to(torch.int64))
+
+    def of(self, x: UInt8[Tensor, "instances items"]) -> Float64[Tensor, " instances"]:
+        """What the groups of each row of x cost together."""
+        counts = self.count(x)
+        return self.tables.to(x.device)[torch.arange(counts.shape[1], device=x.device), counts].sum(1)
 
 
 @dataclass(frozen=True, eq=False)
 class ItemCosts:
-    """A prior as costs: -log P(x) = constant + sum_j weights_j x_j + total(sum_j x_j), for x that agree with `known`.
+    """A prior as costs: of items, of their number, and of the numbers in groups of them.
+
+    For every x that agrees with `known`,
+
+        -log P(x) = constant + sum_j weights_j x_j + total(sum_j x_j) + sum over groups g of table_g(sum_{j in g} x_j).
 
     Example:
         >>> Bernoulli([0.5, 1.0]).costs(items=2).known
@@ -70,6 +113,7 @@ class ItemCosts:
     weights: Float64[Tensor, " items"]
     known: Int8[Tensor, " items"]  # 0 or 1 where the prior settles an item, else FREE
     total: Float64[Tensor, " numbers"] | None = None  # of 0, 1, ... defectives, infinite where impossible; None: 0
+    groups: Groups | None = None  # None: no group
 
     @property
     def number(self) -> int | None:
@@ -88,17 +132,19 @@ class ItemCosts:
         cost = self.constant + x.to(torch.float64) @ self.weights.to(x.device)
         if self.total is not None:
             cost = cost + self.total.to(x.device)[x.sum(1, dtype=torch.int64)]
+        if self.groups is not None:
+            cost = cost + self.groups.of(x)
         known = self.known.to(x.device)
         return torch.where(((known == FREE) | (known == x)).all(1), cost, torch.inf)
 
 
 @runtime_checkable
 class FactoredPrior(Protocol):
-    """A distribution of x whose log probability is a sum over items and their number.
+    """A distribution of x whose log probability is a sum over items, their number, and groups of them.
 
     Example:
-        >>> isinstance(Bernoulli(0.06), FactoredPrior), isinstance(Households(4, 0.1, 0.5), FactoredPrior)
-        (True, False)
+        >>> isinstance(Bernoulli(0.06), FactoredPrior)
+        True
     """
 
     def costs(self, items: int) -> ItemCosts:
@@ -209,52 +255,3 @@ class FixedWeight:
     def _check(self, items: int) -> None:
         if self.defectives > items:
             raise ValueError(f"defectives={self.defectives} is more than the {items} items: give at most {items}.")
-
-
-@dataclass(frozen=True)
-class Households:
-    """Correlated items: households of `size` neighbours are seeded, then their members infected independently.
-
-    Items 1..size are the first household, and so on; the last may be smaller. A household is seeded with probability
-    `seed_rate`; each member of a seeded household is defective with probability `attack_rate`; no other item is.
-
-    Example:
-        >>> Households(size=4, seed_rate=0.1, attack_rate=0.5).marginals(items=2)
-        tensor([0.0500, 0.0500], dtype=torch.float64)
-    """
-
-    size: int
-    seed_rate: float
-    attack_rate: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "size", whole("size", self.size, least=1))
-        object.__setattr__(self, "seed_rate", fraction("seed_rate", self.seed_rate))
-        object.__setattr__(self, "attack_rate", fraction("attack_rate", self.attack_rate))
-
-    def sample(self, instances: int, items: int, *, generator: Generator) -> UInt8[Tensor, "instances items"]:
-        """Draw the seeded households, then their defective members."""
-        households = -(-items // self.size)
-        draws = torch.rand(
-            instances, households + items, dtype=torch.float64, generator=generator, device=generator.device
-        )
-        seeded = (draws[:, :households] < self.seed_rate).repeat_interleave(self.size, dim=1)[:, :items]
-        return (seeded & (draws[:, households:] < self.attack_rate)).to(torch.uint8)
-
-    def marginals(self, items: int) -> Float64[Tensor, " items"]:
-        """The product of the two rates."""
-        return torch.full((items,), self.seed_rate * self.attack_rate, dtype=torch.float64)
-
-    def log_prob(self, x: UInt8[Tensor, "instances items"]) -> Float64[Tensor, " instances"]:
-        """The sum over households of log(P(not seeded) [no defective] + P(seeded) P(its defectives))."""
-        items = x.shape[1]
-        households = -(-items // self.size)
-        padded = torch.nn.functional.pad(x.to(torch.float64), (0, households * self.size - items))
-        defective = padded.view(len(x), households, self.size).sum(2)  # (instances, households)
-        members = torch.full((households,), float(self.size), dtype=torch.float64, device=x.device)
-        members[-1] = items - (households - 1) * self.size
-        attack = torch.tensor(self.attack_rate, dtype=torch.float64, device=x.device)
-        infected = torch.xlogy(defective, attack) + torch.special.xlog1py(members - defective, -attack)
-        seeded = infected + (log(self.seed_rate) if self.seed_rate else -torch.inf)
-        unseeded = ((defective == 0).to(torch.float64) * (1.0 - self.seed_rate)).log()
-        return torch.logaddexp(seeded, unseeded).sum(1)

@@ -24,10 +24,18 @@ from qgt.arguments import whole
 from qgt.files import codec, documents, keys, plugins
 from qgt.model.design import Design
 from qgt.model.factors import Factors, pool_costs
+from qgt.model.households import Households
 from qgt.model.noise import Noise, Noiseless, RoundedGaussian, SparseInteger
-from qgt.model.prior import Bernoulli, FactoredPrior, FixedWeight, Households, Prior, Sampler
+from qgt.model.prior import Bernoulli, FactoredPrior, FixedWeight, Prior, Sampler
+from qgt.model.unknown import UnknownLevel, UnknownRate
 
-PRIORS: dict[str, type] = {"bernoulli": Bernoulli, "fixed_weight": FixedWeight, "households": Households}
+PRIORS: dict[str, type] = {
+    "bernoulli": Bernoulli,
+    "fixed_weight": FixedWeight,
+    "households": Households,
+    "unknown_level": UnknownLevel,
+    "unknown_rate": UnknownRate,
+}
 NOISES: dict[str, type] = {
     "noiseless": Noiseless,
     "rounded_gaussian": RoundedGaussian,
@@ -115,7 +123,7 @@ class Problem:
     def factors(self, y: Float64[Tensor, "instances pools"]) -> Factors:
         """The problem and some counts as costs, for decoders that search among all x."""
         if not isinstance(self.prior, FactoredPrior):
-            raise ValueError(f"{self.prior} is not a sum over items: give it a method `costs`.")
+            raise ValueError(f"{self.prior} is not a sum over items and groups: give it a method `costs`.")
         return Factors(self.design, self.prior.costs(self.items), pool_costs(self.design, self.noise, y))
 
     @property

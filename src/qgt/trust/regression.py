@@ -66,7 +66,8 @@ class Monotone:
         >>> import torch
         >>> score = torch.arange(8.0, dtype=torch.float64)
         >>> Monotone.fit(score, torch.tensor([0, 0, 1, 0, 0, 1, 1, 1]).bool())(score)
-        tensor([0.2500, 0.2500, 0.3167, 0.3500, 0.3833, 0.6500, 0.8000, 0.8000], dtype=torch.float64)
+        tensor([0.2500, 0.2800, 0.3400, 0.4000, 0.5333, 0.6667, 0.8000, 0.8000],
+               dtype=torch.float64)
     """
 
     at: Float64[Tensor, " blocks"]  # the mean score of each stretch

@@ -281,7 +281,7 @@ def test_bad_odds_are_refused(odds: float) -> None:
 
 
 def test_priors_that_are_no_sums_are_refused() -> None:
-    problem = small(8, 12, qgt.Households(3, 0.1, 0.3), qgt.Noiseless(), 0)
+    problem = small(8, 12, qgt.Households(size=3, seed_rate=0.1, attack_rate=0.3), qgt.Noiseless(), 0)
     assert "Households" in str(qgt.Certified().supports(problem))
 
 
@@ -297,6 +297,18 @@ def test_answers_found_at_once_are_not_mixed(odds: float) -> None:
     answers = result.evidence.alternatives
     listed = problem.log_joint(answers.x, y[answers.spans.owner])
     torch.testing.assert_close(listed, answers.log_joint)
+
+
+@pytest.mark.parametrize("prior", [qgt.UnknownRate(0.01, 0.4), qgt.UnknownRate(0.0, 1.0)], ids=repr)
+@pytest.mark.parametrize("noise", [qgt.Noiseless(), qgt.SparseInteger(0.2, 1), qgt.RoundedGaussian(0.7)], ids=repr)
+def test_a_prior_that_weighs_the_number_of_defectives(prior: qgt.Prior, noise: qgt.Noise) -> None:
+    for seed in range(12):
+        problem = small(5, 10, prior, noise, seed)
+        y = problem.simulate(4, generator=torch.Generator().manual_seed(seed)).y
+        result, every = qgt.Certified().bind(problem)(y), qgt.Exhaustive().bind(problem)(y)
+        assert torch.equal(result.status, every.status)
+        torch.testing.assert_close(result.evidence.log_joint, every.evidence.log_joint, atol=1e-6, rtol=0.0)
+        assert bool(qgt.check_certificate(problem, y, result).all())
 
 
 # --- the checker ----------------------------------------------------------------------------------------------------

@@ -79,7 +79,8 @@ class Search:
     def start(cls, model: Model, tables: Tables, *, slack: float, keep_leaves: bool) -> "Search":
         """Nothing found, nothing excluded."""
         finite = torch.where(tables.costs.isfinite(), tables.costs, 0.0).amax(1)  # (values,)
-        worst = model.constant + model.weights.clamp(min=0.0).sum() + finite[tables.which].sum(1) + 1.0
+        number = torch.where(model.numbers.isfinite(), model.numbers, -torch.inf).amax()
+        worst = model.constant + model.weights.clamp(min=0.0).sum() + finite[tables.which].sum(1) + number + 1.0
         answer = torch.zeros(len(worst), len(model.known), dtype=torch.uint8, device=worst.device)
         return cls(model, tables, slack, keep_leaves, worst, answer)
 
@@ -118,7 +119,8 @@ class Search:
         if float(between) > 1e-12 or float(high - low) < 1e-3:
             return None
         free = torch.arange(len(model.known) + 1, device=table.device) - int((model.known == 1).sum())
-        return Levels(float(high - low), model.constant + weights * free + self.tables.which.shape[1] * low)
+        base = model.constant + weights * free + self.tables.which.shape[1] * low + model.numbers
+        return Levels(float(high - low), base)
 
     # --- the search -------------------------------------------------------------------------------------------------
 
@@ -245,6 +247,7 @@ class Search:
         totals = torch.arange(bound.shape[1], device=bound.device)
         number = totals - ones.sum(1)[:, None]  # of free items that are defective
         bound = torch.where(number >= 0, bound.gather(1, number.clamp(min=0)), torch.inf)
+        bound = bound + self.model.numbers - self.model.numbers.amin()  # which the root's bound has in it
         alive = bound < self.enough_for_each(nodes.owner)
         between = (alive.cumsum(1) > 0) & (alive.flip(1).cumsum(1).flip(1) > 0)
         first, end = (alive.cumsum(1) == 0).sum(1), len(totals) - (alive.flip(1).cumsum(1) == 0).sum(1)

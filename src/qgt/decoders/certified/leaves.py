@@ -64,14 +64,15 @@ class Shared:
     matrix: Floats  # (pools, items)
     weights: Floats  # (items,)
     known: NDArray[np.int8]  # (items,): 0 or 1 where the prior settles an item, else FREE
-    total: int | None  # the number of defectives, where it is known
+    numbers: Floats  # (items + 1,): what it costs that 0, 1, ... items are defective; infinite where impossible
     constant: float
 
     @classmethod
     def of(cls, factors: Factors) -> "Shared":
         """From the problem alone."""
         items, matrix = factors.items, factors.design.matrix.cpu().numpy().astype(np.float64)
-        return cls(matrix, items.weights.numpy(), items.known.numpy(), items.number, items.base)
+        numbers = np.zeros(len(items.weights) + 1) if items.total is None else items.total.numpy()
+        return cls(matrix, items.weights.numpy(), items.known.numpy(), numbers, items.constant)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,17 +98,17 @@ class Costs:
     def more_than_any(self) -> float:
         """More than any possible x costs."""
         finite = np.where(np.isfinite(self.tables), self.tables, -np.inf).max(1)
-        return float(self.shared.constant + np.maximum(self.shared.weights, 0.0).sum() + finite.sum() + 1.0)
+        number = self.shared.numbers[np.isfinite(self.shared.numbers)].max()
+        return float(self.shared.constant + np.maximum(self.shared.weights, 0.0).sum() + finite.sum() + number + 1.0)
 
     def of_x(self, x: NDArray[np.uint8]) -> Floats:
         """The costs of whole x: (rows,)."""
-        known, total = self.shared.known, self.shared.total
+        known, ones = self.shared.known, np.minimum(x, 1)
         possible = ((known == FREE) | (known == x)).all(1) & (x <= 1).all(1)
-        if total is not None:
-            possible &= x.sum(1, dtype=np.int64) == total
-        counts = (np.minimum(x, 1).astype(np.float64) @ self.shared.matrix.T).astype(np.int64)
+        number = self.shared.numbers[ones.sum(1, dtype=np.int64)]
+        counts = (ones.astype(np.float64) @ self.shared.matrix.T).astype(np.int64)
         pools = self.tables[np.arange(len(self.tables)), counts].sum(1)
-        return np.asarray(np.where(possible, self.shared.constant + x @ self.shared.weights + pools, np.inf))
+        return np.asarray(np.where(possible, self.shared.constant + x @ self.shared.weights + pools + number, np.inf))
 
     def enough(self, limit: float) -> Floats:
         """The bound at which no x of 0, 1, ... defectives costs less than the limit: (items + 1,)."""
@@ -120,12 +121,16 @@ class Costs:
         if np.minimum(finite - low, high - finite).max() >= 1e-12:
             return np.full(len(k), limit)
         base = self.shared.constant + weights[free][0] * (k - (known == 1).sum()) + len(self.tables) * low
+        base = base + self.shared.numbers
         if high - low < 1e-12:  # one value: one step
             return np.where(base < limit, base + MARGIN, -np.inf)
         if high - low <= 1e-3:  # steps too small to tell apart
             return np.full(len(k), limit)
-        steps = np.ceil((limit - base) / (high - low)) - 1
-        return np.where(steps >= 0, base + (high - low) * steps + MARGIN, -np.inf)
+        reached = np.full(len(k), -np.inf)  # of numbers that are impossible, or dear enough by themselves
+        some = base < limit
+        steps = np.ceil((limit - base[some]) / (high - low)) - 1
+        reached[some] = np.where(steps >= 0, base[some] + (high - low) * steps + MARGIN, -np.inf)
+        return reached
 
 
 def hold_every_x(shared: Shared, leaves: Leaves) -> bool:
@@ -133,7 +138,7 @@ def hold_every_x(shared: Shared, leaves: Leaves) -> bool:
     fixed, free = leaves.fixed, shared.known == FREE
     agree = ((fixed[:, ~free] == FREE) | (fixed[:, ~free] == shared.known[~free])).all(1)
     fixed, least, most = fixed[agree][:, free], leaves.least[agree], leaves.most[agree]
-    totals = range(len(free) + 1) if shared.total is None else [shared.total]
+    totals = np.flatnonzero(np.isfinite(shared.numbers)).tolist()
     seen: set[bytes] = set()  # most k have the same leaves as their neighbours
     for total in totals:
         here = (least <= total) & (total <= most)
@@ -184,7 +189,7 @@ def _closed(costs: Costs, limit: float, listed: set[bytes], leaves: Leaves) -> N
     number = total - (fixed == 1).sum(1)[leaf]  # of free items that are defective
     possible = (number >= 0) & (number <= free.sum(1)[leaf])
     leaf, total, number = leaf[possible], total[possible], number[possible]
-    bound, enough = base[leaf] + cheapest[leaf, number], costs.enough(limit)[total]
+    bound, enough = base[leaf] + cheapest[leaf, number] + costs.shared.numbers[total], costs.enough(limit)[total]
     left = ~(bound >= enough)
     leaf, number, bound, enough = leaf[left], number[left], bound[left], enough[left]
 
@@ -207,7 +212,8 @@ def _rounding(costs: Costs, pi: Floats) -> Floats:
     matrix, weights = costs.shared.matrix, costs.shared.weights
     finite = np.where(np.isfinite(costs.tables), np.abs(costs.tables), 0.0).max(1).sum()
     items = np.abs(weights).sum() + (np.abs(pi) @ matrix).sum(1)
-    terms = abs(costs.shared.constant) + finite + items + np.abs(pi).sum(1) * costs.tables.shape[1]
+    number = np.abs(costs.shared.numbers[np.isfinite(costs.shared.numbers)]).max()
+    terms = abs(costs.shared.constant) + number + finite + items + np.abs(pi).sum(1) * costs.tables.shape[1]
     return np.asarray(4 * np.finfo(np.float64).eps * (sum(matrix.shape) + 10) * terms)
 
 

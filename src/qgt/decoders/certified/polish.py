@@ -12,7 +12,7 @@ count.
 import torch
 from torch import Tensor
 
-from qgt.decoders.certified.relaxation import FAR, Model, Tables
+from qgt.decoders.certified.relaxation import Model, Tables
 from qgt.model.prior import FREE
 
 GAIN = 1e-4  # a move must save this much, more than float32 rounds off
@@ -24,11 +24,10 @@ def cost_of(model: Model, tables: Tables, owner: Tensor, x: Tensor) -> Tensor:
     """The cost of whole x (rows, items) of the given instances, infinite where x is impossible; float64."""
     ones = x.float()
     allowed = ((model.known == FREE) | (model.known == x)).all(1)
-    if model.total != FREE:
-        allowed &= x.sum(1, dtype=torch.int64) == model.total
+    number = model.numbers[x.sum(1, dtype=torch.int64)]
     counts = (ones @ model.matrix[:-1].T).to(torch.int64)  # whole numbers, far below 2^24: float32 is exact
     pools = tables.costs[tables.which[owner], counts].sum(1)
-    return torch.where(allowed, model.constant + ones.double() @ model.weights + pools, torch.inf)
+    return torch.where(allowed, model.constant + ones.double() @ model.weights + pools + number, torch.inf)
 
 
 def polished(model: Model, tables: Tables, owner: Tensor, x: Tensor) -> Tensor:
@@ -69,8 +68,6 @@ def _changes(model: Model, tables: Tables, owner: Tensor, x: Tensor) -> tuple[Te
     counts = (x.float() @ model.matrix.T).to(torch.int64)
     which, last = tables.which[owner], tables.soft.shape[1] - 1
     here, up, down = (tables.soft[which, (counts[:, :-1] + 1 + move).clamp(0, last)] for move in (0, 1, -1))
-    total = torch.zeros(3, len(x), 1, device=x.device)
-    if model.total != FREE:
-        off = counts[:, -1:] - model.total
-        total = FAR * torch.stack([off, off + 1, off - 1]).abs().float()
+    number = counts[:, -1:] + 1  # where the table of numbers has it: it starts at -1
+    total = torch.stack([model.soft_numbers[number + move] for move in (0, 1, -1)])  # (3, rows, 1)
     return torch.cat([up - here, total[1] - total[0]], 1), torch.cat([down - here, total[2] - total[0]], 1)

@@ -42,8 +42,10 @@ FAR = 10.0  # what each step beyond the possible counts costs, where an answer m
 def supported(problem: Problem) -> str | None:
     """None if the cost of x is a sum over items and pools, else the reason it is not."""
     if isinstance(problem.prior, FactoredPrior):
-        total = problem.prior.costs(problem.items)
-        return None if total.total is None or total.number is not None else "its prior weighs the number of defectives."
+        costs = problem.prior.costs(problem.items)
+        if costs.groups is not None:
+            return f"its prior {type(problem.prior).__name__} has groups of items (ExactMAP takes those)."
+        return None
     kind = type(problem.prior).__name__
     return f"its prior {kind} is not a sum over items; it takes Bernoulli and FixedWeight (Exhaustive takes any)."
 
@@ -58,6 +60,7 @@ class Model:
     weights: Tensor  # (items,), float64
     known: Tensor  # (items,), int8: 0 or 1 where the prior says so, else FREE
     total: int  # the number of defectives, or FREE
+    numbers: Tensor  # (items + 1,), float64: what it costs that 0, 1, ... items are defective
     constant: float
 
     @classmethod
@@ -68,16 +71,28 @@ class Model:
         pools = problem.design.matrix.to(device, torch.float64)
         matrix = torch.cat([pools, torch.ones_like(pools[:1])])
         inverse = torch.linalg.inv(matrix @ matrix.T + torch.eye(len(matrix), dtype=torch.float64, device=device))
-        number = FREE if costs.number is None else costs.number
+        none = torch.zeros(problem.items + 1, dtype=torch.float64)
         return cls(
             matrix.float(),
             inverse.float(),
             (matrix.T @ inverse).float(),
             costs.weights.to(device),
             costs.known.to(device),
-            number,
-            costs.base,
+            FREE if costs.number is None else costs.number,
+            (none if costs.total is None else costs.total).to(device),
+            costs.constant,
         )
+
+    @cached_property
+    def soft_numbers(self) -> Tensor:
+        """The costs of -1, 0, 1, ... defectives, finite: impossible numbers cost more the farther off they are."""
+        possible = self.numbers.isfinite().nonzero()[:, 0]
+        at = torch.arange(-1, len(self.numbers) + 1, device=self.numbers.device)
+        after = torch.searchsorted(possible, at).clamp(max=len(possible) - 1)
+        near = torch.stack([possible[after], possible[(after - 1).clamp(min=0)]])
+        far, which = (near - at).abs().min(0)
+        nearest = near.gather(0, which[None])[0]
+        return (self.numbers[nearest] + FAR * far).float()
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +162,8 @@ def rows_of(model: Model, tables: Tables, owner: Tensor, total: Tensor) -> Rows:
     last = torch.zeros(2 * most, len(owner), 1, dtype=torch.float64, device=owner.device)
     last[most, :, 0] = any_total  # one piece without slope
     both = torch.cat([torch.stack(rest), last], 2)
-    return Rows(torch.cat([start, total.clamp(min=0)[:, None]], 1), cost.sum(1), both[:most], both[most:])
+    number = torch.where(total == FREE, model.numbers.amin(), model.numbers[total.clamp(min=0)])
+    return Rows(torch.cat([start, total.clamp(min=0)[:, None]], 1), cost.sum(1) + number, both[:most], both[most:])
 
 
 class State(NamedTuple):

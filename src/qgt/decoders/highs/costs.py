@@ -16,9 +16,12 @@ CHUNK = 2**20  # table entries at a time, so that memory does not grow with the 
 
 def supported(problem: Problem) -> str | None:
     """None if the cost of x is a sum over items and pools, else the reason it is not."""
-    if isinstance(problem.prior, FactoredPrior):
-        return None
     kind = type(problem.prior).__name__
+    if isinstance(problem.prior, FactoredPrior):
+        costs = problem.prior.costs(problem.items)
+        if costs.groups is None and (costs.total is None or costs.number is not None):
+            return None
+        return f"its prior {kind} is not a sum over items alone (Exhaustive takes any)."
     return f"its prior {kind} is not a sum over items; it takes Bernoulli and FixedWeight (Exhaustive takes any)."
 
 

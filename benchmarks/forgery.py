@@ -1,0 +1,296 @@
+"""Does the checker refuse every forged certificate and accept every honest one? Counts of both, by kind.
+
+    python benchmarks/forgery.py --number 1000000 --processes 16 -o results/forgery.json
+
+Each round draws a problem (five noises, 6 to 60 items), decodes instances with and without time limits, checks what was
+claimed, directly and through a file, and forges each certificate in every way of `qgt.testing.forgery`. A changed
+certificate counts as forged only where its claim is false, or is not shown: by trying every x up to 14 items, else by
+the honest result. Rounds are numbered, so `--first ROUND --rounds 1 --processes 1` repeats one.
+"""
+
+import argparse
+import math
+import multiprocessing
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+import qgt
+from qgt.model.noise import Noise, Noiseless, Outliers, RoundedGaussian, SparseInteger
+from qgt.testing.forgery.case import Case
+from qgt.testing.forgery.forging import KINDS, Forged, accepted, forged, why_false
+from qgt.testing.forgery.truth import MOST_ITEMS, Truth
+from setting import provenance, write
+
+NOISES: dict[str, Noise] = {
+    "noiseless": Noiseless(),
+    "D = 1": SparseInteger(0.1, 1),
+    "D = 3": SparseInteger(0.15, 3),
+    "rounded Gaussian": RoundedGaussian(0.5),
+    "outliers": Outliers(SparseInteger(0.05, 1), 0.02),
+}
+ITEMS = (6, 8, 10, 12, 14, 14, 20, 30, 40, 60)
+INSTANCES = 24  # a round
+ODDS = 100.0
+LIMITS = (0.0005, 0.002, 0.005, 0.02)  # seconds per instance, for honest results of searches that were cut short
+PATIENCE = 0.5  # seconds per instance for those that are not
+REPEATS = 2  # forgeries of a kind per instance
+OTHER = ("counts: one changed", "counts: of another instance", "problem: another rate", "problem: another noise",
+         "problem: another design", "problem: two pools exchanged", "problem: an entry changed")  # fmt: skip
+
+
+class Round(NamedTuple):
+    """A problem and decoded instances of it."""
+
+    problem: qgt.Problem
+    noise: str
+    x: Tensor
+    y: Tensor
+    result: qgt.Decoded  # odds 100
+    brief: qgt.Decoded  # odds 1, or cut short
+
+
+@dataclass
+class Tally:
+    """What was tried and what got through."""
+
+    rounds: int = 0
+    forged: Counter[str] = field(default_factory=Counter)
+    through: Counter[str] = field(default_factory=Counter)  # forged and accepted
+    reasons: Counter[str] = field(default_factory=Counter)
+    noises: Counter[str] = field(default_factory=Counter)
+    honest: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)  # honest and refused
+    examples: list[str] = field(default_factory=list)
+
+    def add(self, other: "Tally") -> None:
+        """Take in another's."""
+        self.rounds += other.rounds
+        for name in ("forged", "through", "reasons", "noises", "honest", "refused"):
+            getattr(self, name).update(getattr(other, name))
+        self.examples = (self.examples + other.examples)[:50]
+
+
+def problem_of(number: int, g: Generator) -> tuple[qgt.Problem, str]:
+    """The problem of a round."""
+    items, name = ITEMS[number % len(ITEMS)], list(NOISES)[number // len(ITEMS) % len(NOISES)]
+    pools = max(3, round(items * (0.4 + 0.3 * float(torch.rand((), generator=g)))))
+    if items >= 20:
+        pools = max(pools, 14)
+    design = qgt.Design.bernoulli(pools=pools, items=items, generator=g)
+    if int(torch.randint(2, (), generator=g)):
+        design = qgt.Design.column_regular(pools=pools, items=items, weight=max(2, pools // 3), generator=g)
+    rate = 0.03 + 0.12 * float(torch.rand((), generator=g))
+    kind = int(torch.randint(5, (), generator=g))
+    prior: qgt.Prior = qgt.Bernoulli(rate)
+    if kind in (1, 2):  # items that are not alike: then every leaf can be tried by enumeration
+        prior = qgt.Bernoulli((0.5 * rate + rate * torch.rand(items, generator=g, dtype=torch.float64)).tolist())
+    elif kind == 3:
+        prior = qgt.FixedWeight(max(1, round(rate * items)))
+    return qgt.Problem(design, prior, NOISES[name]), name
+
+
+def round_of(number: int, g: Generator) -> Round:
+    """Decode instances; every sixth has a count that is off by one more."""
+    problem, name = problem_of(number, g)
+    x, y = problem.simulate(INSTANCES, generator=g)
+    spoilt = torch.arange(INSTANCES) % 6 == 5
+    where = torch.randint(problem.pools, (INSTANCES,), generator=g)
+    y[spoilt, where[spoilt]] += 1
+    result = qgt.Certified(ODDS, PATIENCE).bind(problem)(y)
+    limit = LIMITS[number % len(LIMITS)]
+    brief = qgt.Certified(1.0, PATIENCE) if number % 2 else qgt.Certified(ODDS, limit)
+    return Round(problem, name, x, y, result, brief.bind(problem)(y))
+
+
+# --- honest ---------------------------------------------------------------------------------------------------------
+
+
+def claims(result: qgt.Decoded) -> Tensor:
+    """Which instances' results claim something."""
+    return (result.status == qgt.Status.PROVED) | (result.status == qgt.Status.INFEASIBLE)
+
+
+def check_honest(this: Round, number: int, tally: Tally) -> None:
+    """Honest certificates must be accepted, directly and through a file."""
+    kind = "odds 1" if number % 2 else f"time limit {1e3 * LIMITS[number % len(LIMITS)]:g} ms"
+    for name, result in (("odds 100", this.result), (kind, this.brief)):
+        told = claims(result)
+        for way, one in ((name, result), (f"{name}, through a file", through_a_file(this, result))):
+            fine = qgt.check_certificate(this.problem, this.y, one)
+            tally.honest[way] += int(told.sum())
+            refused = (told & ~fine).nonzero().flatten().tolist()
+            tally.refused[way] += len(refused)
+            tally.examples += [f"round {number}: honest, {way}, instance {i}" for i in refused]
+
+
+def through_a_file(this: Round, result: qgt.Decoded) -> qgt.Decoded:
+    with tempfile.TemporaryDirectory() as folder:
+        qgt.save_certificate(f"{folder}/proof", this.problem, this.y, result)
+        return qgt.load_certificate(f"{folder}/proof", this.problem, this.y)
+
+
+# --- forged ---------------------------------------------------------------------------------------------------------
+
+
+def truth_of(problem: qgt.Problem, y: Tensor, honest: qgt.Decoded) -> Truth | None:
+    """What is true of one instance; None where the honest result is not complete."""
+    if problem.items <= MOST_ITEMS:
+        return Truth.by_trying(problem, y)
+    complete = honest.evidence.complete
+    assert complete is not None
+    known = int(honest.status[0]) == qgt.Status.INFEASIBLE or bool(complete[0])
+    return Truth.of_listed(problem, y, honest) if known else None
+
+
+def cases(this: Round) -> Iterator[tuple[int, Case]]:
+    for i in range(INSTANCES):
+        if not bool(claims(this.result)[i]):
+            continue
+        alone = [result.pick(torch.tensor([i])) for result in (this.result, this.brief)]
+        truth = truth_of(this.problem, this.y[i : i + 1], alone[0])
+        if truth is not None:
+            other = this.result.pick(torch.tensor([(i + 1) % INSTANCES]))
+            yield i, Case(this.problem, this.y[i : i + 1], alone[0], truth, other, alone[1])
+
+
+def forge(this: Round, number: int, g: Generator, tally: Tally) -> None:
+    """Every kind of forgery of every instance."""
+    for i, case in cases(this):
+        made = [one for _ in range(REPEATS) for one in forged(case, g)]
+        judge(this, case.problem, case.y, made, f"round {number}: instance {i}", tally)
+    for kind, problem, y in elsewhere(this, g):
+        honest = qgt.Certified(ODDS, PATIENCE).bind(problem)(y)
+        for i in range(INSTANCES):
+            if not bool(claims(this.result)[i]):
+                continue
+            truth = truth_of(problem, y[i : i + 1], honest.pick(torch.tensor([i])))
+            if truth is None:
+                continue
+            result = without_shadow(this.result.pick(torch.tensor([i])))
+            case = Case(problem, y[i : i + 1], honest.pick(torch.tensor([i])), truth, result, result)
+            why = why_false(case, result, g)
+            made = [] if why is None else [Forged(kind, result, why)]
+            judge(this, problem, y[i : i + 1], made, f"round {number}: instance {i}", tally)
+
+
+def without_shadow(result: qgt.Decoded) -> qgt.Decoded:
+    """A result whose probabilities are not claimed: under another problem only the answer and its list are judged."""
+    answers = result.evidence.alternatives
+    assert answers is not None
+    evidence = replace(
+        result.evidence,
+        confidence=torch.zeros(1, dtype=torch.float64),
+        alternatives=replace(answers, probability=torch.zeros_like(answers.probability)),
+    )
+    return replace(result, evidence=evidence)
+
+
+def elsewhere(this: Round, g: Generator) -> Iterator[tuple[str, qgt.Problem, Tensor]]:
+    """Problems and counts that the certificates are not about."""
+    problem, y = this.problem, this.y
+    design, prior, noise = problem.design, problem.prior, problem.noise
+    changed = y.clone()
+    changed[torch.arange(len(y)), torch.randint(problem.pools, (len(y),), generator=g)] += 1
+    yield "counts: one changed", problem, changed
+    yield "counts: of another instance", problem, y.roll(1, 0)
+    if isinstance(prior, qgt.Bernoulli) and isinstance(prior.rate, float):
+        yield "problem: another rate", qgt.Problem(design, qgt.Bernoulli(min(0.6, 5 * prior.rate)), noise), y
+    other = [one for one in NOISES.values() if one != noise][int(torch.randint(len(NOISES) - 1, (), generator=g))]
+    yield "problem: another noise", qgt.Problem(design, prior, other), y
+    drawn = qgt.Design.bernoulli(pools=problem.pools, items=problem.items, generator=g)
+    yield "problem: another design", qgt.Problem(drawn, prior, noise), y
+    order = torch.arange(problem.pools)
+    order[:2] = order[:2].flip(0)
+    yield "problem: two pools exchanged", qgt.Problem(qgt.Design.from_matrix(design.matrix[order]), prior, noise), y
+    matrix = design.matrix.clone()
+    matrix[0, int(torch.randint(problem.items, (), generator=g))] ^= 1
+    yield "problem: an entry changed", qgt.Problem(qgt.Design.from_matrix(matrix), prior, noise), y
+
+
+def judge(this: Round, problem: qgt.Problem, y: Tensor, made: list[Forged], where: str, tally: Tally) -> None:
+    """Put forgeries to the checker."""
+    for one, through in zip(made, accepted(problem, y, [one.result for one in made]), strict=True):
+        tally.forged[one.kind] += 1
+        tally.reasons[one.why] += 1
+        tally.noises[this.noise] += 1
+        if through:
+            tally.through[one.kind] += 1
+            tally.examples.append(f"{where}: {one.kind} ({one.why})")
+
+
+# --- many -----------------------------------------------------------------------------------------------------------
+
+
+class Share(NamedTuple):
+    """One process's part."""
+
+    seed: int
+    first: int
+    step: int
+    number: float  # of forgeries
+    rounds: float
+    seconds: float
+
+
+def work(share: Share) -> Tally:
+    torch.set_num_threads(1)
+    tally, start, number = Tally(), time.perf_counter(), share.first
+    while tally.forged.total() < share.number and tally.rounds < share.rounds:
+        if time.perf_counter() - start > share.seconds:
+            break
+        g = torch.Generator().manual_seed(share.seed * 10**9 + number)
+        this = round_of(number, g)
+        check_honest(this, number, tally)
+        forge(this, number, g, tally)
+        tally.rounds += 1
+        number += share.step
+    return tally
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("-o", "--output", type=Path, default=Path("results/forgery.json"))
+    parser.add_argument("--number", type=float, default=1_000_000, help="of forgeries")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="after which no round is begun")
+    parser.add_argument("--rounds", type=float, default=math.inf, help="of each process at most")
+    parser.add_argument("--first", type=int, default=0, help="the first round's number")
+    parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
+    parser.add_argument("--seed", type=int, default=0)
+    told = parser.parse_args()
+    n, start = told.processes, time.perf_counter()
+    shares = [Share(told.seed, told.first + i, n, told.number / n, told.rounds, told.seconds) for i in range(n)]
+    total = Tally()
+    if n == 1:
+        total.add(work(shares[0]))
+    else:
+        with multiprocessing.get_context("spawn").Pool(n) as pool:
+            for tally in pool.imap_unordered(work, shares):
+                total.add(tally)
+    seconds = time.perf_counter() - start
+    for kind in (*KINDS, *OTHER):
+        print(f"{total.forged[kind]:>9,} forged, {total.through[kind]} accepted: {kind}")
+    for way, number in sorted(total.honest.items()):
+        print(f"{number:>9,} honest, {total.refused[way]} refused: {way}")
+    print(*total.examples, sep="\n")
+    print(
+        f"{total.forged.total():,} forged, {total.through.total()} accepted; {total.honest.total():,} honest, ", end=""
+    )
+    print(f"{total.refused.total()} refused; {seconds:.0f} s")
+    kinds = [{"kind": kind, "forged": total.forged[kind], "accepted": total.through[kind]} for kind in (*KINDS, *OTHER)]
+    ways = [{"way": way, "honest": n, "refused": total.refused[way]} for way, n in sorted(total.honest.items())]
+    found = {"kinds": kinds, "honest": ways, "reasons": dict(total.reasons), "noises": dict(total.noises)}
+    settings = {"seed": told.seed, "processes": n, "rounds": total.rounds, "seconds": round(seconds)}
+    write(told.output, {"measured_on": provenance("cpu"), **settings, **found, "examples": total.examples})
+    return int(total.through.total() > 0 or total.refused.total() > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
