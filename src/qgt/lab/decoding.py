@@ -123,7 +123,7 @@ def _file_fit(
         return fit, True, ()
     fits = not hopeless(problem, y, result.x, torch.where(possible, own, 0.0), reference)
     decoder = next((one for one in (GAMP(), AMP()) if one.supports(problem) is None), None)
-    return fit, fits, () if decoder is None else likely_causes(problem, y, decoder)
+    return fit, fits, () if decoder is None else likely_causes(problem, y, decoder, calls=result.x)
 
 
 def _rescues(problem: Problem, y: Tensor, result: Decoded) -> dict[int, Rescue]:
