@@ -135,10 +135,10 @@ def other_rate(times: float) -> Misuse:
     return made
 
 
-def other_noise(noise: qgt.Noise, kind: str | None) -> Misuse:
+def other_noise(noise: qgt.Noise) -> Misuse:
     def made(problem: qgt.Problem, make: Callable[[int], qgt.Problem], g: Generator) -> File:
         real = qgt.Problem(problem.design, problem.prior, noise)
-        return _file(*real.simulate(FILE, generator=g), None if kind is None else (kind,))
+        return _file(*real.simulate(FILE, generator=g), ("noise",))
 
     return made
 
@@ -165,9 +165,9 @@ MISUSES: dict[str, Misuse] = {
     "two samples swapped": samples_swapped,
     "true rate 30 times smaller": other_rate(1 / 30),
     "true rate 5 times larger": other_rate(5),
-    "true noise 0.3": other_noise(qgt.SparseInteger(0.3, 1), "noise rate"),
-    "true noise 0.1, up to 3": other_noise(qgt.SparseInteger(0.1, 3), None),
-    "true noise Gaussian 0.5, rounded": other_noise(qgt.RoundedGaussian(0.5), None),
+    "true noise 0.3": other_noise(qgt.SparseInteger(0.3, 1)),
+    "true noise 0.1, up to 3": other_noise(qgt.SparseInteger(0.1, 3)),
+    "true noise Gaussian 0.5, rounded": other_noise(qgt.RoundedGaussian(0.5)),
     "households instead of independent": households,
 }
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from jaxtyping import Float64
 from torch import Tensor
 
@@ -16,12 +17,11 @@ from qgt.lab.accounts import Account, accounts, numbers
 from qgt.model.problem import Problem
 from qgt.trust.calibration import BoundCalibrated, Calibrated
 from qgt.trust.causes import Cause, likely_causes
-from qgt.trust.fit import FileFit, file_fit
+from qgt.trust.fit import FileFit, file_fit, hopeless
 from qgt.trust.rescue import Rescue, rescue
 
 OnProgress = Callable[[int, int], None]  # instances done, and of how many
 PART, PART_ON_GPU = 128, 2**15  # instances decoded together: smaller parts lose speed, larger ones say nothing long
-HOPELESS = 1e-4  # the fit of a file below which no answer of it is trusted, however well that one fits
 RESCUE = 20.0  # seconds for all impossible instances together
 
 
@@ -83,8 +83,7 @@ def decode_sheet(
             on_progress(done, len(y))
     result = Decoded.joined(parts)
     names = numbers(len(y)) if names is None else names
-    fit, causes = _file_fit(problem, y, result, bound)
-    fits = fit is None or fit.p >= HOPELESS
+    fit, fits, causes = _file_fit(problem, y, result, bound)
     rescues = _rescues(problem, y, result)
     made = accounts(problem, y, names, result, rescues=rescues, file_fits=fits)
     return DecodedSheet(problem, y, names, result, made, fit, causes)
@@ -110,16 +109,21 @@ def _bound(
     return Calibrated(decoder, seconds=calibrate).bind(problem)
 
 
-def _file_fit(problem: Problem, y: Tensor, result: Decoded, bound: Decode) -> tuple[FileFit | None, Sequence[Cause]]:
-    """How well the possible instances fit together, and what may be wrong if they do not."""
+def _file_fit(
+    problem: Problem, y: Tensor, result: Decoded, bound: Decode
+) -> tuple[FileFit | None, bool, Sequence[Cause]]:
+    """How well the possible instances fit together, whether any is to be trusted, and what may be wrong if not."""
     possible = result.status != Status.INFEASIBLE
-    if not isinstance(bound, BoundCalibrated) or not bool(possible.any()):
-        return None, ()
-    fit = file_fit(problem, y[possible], result.x[possible], bound.learned().reference)
+    own = result.evidence.fit
+    if not isinstance(bound, BoundCalibrated) or own is None or not bool(possible.any()):
+        return None, True, ()
+    reference = bound.learned().reference
+    fit = file_fit(problem, y[possible], result.x[possible], reference)
     if not fit.suspect:
-        return fit, ()
+        return fit, True, ()
+    fits = not hopeless(problem, y, result.x, torch.where(possible, own, 0.0), reference)
     decoder = next((one for one in (GAMP(), AMP()) if one.supports(problem) is None), None)
-    return fit, () if decoder is None else likely_causes(problem, y, decoder)
+    return fit, fits, () if decoder is None else likely_causes(problem, y, decoder, calls=result.x)
 
 
 def _rescues(problem: Problem, y: Tensor, result: Decoded) -> dict[int, Rescue]:

@@ -33,10 +33,13 @@ from qgt.model.problem import Problem
 from qgt.trust.fit import instance_fit
 from qgt.trust.reference import Reference, misfit
 from qgt.trust.regression import Logistic, Monotone
+from qgt.trust.wrong_counts import wrong_count_p
 
 FIRST = 2  # simulated instances, before the time is looked at: one may take long
 PRECISE = 0.002  # the standard error of a chance that is good enough
 ENOUGH = 30  # simulated instances of a kind, below which only their share is used
+LOOK_AGAIN = 0.3  # a fit below this is looked at again, for a wrong count
+SECOND_LOOK = 0.1  # its share of the false alarms
 FAR = 60.0  # a misfit beyond which all are alike
 
 
@@ -113,7 +116,7 @@ class Learned:
 
     def applied(self, problem: Problem, y: Tensor, result: Decoded) -> Decoded:
         """A result with its confidence and fit."""
-        fit = instance_fit(problem, y, result.x, self.reference).to(y.device)
+        fit = _looked_at_again(problem, y, result, instance_fit(problem, y, result.x, self.reference).to(y.device))
         evidence = result.evidence
         if self.listed is not None and evidence.alternatives is not None:
             evidence = self.listed.applied(result)
@@ -121,6 +124,19 @@ class Learned:
             sure = self.scored(features(problem, y, result)).to(y.device)
             evidence = replace(evidence, confidence=torch.where(result.status == Status.INFEASIBLE, 0.0, sure))
         return replace(result, evidence=replace(evidence, fit=fit))
+
+
+def _looked_at_again(problem: Problem, y: Tensor, result: Decoded, fit: Tensor) -> Tensor:
+    """The fit, where a wrong count that explains the instance better counts against it too.
+
+    Of two p-values the least is taken, each divided by its share of the false alarms. Only instances that fit not too
+    well are looked at: in the others no count is off by much.
+    """
+    doubtful = (fit < LOOK_AGAIN).nonzero().flatten()
+    p = torch.ones_like(fit)
+    if len(doubtful):
+        p[doubtful] = wrong_count_p(problem, y[doubtful], result.pick(doubtful))
+    return torch.minimum(fit / (1 - SECOND_LOOK), p / SECOND_LOOK).clamp(max=1.0)
 
 
 def learn(config: Calibrated, problem: Problem, decode: Decode, device: torch.device) -> Learned:

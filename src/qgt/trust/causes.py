@@ -12,21 +12,29 @@ in nats, less what its free choice would gain by chance (the log of the number o
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 import torch
 from jaxtyping import Float64, UInt8
 from torch import Tensor
 
-from qgt.decoders.contract import Decoder
-from qgt.model.noise import Outliers, SparseInteger
-from qgt.model.prior import Bernoulli
+from qgt.decoders.contract import Decode, Decoder
+from qgt.model.noise import Noise, Outliers, RoundedGaussian, SparseInteger
+from qgt.model.prior import Bernoulli, Prior
 from qgt.model.problem import Problem
+from qgt.trust.fit import expected_off
 from qgt.trust.reference import misfit
 
 ARBITRARY = 0.02
 CEILING = 12.0  # nats that one count may add to a gain: beyond, it is as good as impossible
 HALF = 0.5  # of the counts
+SHUFFLED, SURELY = 3, 2.5  # orders of the pools that are tried, and standard errors by which one must be better
+KEPT = 0.75  # of the instances, to judge the noise by
 WORTH = 6.0  # nats below which a gain is no finding
+BOUNDS = (1, 2, 3, 5)  # of noises that are tried
+LEAST = 1e-4  # share of defectives
+TIMES = 1.3  # by which the share of defectives must be another to be a cause
+SIMULATED = 4000  # instances, for the usual sum of the counts
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,7 @@ class Cause:
     kind: str
     words: str
     gain: float  # nats
+    pools: tuple[int, ...] = ()  # the numbers of those it is about, from 0
 
     def __str__(self) -> str:
         return f"{self.words} (the counts are {_times(self.gain)} as probable)"
@@ -46,11 +55,21 @@ def _times(gain: float) -> str:
 
 
 def likely_causes(
-    problem: Problem, y: Float64[Tensor, "instances pools"], decoder: Decoder, *, most: int = 3
+    problem: Problem,
+    y: Float64[Tensor, "instances pools"],
+    decoder: Decoder,
+    *,
+    calls: UInt8[Tensor, "instances items"] | None = None,
+    most: int = 3,
 ) -> list[Cause]:
     """The causes that explain a file's counts better than the model does, the best first.
 
-    `decoder` decodes the file under models that let counts be wrong; it must be fast, not exact.
+    Args:
+        problem: What the file should be of.
+        y: Its counts.
+        decoder: Decodes the file under models that let counts be wrong; it must be fast, not exact.
+        calls: Answers under the problem as it stands, where there are some: for what is not touched they are better.
+        most: How many causes to name.
 
     Example:
         >>> import torch, qgt
@@ -66,11 +85,21 @@ def likely_causes(
     robust = Problem(problem.design, problem.prior, Outliers(problem.noise, ARBITRARY))
     if not len(y) or decoder.supports(robust) is not None:
         return []
-    x = decoder.bind(robust)(y).x
+    share = _defective_share(problem, y)
+    if share is not None and isinstance(problem.prior, Bernoulli):  # the others are looked for under the share found
+        robust = replace(robust, prior=Bernoulli(share))
+    decode = decoder.bind(robust)
+    x = _better(robust, y, decode(y).x, calls)
     table = _Table.of(problem, y, x)
-    found = [*_swapped_pools(problem, table), *_failed_pools(problem, table, y), *_transfers(problem, y, x, table)]
-    found += _other_design(problem, table, y)
-    found += [*_reversed_pools(problem, y, decoder, robust), *_other_noise(problem, y, x), *_other_rate(problem, x)]
+    swapped = list(_swapped_pools(problem, table))
+    inside = {i for cause in swapped for i in cause.pools}  # they seem to have failed, too
+    pools = [*swapped, *(cause for cause in _failed_pools(problem, table, y) if not inside.intersection(cause.pools))]
+    found = [*pools, *_transfers(problem, y, x, table), *_prevalence(problem, y, share)]
+    found += _reversed_pools(y, decode, robust)
+    # Counts that are larger all over, or in reverse order, seem to be of another design too.
+    known = any(cause.kind in ("prevalence", "pools reversed") for cause in found)
+    other = [] if known else list(_other_design(problem, y, decode, robust))
+    found += [*other, *_other_noise(problem, y, x, table, set().union(*(cause.pools for cause in pools)))]
     best: dict[str, Cause] = {}
     for cause in sorted(found, key=lambda cause: -cause.gain):
         if cause.gain > WORTH:
@@ -104,7 +133,8 @@ def _swapped_pools(problem: Problem, table: _Table) -> Iterator[Cause]:
     for i, j in (gain > WORTH).triu(1).nonzero().tolist():
         a, b = problem.design.pool_names[i], problem.design.pool_names[j]
         words = f"the counts of pools {a} and {b} are swapped"
-        yield Cause("pools swapped", words, float(gain[i, j]) - math.log(pairs))
+        if float(gain[i, j]) - math.log(pairs) > WORTH:
+            yield Cause("pools swapped", words, float(gain[i, j]) - math.log(pairs), (i, j))
 
 
 def _failed_pools(problem: Problem, table: _Table, y: Tensor) -> Iterator[Cause]:
@@ -113,23 +143,38 @@ def _failed_pools(problem: Problem, table: _Table, y: Tensor) -> Iterator[Cause]
         gain = _without_items(table, y, i) - math.log(problem.pools)
         if gain > WORTH:
             alike = f", always {y[0, i]:g}," if bool((y[:, i] == y[0, i]).all()) else ""
-            yield Cause("pool failed", f"pool {name} failed: its counts{alike} have nothing to do with its items", gain)
+            words = f"pool {name} failed: its counts{alike} have nothing to do with its items"
+            yield Cause("pool failed", words, gain, (i,))
 
 
 def _without_items(table: _Table, y: Tensor, pool: int) -> float:
     """How much more probable a pool's counts are by their own frequencies than by what its items add up to."""
-    values, which, number = y[:, pool].unique(return_inverse=True, return_counts=True)
+    return _by_frequency(y[:, pool]) - float(table.own[:, pool].sum())
+
+
+def _by_frequency(counts: Tensor) -> float:
+    """The log probability of a pool's counts, if each occurs as often as it does here."""
+    values, which, number = counts.unique(return_inverse=True, return_counts=True)
     # One more of each, and a nat for each frequency that is fitted.
-    free = ((number + 1).double() / (len(y) + len(values) + 1)).log()[which].sum()
-    return float(free - table.own[:, pool].sum()) - len(values)
+    return float(((number + 1).double() / (len(counts) + len(values) + 1)).log()[which].sum()) - len(values)
 
 
-def _other_design(problem: Problem, table: _Table, y: Tensor) -> Iterator[Cause]:
-    """Most pools' counts have nothing to do with their items."""
-    gains = [_without_items(table, y, i) for i in range(problem.pools)]
-    if sum(gain > 0 for gain in gains) > problem.pools / 2 and sum(gains) > WORTH:
-        words = "the counts belong to another design, or the pools are in another order"
-        yield Cause("another design", words, sum(gains))
+def _other_design(problem: Problem, y: Tensor, decode: Decode, robust: Problem) -> Iterator[Cause]:
+    """The counts fit no better in their order than with the pools shuffled: the design does not matter to them."""
+    here, seeded = _log_joint(robust, y, decode(y).x), torch.Generator().manual_seed(0)
+    shuffled = [y[:, torch.randperm(problem.pools, generator=seeded)] for _ in range(SHUFFLED)]
+    there = torch.stack([_log_joint(robust, one, decode(one).x) for one in shuffled]).mean(0)
+    if _score(here - there) > SURELY:
+        return
+    gain = sum(_by_frequency(y[:, i]) for i in range(problem.pools)) - float(here.sum())
+    words = "the counts belong to another design, or the pools are in another order"
+    yield Cause("another design", words, gain)
+
+
+def _score(gains: Tensor) -> float:
+    """The mean of gains, one for each instance, in standard errors."""
+    spread = float(gains.std(correction=0)) / math.sqrt(len(gains))
+    return float(gains.mean()) / max(spread, 1e-9)
 
 
 def _transfers(problem: Problem, y: Tensor, x: Tensor, table: _Table) -> Iterator[Cause]:
@@ -151,13 +196,19 @@ def _transfers(problem: Problem, y: Tensor, x: Tensor, table: _Table) -> Iterato
             yield Cause("transfer", words.format(**names), float(value))
 
 
-def _reversed_pools(problem: Problem, y: Tensor, decoder: Decoder, robust: Problem) -> Iterator[Cause]:
+def _reversed_pools(y: Tensor, decode: Decode, robust: Problem) -> Iterator[Cause]:
     """All counts in reverse order: told apart only by decoding them so."""
-    decode = decoder.bind(robust)
     here, there = (_log_joint(robust, counts, decode(counts).x) for counts in (y, y.flip(1)))
     gain = float((there - here).sum())
-    if gain > WORTH:
+    if gain > WORTH and _score(there - here) > SURELY:
         yield Cause("pools reversed", "the pools are in reverse order", gain)
+
+
+def _better(problem: Problem, y: Tensor, x: Tensor, calls: Tensor | None) -> Tensor:
+    """Of two answers to each instance the more probable one."""
+    if calls is None:
+        return x
+    return torch.where((_log_joint(problem, y, calls) > _log_joint(problem, y, x))[:, None], calls, x)
 
 
 def _log_joint(problem: Problem, y: Tensor, x: UInt8[Tensor, "instances items"]) -> Tensor:
@@ -165,30 +216,64 @@ def _log_joint(problem: Problem, y: Tensor, x: UInt8[Tensor, "instances items"])
     return -(off.pools.clamp(max=CEILING).sum(1) + off.prior.clamp(max=1e3))
 
 
-def _other_noise(problem: Problem, y: Tensor, x: Tensor) -> Iterator[Cause]:
-    """Another rate of errors, the one that makes them most probable."""
-    noise = problem.noise
-    if not isinstance(noise, SparseInteger) or not noise.bound:
+def _other_noise(problem: Problem, y: Tensor, x: Tensor, table: _Table, apart: set[int]) -> Iterator[Cause]:
+    """More noise: the kind, of a few, that makes the errors most probable.
+
+    Noise is in all pools and instances. So those that another cause is about are left out, and so is the quarter of
+    the instances that fit worst, whose answers are most likely wrong.
+    """
+    noise, usual = problem.noise, expected_off(problem) / problem.pools
+    pools = [i for i in range(problem.pools) if i not in apart]
+    rows = table.own[:, pools].sum(1).argsort(descending=True)[: max(1, math.ceil(KEPT * len(y)))]
+    counts, sizes = problem.design.count(x)[rows][:, pools], problem.design.pool_sizes[pools].double()
+    y, own = y[rows][:, pools], table.own[rows][:, pools]
+    wrong = float((y != counts).double().mean()) if pools else 0.0
+    if not isinstance(noise, SparseInteger | RoundedGaussian) or not usual < wrong < HALF:
         return
-    wrong = float((y != problem.design.count(x)).double().mean())
-    if wrong > HALF:  # that is no noise any more
-        return
-    rate = min(1.0, wrong * (2 * noise.bound + 1) / (2 * noise.bound))
-    other = replace(noise, rate=rate)
-    counts, sizes = problem.design.count(x), problem.design.pool_sizes.double()
-    gain = float((other.log_prob(y, counts, sizes) - noise.log_prob(y, counts, sizes)).nan_to_num(0.0, 0.0, 0.0).sum())
+    off, sigma = f"{100 * wrong:.0f} % of the counts are off, not {100 * usual:.0f} %", _sigma(wrong)
+    kinds: list[tuple[Noise, str]] = [(RoundedGaussian(sigma), f"{off}, as by an error of about {sigma:.1f}")]
+    bound = noise.bound if isinstance(noise, SparseInteger) else 0
+    for most in sorted({max(1, bound), *BOUNDS}):
+        words = off if most == bound else f"{off}, and by up to {most}"
+        kinds.append((SparseInteger(min(1.0, wrong * (2 * most + 1) / (2 * most)), most), words))
+    gains = [float((one.log_prob(y, counts, sizes).clamp(min=-CEILING) - own).sum()) for one, _ in kinds]
+    best = max(range(len(kinds)), key=lambda i: gains[i])
+    gain = gains[best] - math.log(len(kinds))
     if gain > WORTH:
-        words = f"{100 * rate:.0f} % of the counts are noisy, not {100 * noise.rate:g} %"
-        yield Cause("noise rate", words, gain)
+        yield Cause("noise", kinds[best][1], gain)
 
 
-def _other_rate(problem: Problem, x: Tensor) -> Iterator[Cause]:
+def _sigma(wrong: float) -> float:
+    """The standard deviation of a Gaussian error that changes so large a share of counts when rounded."""
+    return 0.5 / NormalDist().inv_cdf(1 - wrong / 2)
+
+
+def _defective_share(problem: Problem, y: Tensor) -> float | None:
+    """The share of items that are defective, where counts are larger or smaller all over; None where they are not.
+
+    The sum of an instance's counts shows it, and no decoding is needed.
+    """
+    if not isinstance(problem.prior, Prior) or _sum_score(problem, y) ** 2 / 2 < WORTH:
+        return None
+    usual = float(_usual_sums(problem).mean())
+    ratio = float(y.sum(1).mean()) / usual if usual > 0 else 1.0
+    expected = float(problem.prior.marginals(problem.items).mean())
+    return None if 1 / TIMES < ratio < TIMES else min(1 - LEAST, max(LEAST, ratio * expected))
+
+
+def _usual_sums(problem: Problem) -> Tensor:
+    return problem.simulate(SIMULATED, generator=torch.Generator().manual_seed(0)).y.sum(1)
+
+
+def _sum_score(problem: Problem, y: Tensor) -> float:
+    """How far the mean sum of an instance's counts is from the usual one, in standard errors."""
+    usual = _usual_sums(problem)
+    return float((y.sum(1).mean() - usual.mean()) / usual.std().clamp(min=1e-9)) * math.sqrt(len(y))
+
+
+def _prevalence(problem: Problem, y: Tensor, share: float | None) -> Iterator[Cause]:
     """Another share of defectives."""
-    prior = problem.prior
-    if not isinstance(prior, Bernoulli) or not isinstance(prior.rate, float):
-        return
-    rate = float(x.double().mean())
-    gain = float((Bernoulli(rate).log_prob(x) - prior.log_prob(x)).nan_to_num(0.0, 0.0, 0.0).sum())
-    if gain > WORTH:
-        words = f"{100 * rate:.1f} % of the items are defective, not {100 * prior.rate:g} %"
-        yield Cause("prevalence", words, gain)
+    if share is not None and isinstance(problem.prior, Prior):
+        expected = float(problem.prior.marginals(problem.items).mean())
+        words = f"{100 * share:.1f} % of the items are defective, not {100 * expected:.1f} %"
+        yield Cause("prevalence", words, _sum_score(problem, y) ** 2 / 2)

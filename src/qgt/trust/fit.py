@@ -16,6 +16,8 @@ from qgt.trust.reference import Misfit, Reference, both, misfit, normal_tail, sh
 
 INSTANCE_ALARM = 5e-4  # a p-value below this makes an instance suspect
 FILE_ALARM = 1e-2  # and a file
+FILE_HOPELESS = 1e-4  # the fit of a file, without its suspect instances, below which no answer of it is trusted
+MANY, MOST = 3, 0.25  # suspect instances, by number and by share, that condemn a file
 
 
 def instance_fit(
@@ -123,6 +125,31 @@ def file_fit(
     )
     off = float((y != problem.design.count(x)).double().sum() / max(1, instances))
     return FileFit(instances, p, off, expected_off(problem), problem.design.pool_names[worst], float(by_pool[worst]))
+
+
+def hopeless(
+    problem: Problem,
+    y: Float64[Tensor, "instances pools"],
+    x: UInt8[Tensor, "instances items"],
+    fit: Float64[Tensor, " instances"],
+    reference: Reference,
+) -> bool:
+    """Whether no answer of a file is to be trusted, however well that one fits.
+
+    A few instances that do not fit say nothing of the others: a count was mistyped there. But where they are many, or
+    where the others do not fit together, something is wrong with all.
+
+    Args:
+        problem: What the file should be of.
+        y: Its counts.
+        x: Its answers; an instance without a possible one has a fit of 0.
+        fit: Each instance's own.
+        reference: What instances of the model look like.
+    """
+    bad = fit < INSTANCE_ALARM
+    if int(bad.sum()) >= MANY and int(bad.sum()) > MOST * len(y):
+        return True
+    return file_fit(problem, y[~bad], x[~bad], reference).p < FILE_HOPELESS
 
 
 def expected_off(problem: Problem, instances: int = 2000) -> float:
