@@ -22,7 +22,7 @@ from qgt.trust.rescue import Rescue, rescue
 
 OnProgress = Callable[[int, int], None]  # instances done, and of how many
 PART, PART_ON_GPU = 128, 2**15  # instances decoded together: smaller parts lose speed, larger ones say nothing long
-RESCUE = 20.0  # seconds for all impossible instances together
+RESCUE = 5.0  # seconds for all impossible instances together
 
 
 @dataclass(frozen=True, eq=False)
