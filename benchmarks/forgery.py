@@ -25,7 +25,7 @@ from torch import Generator, Tensor
 import qgt
 from qgt.model.noise import Noise, Noiseless, Outliers, RoundedGaussian, SparseInteger
 from qgt.testing.forgery.case import Case
-from qgt.testing.forgery.forging import KINDS, Forged, accepted, forged, why_false
+from qgt.testing.forgery.forging import KINDS, Forged, accepted, forged, why_false, witnesses_of
 from qgt.testing.forgery.truth import MOST_ITEMS, Truth
 from setting import provenance, write
 
@@ -37,11 +37,11 @@ NOISES: dict[str, Noise] = {
     "outliers": Outliers(SparseInteger(0.05, 1), 0.02),
 }
 ITEMS = (6, 8, 10, 12, 14, 14, 20, 30, 40, 60)
-INSTANCES = 24  # a round
+INSTANCES = 32  # a round
 ODDS = 100.0
 LIMITS = (0.0005, 0.002, 0.005, 0.02)  # seconds per instance, for honest results of searches that were cut short
-PATIENCE = 0.5  # seconds per instance for those that are not
-REPEATS = 2  # forgeries of a kind per instance
+PATIENCE = 0.05  # seconds per instance for those that are not, and for problems that they are not about
+REPEATS = 3  # forgeries of a kind per instance
 OTHER = ("counts: one changed", "counts: of another instance", "problem: another rate", "problem: another noise",
          "problem: another design", "problem: two pools exchanged", "problem: an entry changed")  # fmt: skip
 
@@ -176,7 +176,7 @@ def forge(this: Round, number: int, g: Generator, tally: Tally) -> None:
                 continue
             result = without_shadow(this.result.pick(torch.tensor([i])))
             case = Case(problem, y[i : i + 1], honest.pick(torch.tensor([i])), truth, result, result)
-            why = why_false(case, result, g)
+            why = why_false(case, result, witnesses_of(case, g))
             made = [] if why is None else [Forged(kind, result, why)]
             judge(this, problem, y[i : i + 1], made, f"round {number}: instance {i}", tally)
 

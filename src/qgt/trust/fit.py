@@ -54,6 +54,10 @@ class FileFit:
 
     `off` is the number of counts per instance that are not what the calls add up to, and `expected` what the model
     makes of it; `worst` is the pool that is off most conspicuously.
+
+    Example:
+        >>> FileFit(instances=40, p=1e-30, off=27.1, expected=2.3, worst="P7", worst_p=1e-9).suspect
+        True
     """
 
     instances: int
