@@ -25,7 +25,7 @@ from torch import Generator, Tensor
 import qgt
 from qgt.model.noise import Noise, Noiseless, Outliers, RoundedGaussian, SparseInteger
 from qgt.testing.forgery.case import Case
-from qgt.testing.forgery.forging import KINDS, Forged, accepted, forged, why_false
+from qgt.testing.forgery.forging import KINDS, Forged, accepted, forged, why_false, witnesses_of
 from qgt.testing.forgery.truth import MOST_ITEMS, Truth
 from setting import provenance, write
 
@@ -37,12 +37,11 @@ NOISES: dict[str, Noise] = {
     "outliers": Outliers(SparseInteger(0.05, 1), 0.02),
 }
 ITEMS = (6, 8, 10, 12, 14, 14, 20, 30, 40, 60)
-INSTANCES = 24  # a round
+INSTANCES = 32  # a round
 ODDS = 100.0
 LIMITS = (0.0005, 0.002, 0.005, 0.02)  # seconds per instance, for honest results of searches that were cut short
-PATIENCE = 0.05  # seconds per instance for those that are not
-LONGEST = 600  # leaves of a proof that is forged: longer ones take long to check, and are no different
-REPEATS = 2  # forgeries of a kind per instance
+PATIENCE = 0.05  # seconds per instance for those that are not, and for problems that they are not about
+REPEATS = 3  # forgeries of a kind per instance
 OTHER = ("counts: one changed", "counts: of another instance", "problem: another rate", "problem: another noise",
          "problem: another design", "problem: two pools exchanged", "problem: an entry changed")  # fmt: skip
 
@@ -151,15 +150,9 @@ def truth_of(problem: qgt.Problem, y: Tensor, honest: qgt.Decoded) -> Truth | No
     return Truth.of_listed(problem, y, honest) if known else None
 
 
-def worth_forging(result: qgt.Decoded, i: int) -> bool:
-    """Whether an instance's result claims something, and its proof is not too long."""
-    assert result.proof is not None
-    return bool(claims(result)[i]) and int(result.proof.spans.numbers[i]) <= LONGEST
-
-
 def cases(this: Round) -> Iterator[tuple[int, Case]]:
     for i in range(INSTANCES):
-        if not worth_forging(this.result, i):
+        if not bool(claims(this.result)[i]):
             continue
         alone = [result.pick(torch.tensor([i])) for result in (this.result, this.brief)]
         truth = truth_of(this.problem, this.y[i : i + 1], alone[0])
@@ -176,14 +169,14 @@ def forge(this: Round, number: int, g: Generator, tally: Tally) -> None:
     for kind, problem, y in elsewhere(this, g):
         honest = qgt.Certified(ODDS, PATIENCE).bind(problem)(y)
         for i in range(INSTANCES):
-            if not worth_forging(this.result, i):
+            if not bool(claims(this.result)[i]):
                 continue
             truth = truth_of(problem, y[i : i + 1], honest.pick(torch.tensor([i])))
             if truth is None:
                 continue
             result = without_shadow(this.result.pick(torch.tensor([i])))
             case = Case(problem, y[i : i + 1], honest.pick(torch.tensor([i])), truth, result, result)
-            why = why_false(case, result, g)
+            why = why_false(case, result, witnesses_of(case, g))
             made = [] if why is None else [Forged(kind, result, why)]
             judge(this, problem, y[i : i + 1], made, f"round {number}: instance {i}", tally)
 

@@ -18,9 +18,9 @@ from qgt.model.problem import Problem
 from qgt.testing.forgery.answers import ANSWERS
 from qgt.testing.forgery.case import Case, Forger
 from qgt.testing.forgery.proofs import PROOFS
-from qgt.testing.forgery.truth import MOST_ITEMS, every_x, fails_by_trying, has_steps, in_leaf, leaves_out
+from qgt.testing.forgery.truth import FEW_ITEMS, every_x, fails_by_trying, has_steps, in_leaf, leaves_out
 
-WITNESSES = 8  # x looked at, to see whether some lies in no leaf
+WITNESSES = 40  # x looked at, to see whether some lies in no leaf
 
 
 class Forged(NamedTuple):
@@ -48,14 +48,15 @@ def forged(case: Case, generator: Generator, kinds: tuple[str, ...] = ()) -> Ite
         >>> len(made) > 10, any(accepted(problem, y, [one.result for one in made]))
         (True, False)
     """
+    witnesses = witnesses_of(case, generator)
     for kind in kinds or KINDS:
         changed = KINDS[kind](case, generator)
-        why = None if changed is None else why_false(case, changed, generator)
+        why = None if changed is None else why_false(case, changed, witnesses)
         if changed is not None and why is not None:
             yield Forged(kind, changed, why)
 
 
-def why_false(case: Case, changed: Decoded, generator: Generator) -> str | None:
+def why_false(case: Case, changed: Decoded, witnesses: Tensor) -> str | None:
     """Why a changed certificate is a forgery; None where it claims nothing, or shows what it claims."""
     proof = changed.proof
     assert proof is not None
@@ -68,10 +69,9 @@ def why_false(case: Case, changed: Decoded, generator: Generator) -> str | None:
         return refuted
     if int(changed.status[0]) == Status.INFEASIBLE and not bool(case.problem.explainable(case.y)[0]):
         return None
-    if case.problem.items <= MOST_ITEMS and not has_steps(case.problem):
+    if case.problem.items <= FEW_ITEMS and not has_steps(case.problem):
         every = every_x(case.problem.items)
         return "the proof does not show it" if fails_by_trying(case.problem, case.y, changed, every) else None
-    witnesses = _witnesses(case, generator)
     return "an x is in no leaf" if len(witnesses) and leaves_out(case.problem, proof, witnesses) else None
 
 
@@ -108,8 +108,8 @@ def _joined(results: list[Decoded]) -> Decoded:
     return Decoded.joined(told)
 
 
-def _witnesses(case: Case, generator: Generator) -> Tensor:
-    """Some x of honest leaves."""
+def witnesses_of(case: Case, generator: Generator) -> Tensor:
+    """Some x of honest leaves, of which a forgery may leave some out."""
     proof = case.result.proof
     assert proof is not None
     picked = torch.randint(max(1, len(proof.least)), (WITNESSES,), generator=generator).tolist()

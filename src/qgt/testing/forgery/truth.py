@@ -20,7 +20,8 @@ from qgt.model.factors import pool_costs
 from qgt.model.prior import FREE, FactoredPrior
 from qgt.model.problem import Problem
 
-MOST_ITEMS = 14  # tried one by one
+MOST_ITEMS = 14  # of which every x is tried
+FEW_ITEMS = 10  # of which every x is tried in every leaf
 CLEAR = 1e-4  # nats by which a claim must be wrong, or a bound short, to be called so
 CLEARLY = 1e-5  # of a probability
 
@@ -132,12 +133,11 @@ def leaves_out(problem: Problem, proof: Proof, x: Tensor) -> bool:
 def _inside(proof: Proof, x: Tensor) -> Tensor:
     """Which x lie in which leaf: (x, leaves)."""
     # An item is as it is fixed, or the leaf leaves it free: anything else holds no x.
-    agree = torch.ones(len(x), len(proof.least), dtype=torch.bool)
-    for item in range(x.shape[1]):
-        fixed = proof.fixed[:, item]
-        agree &= (fixed == FREE) | (fixed == x[:, item, None].to(fixed.dtype))
+    ones, fixed = x.float(), proof.fixed
+    known = (fixed == FREE) | (fixed == 0) | (fixed == 1)
+    apart = ones @ (fixed == 0).float().T + (1 - ones) @ (fixed == 1).float().T  # (x, leaves): items that disagree
     total = x.sum(1, dtype=torch.int64)[:, None]
-    return agree & (proof.least <= total) & (total <= proof.most)
+    return (apart == 0) & known.all(1) & (proof.least <= total) & (total <= proof.most)
 
 
 def in_leaf(problem: Problem, proof: Proof, leaf: int, generator: torch.Generator) -> Tensor | None:
