@@ -110,14 +110,12 @@ def random_problem(seed: int) -> Problem:
 
 
 def random_model(seed: int) -> Problem:
-    """Another, whose items depend on each other or whose reports are no counts: every prior meets every noise."""
+    """Another, whose items depend on each other; all pools report in one way, or each in its own."""
     g = torch.Generator().manual_seed(seed)
     design = _design(g)
-    prior = _dependent(design.items, seed // (len(READINGS) + 1) % 4, g)
-    if seed % (len(READINGS) + 1) < len(READINGS):
-        return Problem(design, prior, READINGS[seed % (len(READINGS) + 1)])
-    few = (Noiseless(), SparseInteger(0.3, 1), Gaussian(0.5), PositiveNegative(0.9, 0.9))
-    return Problem(design, prior, PerPool([few[_whole(0, 3, g)] for _ in range(design.pools)]))
+    prior = _dependent(design.items, seed % 3, g)
+    noises = [READINGS[_whole(0, len(READINGS) - 1, g)] for _ in range(design.pools)]
+    return Problem(design, prior, PerPool(noises) if seed % 2 else noises[0])
 
 
 def _design(g: Generator) -> Design:
@@ -170,7 +168,7 @@ def _case(problem: Problem, y: Tensor) -> Case:
 
 
 def _dependent(items: int, kind: int, g: Generator) -> Prior:
-    """A prior of one of four kinds: unknown rate, households, households and items of unknown level."""
+    """A prior: one of unknown rate, one of unknown level, or households."""
     if kind == 0:
         low = _pick((0.0, 0.01, 0.2), g)
         return UnknownRate(low=low, high=low + _pick((0.05, 0.3, 0.8), g))

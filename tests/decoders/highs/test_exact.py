@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,7 @@ from qgt import (
     Exhaustive,
     FixedWeight,
     Noiseless,
+    PerPool,
     Problem,
     SparseInteger,
     Status,
@@ -26,7 +28,7 @@ from qgt.decoders.highs import integer_program
 from random_problems import NOISES, READINGS, Case, Lopsided, case, model_case
 
 PROBLEMS = 2000
-MODELS = 500 * (len(READINGS) + 1) // 3  # each noise has three settings, and each prior a quarter of all
+MODELS = 1600
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -56,13 +58,21 @@ def test_it_equals_enumeration_on_random_problems():
     assert seen[Status.INFEASIBLE] >= 150  # a good part of the wrong counts
 
 
+@pytest.mark.usefixtures("unchecked")  # four times as fast
 def test_it_equals_enumeration_on_random_models():
     seen = torch.zeros(5, dtype=torch.int64)
+    kinds: Counter[str] = Counter()
     for seed in range(MODELS):
-        exact = assert_equals_enumeration(model_case(seed), seed)
+        case = model_case(seed)
+        exact = assert_equals_enumeration(case, seed)
         seen += torch.bincount(exact.status, minlength=5)
+        prior, noise = case.problem.prior, case.problem.noise
+        own = noise.noises if isinstance(noise, PerPool) else [noise]
+        kinds.update({type(part).__name__ for part in (prior, noise, *own)})
     assert seen[Status.PROVED] >= 0.7 * MODELS
     assert seen[Status.INFEASIBLE] >= 0.02 * MODELS
+    assert len(kinds) == 10
+    assert min(kinds.values()) >= 500, kinds
 
 
 def without_relaxation(program, costs, deadline=None):
@@ -76,7 +86,7 @@ def test_the_search_alone_equals_enumeration(monkeypatch):
     monkeypatch.setattr(integer_program, "meets", lambda cost, bound: False)
     for seed in range(PROBLEMS, PROBLEMS + 20 * len(NOISES)):
         assert_equals_enumeration(case(seed), seed)
-    for seed in range(MODELS, MODELS + 10 * len(READINGS)):
+    for seed in range(MODELS, MODELS + 5 * len(READINGS)):
         assert_equals_enumeration(model_case(seed), seed)
 
 
