@@ -9,15 +9,25 @@ from torch import Generator, Tensor
 
 from qgt import (
     Bernoulli,
+    Binned,
     Design,
     Exhaustive,
     FixedWeight,
+    Gaussian,
+    Households,
     Noise,
     Noiseless,
+    Outliers,
+    PerPool,
+    PositiveNegative,
     Prior,
     Problem,
+    Reads,
     RoundedGaussian,
+    Saturating,
     SparseInteger,
+    UnknownLevel,
+    UnknownRate,
 )
 
 
@@ -70,9 +80,45 @@ NOISES: tuple[Noise, ...] = (
 )
 
 
+READINGS: tuple[Noise, ...] = (
+    PositiveNegative(),
+    PositiveNegative(sensitivity=0.9, specificity=0.95, dilution=0.2),
+    PositiveNegative(sensitivity=0.8, specificity=1.0, dilution=1.0),
+    Saturating(2),
+    Saturating(1, SparseInteger(0.3, 1)),
+    Saturating(3, RoundedGaussian(0.6)),
+    Binned([1, 3]),
+    Binned([1, 2, 6], RoundedGaussian(1.0)),
+    Binned([2], SparseInteger(0.4, 2)),
+    Gaussian(0.4),
+    Gaussian(0.2, growth=0.3),
+    Gaussian(3.0, growth=1.0),
+    Reads(20, error=0.02),
+    Reads(5),
+    Reads(300, error=0.1),
+    Outliers(SparseInteger(0.1, 1), rate=0.05),
+    Outliers(Gaussian(0.3), rate=0.1),
+    Outliers(Binned([1, 4]), rate=0.01),
+)
+
+
 def random_problem(seed: int) -> Problem:
     """A problem of up to 12 items, among them duplicate columns, empty and full pools, and items known beforehand."""
     g = torch.Generator().manual_seed(seed)
+    design = _design(g)
+    return Problem(design, _prior(design.items, g), NOISES[seed % len(NOISES)])
+
+
+def random_model(seed: int) -> Problem:
+    """Another, whose items depend on each other; all pools report in one way, or each in its own."""
+    g = torch.Generator().manual_seed(seed)
+    design = _design(g)
+    prior = _dependent(design.items, seed % 3, g)
+    noises = [READINGS[_whole(0, len(READINGS) - 1, g)] for _ in range(design.pools)]
+    return Problem(design, prior, PerPool(noises) if seed % 2 else noises[0])
+
+
+def _design(g: Generator) -> Design:
     items, pools = _whole(1, 12, g), _whole(1, 8, g)
     matrix = (torch.rand(pools, items, generator=g) < _pick((0.2, 0.5, 0.8), g)).to(torch.uint8)
     if _whole(0, 2, g) == 0:
@@ -80,7 +126,7 @@ def random_problem(seed: int) -> Problem:
     for value in (0, 1):
         if _whole(0, 4, g) == 0:
             matrix[_whole(0, pools - 1, g)] = value
-    return Problem(Design.from_matrix(matrix), _prior(items, g), NOISES[seed % len(NOISES)])
+    return Design.from_matrix(matrix)
 
 
 def counts_of(problem: Problem, seed: int) -> Tensor:
@@ -103,13 +149,44 @@ class Case(NamedTuple):
 def case(seed: int) -> Case:
     """The problem and counts of a seed."""
     problem = random_problem(seed)
+    return _case(problem, counts_of(problem, seed))
+
+
+@cache
+def model_case(seed: int) -> Case:
+    """The model and counts of a seed; in every fourth some counts are missing, in some of these all."""
+    problem = random_model(seed)
     y = counts_of(problem, seed)
+    if seed % 4 == 0:
+        y[torch.rand(y.shape, generator=torch.Generator().manual_seed(seed)) < (0.3 if seed % 16 else 1.0)] = torch.nan
+    return _case(problem, y)
+
+
+def _case(problem: Problem, y: Tensor) -> Case:
     every = Exhaustive().bind(problem)(y)
     return Case(problem, y, every.status, every.evidence.log_joint)
 
 
-def _prior(items: int, g: Generator) -> Prior:
-    kind = _whole(0, 3, g)
+def _dependent(items: int, kind: int, g: Generator) -> Prior:
+    """A prior: one of unknown rate, one of unknown level, or households."""
+    if kind == 0:
+        low = _pick((0.0, 0.01, 0.2), g)
+        return UnknownRate(low=low, high=low + _pick((0.05, 0.3, 0.8), g))
+    if kind == 1 and _whole(0, 1, g):
+        return UnknownLevel(_prior(items, g, kinds=(0, 2, 3)), low=0.1, high=_pick((0.5, 3.0, 100.0), g))
+    labels = [f"household {_whole(0, 4, g)}" for _ in range(items)]
+    rates = {name: _pick(rates, g) for name, rates in RATES.items()}
+    households = Households(labels=labels, **rates)
+    if _whole(0, 1, g):
+        households = Households(size=_whole(1, 5, g), **rates)
+    return households if kind > 1 else UnknownLevel(households, low=0.2, high=_pick((1.5, 20.0), g))
+
+
+RATES = {"seed_rate": (0.05, 0.3, 1.0, 0.0), "attack_rate": (0.3, 0.8, 1.0), "background": (0.0, 0.02, 0.3)}
+
+
+def _prior(items: int, g: Generator, kinds: tuple[int, ...] = (0, 1, 2, 3)) -> Prior:
+    kind = kinds[_whole(0, len(kinds) - 1, g)]
     if kind == 0:
         return Bernoulli(_pick((0.01, 0.1, 0.3, 0.5, 0.9), g))
     if kind == 1:

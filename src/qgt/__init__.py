@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from qgt.decoders.certified.certificate_file import load_certificate as load_certificate
     from qgt.decoders.certified.certificate_file import save_certificate as save_certificate
     from qgt.decoders.certified.decoder import Certified as Certified
+    from qgt.decoders.classical import COMP as COMP
+    from qgt.decoders.classical import DD as DD
+    from qgt.decoders.classical import SCOMP as SCOMP
     from qgt.decoders.contract import BoundDecoder as BoundDecoder
     from qgt.decoders.contract import Decode as Decode
     from qgt.decoders.contract import Decoder as Decoder
@@ -56,6 +59,8 @@ if TYPE_CHECKING:
     from qgt.model.households import Households as Households
     from qgt.model.noise import Noise as Noise
     from qgt.model.noise import Noiseless as Noiseless
+    from qgt.model.noise import Outliers as Outliers
+    from qgt.model.noise import PerPool as PerPool
     from qgt.model.noise import RoundedGaussian as RoundedGaussian
     from qgt.model.noise import SparseInteger as SparseInteger
     from qgt.model.prior import Bernoulli as Bernoulli
@@ -67,6 +72,11 @@ if TYPE_CHECKING:
     from qgt.model.prior import Sampler as Sampler
     from qgt.model.problem import Instances as Instances
     from qgt.model.problem import Problem as Problem
+    from qgt.model.readings import Binned as Binned
+    from qgt.model.readings import Gaussian as Gaussian
+    from qgt.model.readings import PositiveNegative as PositiveNegative
+    from qgt.model.readings import Reads as Reads
+    from qgt.model.readings import Saturating as Saturating
     from qgt.model.unknown import UnknownLevel as UnknownLevel
     from qgt.model.unknown import UnknownRate as UnknownRate
     from qgt.study.pairs import Comparison as Comparison
@@ -95,6 +105,7 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "decoders.certified.certificate": ("Claims", "check_certificate", "check_claims"),
     "decoders.certified.certificate_file": ("load_certificate", "save_certificate"),
+    "decoders.classical": ("COMP", "DD", "SCOMP"),
     "decoders.contract": ("BoundDecoder", "Decode", "Decoder"),
     "decoders.registry": ("DECODERS",),
     "decoders.results": ("Answers", "Decoded", "Evidence", "Proof", "Spans", "Status"),
@@ -113,7 +124,8 @@ _PUBLIC = {
     "files.plugins": ("Plugin", "load_plugin"),
     "model.design": ("Design",),
     "decoders.neural.network": ("MLP", "Architecture", "ResidualMLP"),
-    "model.noise": ("Noise", "Noiseless", "RoundedGaussian", "SparseInteger"),
+    "model.noise": ("Noise", "Noiseless", "Outliers", "PerPool", "RoundedGaussian", "SparseInteger"),
+    "model.readings": ("Binned", "Gaussian", "PositiveNegative", "Reads", "Saturating"),
     "model.households": ("Households",),
     "model.prior": ("Bernoulli", "FactoredPrior", "FixedWeight", "Groups", "ItemCosts", "Prior", "Sampler"),
     "model.unknown": ("UnknownLevel", "UnknownRate"),

@@ -157,3 +157,15 @@ def test_no_and_only_defectives() -> None:
     assert result.x[0].sum() == 0
     assert result.x[1].sum() == 100
     assert not result.scores.isnan().any()
+
+
+def test_reports_that_are_no_counts_are_refused():
+    problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1), qgt.PositiveNegative())
+    assert "report no counts" in qgt.AMP().supports(problem)
+
+
+def test_missing_counts_are_refused_with_the_remedy():
+    problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1))
+    y = torch.tensor([[1.0, 1.0], [1.0, torch.nan]], dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"y\[1, 1\]=nan is a missing count.* leave the instance out"):
+        qgt.AMP().bind(problem)(y)

@@ -143,3 +143,32 @@ def test_other_priors_are_refused() -> None:
     assert "independent" in (qgt.GAMP().supports(households) or "")
     with pytest.raises(ValueError, match="independent"):
         qgt.GAMP().bind(households)
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        qgt.PositiveNegative(0.95, 0.98, dilution=0.1),
+        qgt.Saturating(2, qgt.SparseInteger(0.1, 1)),
+        qgt.Binned([1, 3]),
+        qgt.Gaussian(0.4, growth=0.1),
+        qgt.Reads(30, error=0.01),
+        qgt.PerPool([qgt.PositiveNegative(0.9, 0.9), qgt.SparseInteger(0.1, 1)] * 6),
+    ],
+    ids=str,
+)
+def test_marginals_of_other_readings_are_near_the_exact_ones(noise) -> None:
+    design = qgt.Design.bernoulli(pools=12, items=12, generator=seeded(7))
+    problem = qgt.Problem(design, qgt.Bernoulli(0.15), noise)
+    y = problem.simulate(100, generator=seeded(8)).y
+    y[torch.rand(y.shape, generator=seeded(9)) < 0.1] = torch.nan
+    exact = qgt.Exhaustive().bind(problem)(y).scores
+    found = qgt.GAMP().bind(problem)(y).scores
+    nothing = (0.15 - exact).abs().mean()  # the floor: the prior's rate for every item
+    assert (found - exact).abs().mean() < min(0.1, 0.6 * nothing)
+
+
+def test_counts_that_are_all_missing_leave_the_prior() -> None:
+    problem = qgt.Problem(qgt.Design.bernoulli(pools=8, items=20, generator=seeded(1)), qgt.Bernoulli(0.1))
+    result = qgt.GAMP().bind(problem)(torch.full((2, 8), torch.nan, dtype=torch.float64))
+    torch.testing.assert_close(result.scores, torch.full((2, 20), 0.1, dtype=torch.float64), rtol=1e-6, atol=1e-6)

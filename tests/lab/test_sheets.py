@@ -64,3 +64,25 @@ def test_calls_under_any_corner_are_matched_to_the_truth(tmp_path):
     true, called = read_pair(tmp_path / "truth.csv", tmp_path / "calls.csv")
     assert true.tolist() == [[0, 1], [1, 1]]
     assert called.tolist() == [[0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "instance,P1,P2\none,1,\ntwo,NA,2\n",
+        ",P1,P2\none,1,nan\ntwo,,2\n",
+        "P1,P2\n1,\nna,2\n",
+        "1,N/A\n,2\n",
+        "one,1,\ntwo,NaN,2\n",
+    ],
+)
+def test_missing_counts_are_nan(counts, text):
+    y, _ = counts(text, Design.from_rows(["110", "011"]))
+    assert [[value if value == value else None for value in row] for row in y] == [[1.0, None], [None, 2.0]]
+
+
+def test_statuses_are_never_missing(tmp_path):
+    path = tmp_path / "calls.csv"
+    path.write_text("instance,a,b\none,1,\n")
+    with pytest.raises(ValueError, match="row 2, column 3"):
+        read_pair(path, path)

@@ -8,7 +8,7 @@ import torch
 import qgt
 from qgt.model import factors as module
 from qgt.model.factors import pool_costs
-from random_problems import random_problem
+from random_problems import model_case, random_problem
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,15 @@ def test_the_cost_is_minus_the_log_joint_of_every_x(seed):
         cost = factors.cost(x, torch.full((len(x),), i))
         log_joint = problem.log_joint(x, y[i].expand(len(x), -1))
         torch.testing.assert_close(-cost, log_joint, rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(90))
+def test_the_cost_of_a_model_is_minus_the_log_joint_of_every_x(seed):
+    problem, y, _, _ = model_case(seed)
+    x = every(problem.items)
+    cost = problem.factors(y).cost(x, torch.zeros(len(x), dtype=torch.int64))
+    log_joint = problem.log_joint(x, y.expand(len(x), -1))
+    torch.testing.assert_close(-cost, log_joint, rtol=1e-12, atol=1e-9)
 
 
 @pytest.mark.parametrize("most", [2**24, 0])

@@ -16,12 +16,19 @@ from hypothesis import strategies as st
 
 from qgt import (
     Bernoulli,
+    Binned,
     Design,
     FixedWeight,
+    Gaussian,
     Households,
     Noiseless,
+    Outliers,
+    PerPool,
+    PositiveNegative,
     Problem,
+    Reads,
     RoundedGaussian,
+    Saturating,
     SparseInteger,
     UnknownLevel,
     UnknownRate,
@@ -255,11 +262,27 @@ def priors(items):
     )
 
 
-noises = (
+whole_noises = (
     of(Noiseless)
     | of(SparseInteger, rate=rate, bound=st.integers(0, 2**31 - 1))
     | of(RoundedGaussian, sigma=st.floats(1e-300, 1e300))
+    | of(PositiveNegative, sensitivity=st.floats(0.5, 1), specificity=st.floats(0.5, 1), dilution=rate)
+    | of(Reads, depth=st.integers(1, 2**31 - 1), error=st.floats(0, 0.49))
 )
+whole_noises = (
+    whole_noises
+    | of(Saturating, cap=st.integers(1, 2**31 - 1), noise=whole_noises)
+    | of(Binned, edges=st.lists(st.integers(0, 99), min_size=1, unique=True).map(sorted), noise=whole_noises)
+)
+one_pool = whole_noises | of(Gaussian, sigma=st.floats(1e-9, 1e9), growth=rate)
+one_pool = one_pool | of(Outliers, noise=one_pool, rate=rate)
+
+
+def noises(pools):
+    """Noises of every kind for so many pools, nested ones among them."""
+    return one_pool | of(PerPool, noises=st.lists(one_pool, min_size=pools, max_size=pools))
+
+
 names = st.text(
     st.sampled_from(",;\"'\\\x7f #[]=é漢🧪\u2028") | st.characters(exclude_categories=["Cc", "Cs"]), min_size=1
 )
@@ -276,7 +299,7 @@ def test_a_spec_goes_through_toml_and_json_unchanged(tmp_path_factory, data):
     one = Problem(
         Design.from_rows(rows, pool_names, item_names),
         made(data.draw(priors(items))),
-        made(data.draw(noises)),
+        made(data.draw(noises(len(rows)))),
     )
     folder = tmp_path_factory.mktemp("spec")
     one.save(folder / "problem.toml")
@@ -524,7 +547,7 @@ BAD = [
     ({"prior": {"kind": ["bernoulli"], "rate": 0.1}}, r"prior\.kind=\['bernoulli'\]"),
     ({"noise": {"kind": {}}}, r"noise\.kind=\{\}"),
     ({"design": {"kind": ["bernoulli"]}}, r"design\.kind=\['bernoulli'\]"),
-    ({"noise": {"kind": "gaussian"}}, r"noise\.kind='gaussian' .* sparse_integer"),
+    ({"noise": {"kind": "gauss"}}, r"noise\.kind='gauss' .* sparse_integer"),
     ({"design": {}}, r"design\.kind=None .* column_regular"),
     # priors
     ({"prior": {"kind": "bernoulli"}}, r"prior\.rate is missing"),
@@ -634,3 +657,34 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path):
         broken.save(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_noise_within_a_noise_is_read():
+    spec = {
+        "design": {"matrix": ["110", "011"]},
+        "prior": {"kind": "bernoulli", "rate": 0.1},
+        "noise": {"kind": "outliers", "rate": 0.01, "noise": {"kind": "sparse_integer", "rate": 0.1, "bound": 1}},
+    }
+    assert Problem.from_spec(spec).noise == Outliers(SparseInteger(rate=0.1, bound=1), rate=0.01)
+
+
+def test_each_pool_needs_its_noise():
+    with pytest.raises(ValueError, match="noises holds 1 noises for 2 pools"):
+        Problem(Design.from_rows(["110", "011"]), Bernoulli(0.1), PerPool([Noiseless()]))
+
+
+@pytest.mark.parametrize("noise", [Noiseless(), PerPool([Noiseless(), PositiveNegative(0.9, 0.9)])])
+def test_a_missing_count_is_no_factor(noise):
+    one = Problem(Design.from_rows(["110", "011"]), Bernoulli([0.1, 0.2, 0.3]), noise)
+    first = noise.noises[0] if isinstance(noise, PerPool) else noise
+    alone = Problem(Design.from_rows(["110"]), Bernoulli([0.1, 0.2, 0.3]), first)
+    x, y = statuses(3), torch.tensor([[1.0, math.nan]] * 8, dtype=torch.float64)
+    torch.testing.assert_close(one.log_joint(x, y), alone.log_joint(x, y[:, :1]))
+    torch.testing.assert_close(one.factors(y).cost(x, torch.arange(8)), -alone.log_joint(x, y[:, :1]))
+    nothing = torch.full((8, 2), math.nan, dtype=torch.float64)
+    torch.testing.assert_close(one.log_joint(x, nothing), one.prior.log_prob(x))
+    assert one.explainable(torch.tensor([[1.0, math.nan], [math.nan] * 2, [9.0, math.nan]]).double()).tolist() == [
+        True,
+        True,
+        False,
+    ]

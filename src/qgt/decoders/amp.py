@@ -27,6 +27,7 @@ from qgt.decoders.contract import BoundDecoder, refuse_unsupported
 from qgt.decoders.results import Decoded, Evidence, Spans, Status
 from qgt.model.prior import Prior
 from qgt.model.problem import Problem
+from qgt.model.readings import reports_counts
 
 FLOOR = 1e-3  # of tau^2, inside the denoiser only
 TOLERANCE = 1e-9  # of the squared relative change of tau
@@ -60,7 +61,9 @@ class AMP:
             object.__setattr__(self, "density", fraction("density", self.density))
 
     def supports(self, problem: Problem) -> str | None:
-        """Any prior with a log probability, by which the answers of a scan are compared."""
+        """Any prior with a log probability, by which the answers of a scan are compared; reports that are counts."""
+        if not reports_counts(problem.noise):
+            return "its pools report no counts, and messages are sums of counts; GAMP takes any report."
         return None if isinstance(problem.prior, Prior) else "its prior can only be sampled and has no log probability."
 
     def bind(self, problem: Problem) -> BoundDecoder:

@@ -45,9 +45,10 @@ class Decoder(Protocol):
 class BoundDecoder:
     """A decoding function with the contract's checks around it.
 
-    The function gets finite float64 counts of the right width and, where it `takes_defectives`, the number of
-    defectives of each instance (or None when not given). Instances with a count that no number of defectives
-    explains come back INFEASIBLE, whatever the function made of them.
+    The function gets float64 counts of the right width, finite but for NaN in place of missing ones where it
+    `takes_missing`, and, where it `takes_defectives`, the number of defectives of each instance (or None when not
+    given). Instances with a count that no number of defectives explains come back INFEASIBLE, whatever the function
+    made of them.
 
     Example:
         >>> import torch, qgt
@@ -62,10 +63,11 @@ class BoundDecoder:
     problem: Problem
     decode: Callable[[Tensor, Tensor | None], Decoded]
     takes_defectives: bool = False
+    takes_missing: bool = False
 
     def __call__(self, y: Tensor, *, defectives: Tensor | int | None = None) -> Decoded:
         """Decode a batch of counts, optionally given the true number of defectives (one value, or one each)."""
-        y = check_counts(self.problem, y)
+        y = check_counts(self.problem, y, missing=self.takes_missing)
         if defectives is not None and not self.takes_defectives:
             raise ValueError("defectives was given, but this decoder cannot use it: leave it out.")
         known = None if defectives is None else _per_instance(defectives, y, self.problem.items)
@@ -74,20 +76,21 @@ class BoundDecoder:
         return replace(result, status=status)
 
 
-def check_counts(problem: Problem, y: Tensor) -> Float64[Tensor, "instances pools"]:
-    """Return y as float64, or raise a ValueError that says which entry no decoder can use."""
+def check_counts(problem: Problem, y: Tensor, *, missing: bool = False) -> Float64[Tensor, "instances pools"]:
+    """Return y as float64, or raise a ValueError that says which entry cannot be used: NaN too unless `missing`."""
     if not isinstance(y, Tensor) or y.dim() != 2 or y.shape[1] != problem.pools:
         shape = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
         raise ValueError(f"y of shape {shape} is not valid: give a tensor (instances, {problem.pools}).")
     if y.is_complex() or y.dtype == torch.bool:
         raise ValueError(f"y of {y.dtype} is not valid: give counts as float64.")
     y = y.detach().to(torch.float64)
-    bad = (~torch.isfinite(y)).nonzero()
-    if len(bad):
-        instance, pool = bad[0].tolist()
+    for instance, pool in (torch.isinf(y) | (y.isnan() & (not missing))).nonzero()[:1].tolist():
+        value = y[instance, pool].item()
+        if value == value:
+            raise ValueError(f"y[{instance}, {pool}]={value} is not a count: give finite numbers, NaN where missing.")
         raise ValueError(
-            f"y[{instance}, {pool}]={y[instance, pool].item()} is not a count: give finite numbers "
-            "(leave out instances with missing counts)."
+            f"y[{instance}, {pool}]={value} is a missing count, and this decoder needs them all: leave the instance "
+            "out, or use a decoder that takes missing counts (exact, gamp, exhaustive)."
         )
     return y
 

@@ -61,7 +61,7 @@ class Exhaustive:
             status = torch.where(confidence > 0, Status.PROVED, Status.INFEASIBLE).to(torch.uint8)
             return Decoded(x, status, scores, Evidence(problem.log_joint(x, y), confidence=confidence))
 
-        return BoundDecoder(problem, decode)
+        return BoundDecoder(problem, decode, takes_missing=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,8 @@ Each iteration, for all instances at once:
     x = sigmoid(logit(pi) + (r - 1/2) / v_r)  v_x = x (1 - x)
     c, v_c: the product of c's prior and N(c + sum s / sum v_s, 1 / sum v_s)
 
-with s, x and c damped. `scores` are the marginals P(x_j = 1 | y) of the final iteration.
+with s, x and c damped. A missing count allows no k: its pool has z = p and v_z = v_p, and tells nothing. `scores` are
+the marginals P(x_j = 1 | y) of the final iteration.
 """
 
 import math
@@ -25,6 +26,7 @@ from torch import Tensor
 from qgt.arguments import fraction, whole
 from qgt.decoders.contract import BoundDecoder, refuse_unsupported
 from qgt.decoders.results import Decoded, Evidence, Status
+from qgt.model.factors import pool_costs
 from qgt.model.prior import Bernoulli
 from qgt.model.problem import Problem
 
@@ -76,7 +78,7 @@ class GAMP:
             status = torch.where(settled, int(Status.OK), int(Status.NOT_CONVERGED)).to(torch.uint8)
             return Decoded((x > 0.5).to(torch.uint8), status, x, Evidence(iterations=count))
 
-        return BoundDecoder(problem, decode)
+        return BoundDecoder(problem, decode, takes_missing=True)
 
 
 class _Model(NamedTuple):
@@ -108,13 +110,13 @@ def _offsets(problem: Problem, largest: int) -> Tensor:
 
 def _channel(problem: Problem, model: _Model, y: Tensor) -> tuple[Tensor, Tensor]:
     """The counts each pool may truly have had, (instances, pools, counts), and their log likelihoods."""
-    largest = int(model.sizes.max())
+    costs, largest = pool_costs(problem.design, problem.noise, y), int(model.sizes.max())
     if len(model.offsets) > largest:  # then all there are
         counts = torch.arange(largest + 1, dtype=torch.float64, device=y.device).expand(*y.shape, -1)
     else:
-        counts = y.round()[:, :, None] + model.offsets
-    possible = (counts >= 0) & (counts <= model.sizes[:, None])
-    weight = problem.noise.log_prob(y[:, :, None], counts.clamp(min=0), model.sizes[:, None])
+        counts = y.round().nan_to_num(0.0)[:, :, None] + model.offsets
+    possible = (counts >= 0) & (counts <= model.sizes[:, None]) & ~y.isnan()[:, :, None]
+    weight = -costs.tables[costs.which[:, :, None], counts.clamp(0, largest).to(torch.int64)]
     return counts, torch.where(possible, weight, -torch.inf)
 
 

@@ -6,7 +6,7 @@ and Loick (IPDPS 2022, arXiv 1905.01458): rank the items by
     score_j = sum over the pools i of item j of (y_i - k s_i / N),      s_i the size of pool i,
 
 and call the k highest. The paper's pools hold half the items, where k s_i / N is its k / 2; centring each pool by its
-own size makes the same rule work for any design.
+own size makes the same rule work for any design. Pools whose count is missing are left out of the sum.
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class Prevalence:
             scores = marginals.to(y.device).repeat(len(y), 1)  # (instances, items)
             return Decoded((scores > 0.5).to(torch.uint8), _ok(y), scores)
 
-        return BoundDecoder(problem, decode)
+        return BoundDecoder(problem, decode, takes_missing=True)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class MaximumNeighborhood:
     """Calls the k items whose pools' counts most exceed what k random defectives would give.
 
     k is given at the call (`decode(y, defectives=k)`) or estimated from the counts: their sum, over the mean number
-    of pools an item is in.
+    of counted pools an item is in.
 
     Example:
         >>> import torch, qgt
@@ -74,18 +74,21 @@ class MaximumNeighborhood:
     def bind(self, problem: Problem) -> BoundDecoder:
         """Turn the matrix into floats once."""
         matrix = problem.design.matrix.to(torch.float64)
-        sizes, degree = matrix.sum(1), matrix.sum(0).mean()  # (pools,), ()
+        sizes = matrix.sum(1)  # (pools,)
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
-            A = matrix.to(y.device)
-            estimate = (y.sum(1) / degree.to(y.device).clamp(min=1e-300)).round().clamp(0, problem.items)
+            A, size = matrix.to(y.device), sizes.to(y.device)
+            counted = ~y.isnan()
+            degree = counted.to(torch.float64) @ size / problem.items  # (instances,)
+            estimate = (y.nansum(1) / degree.clamp(min=1e-300)).round().clamp(0, problem.items)
             k = estimate.to(torch.int64) if defectives is None else defectives
             # Whole numbers until the last step, so that equal scores are equal to the last bit.
-            scores = (y * problem.items - k[:, None] * sizes.to(y.device)) @ A / problem.items  # (instances, items)
+            excess = torch.where(counted, y * problem.items - k[:, None] * size, 0.0)  # (instances, pools)
+            scores = excess @ A / problem.items  # (instances, items)
             # A stable sort breaks ties by item number, so that an instance's calls never depend on its batch.
             order = scores.argsort(dim=1, descending=True, stable=True)
             called = torch.arange(problem.items, device=y.device) < k[:, None]  # (instances, rank)
             x = torch.zeros_like(scores, dtype=torch.uint8).scatter_(1, order, called.to(torch.uint8))
             return Decoded(x, _ok(y), scores)
 
-        return BoundDecoder(problem, decode, takes_defectives=True)
+        return BoundDecoder(problem, decode, takes_defectives=True, takes_missing=True)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from qgt.decoders.amp import AMP
 from qgt.decoders.certified.decoder import Certified
+from qgt.decoders.classical import COMP, DD, SCOMP
 from qgt.decoders.contract import Decoder
 from qgt.decoders.exhaustive import Exhaustive
 from qgt.decoders.gamp import GAMP
@@ -17,12 +18,15 @@ from qgt.model.problem import PARTS
 DECODERS: dict[str, type[Decoder]] = {
     "amp": AMP,
     "certified": Certified,
+    "comp": COMP,
+    "dd": DD,
     "exact": ExactMAP,
     "exhaustive": Exhaustive,
     "gamp": GAMP,
     "linear_program": LinearProgram,
     "maximum_neighborhood": MaximumNeighborhood,
     "prevalence": Prevalence,
+    "scomp": SCOMP,
 }
 KINDS: codec.Kinds = {**PARTS, Decoder: DECODERS}
 

@@ -4,21 +4,24 @@ A table has a header of column names and a first column of row names, both optio
 because they are not numbers, or because the caller knows them: a first row that holds a design's pools is a header
 whatever those are called. Names that are numbers and that nobody knows need the corner cell that `write` puts there
 (`pool` or `instance`), which says that both are present. Where a file could be read in two ways it is refused: the
-error says what to write into the top left cell. Errors name the row and the column as a spreadsheet counts them: the
-first line of the file is row 1.
+error says what to write into the top left cell. Where numbers may be missing, an empty cell, NA or NaN is one that is,
+and is read as NaN. Errors name the row and the column as a spreadsheet counts them: the first line of the file is row
+1.
 """
 
 import csv
 import io
 import math
 import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
 from qgt.files.cells import escape, unescape
 
 CORNERS = ("pool", "instance")
+MISSING = frozenset({"", "na", "n/a", "nan"})  # cells of a number that is missing, whatever their case
+Reader = Callable[[str], float | None]  # the number that a cell holds, or None where it is a name
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 
 
@@ -37,14 +40,15 @@ class Table:
         return f"row {row + self.first_row}, column {column + self.first_column}"
 
 
-def read(path: str | Path, *, columns: Sequence[str] = ()) -> Table:
+def read(path: str | Path, *, columns: Sequence[str] = (), missing: bool = False) -> Table:
     """Read a table; raise a ValueError that says where the file is wrong and what to do.
 
     Args:
         path: The file.
         columns: The names that a header would hold, where they are known. They are not required.
+        missing: Whether numbers may be missing: then such cells are NaN.
     """
-    return parse(path, text_of(path), columns=columns)
+    return parse(path, text_of(path), columns=columns, missing=missing)
 
 
 def text_of(path: str | Path) -> str:
@@ -62,11 +66,12 @@ def text_of(path: str | Path) -> str:
     return text
 
 
-def parse(path: str | Path, text: str, *, columns: Sequence[str] = ()) -> Table:
+def parse(path: str | Path, text: str, *, columns: Sequence[str] = (), missing: bool = False) -> Table:
     """Read a table from its text; `path` is for errors."""
     known = frozenset(columns)
     cells = _cells(path, text, known)
-    header, named = _layout(path, cells, known)
+    number = _number_or_missing if missing else _number
+    header, named = _layout(path, cells, known, number)
     body = cells[header:]
     if not body or len(cells[0]) <= named:
         raise ValueError(f"{path}: there are names but no numbers; add at least one row and one column of numbers.")
@@ -76,7 +81,7 @@ def parse(path: str | Path, text: str, *, columns: Sequence[str] = ()) -> Table:
     _refuse_bad_names(path, "column", top, offset=named + 1)
     return Table(
         values=[
-            [_parse(path, cell, row, column) for column, cell in enumerate(line[named:], 1 + named)]
+            [_parse(path, cell, row, column, missing) for column, cell in enumerate(line[named:], 1 + named)]
             for row, line in enumerate(body, 1 + header)
         ],
         row_names=None if rows is None else tuple(rows),
@@ -132,17 +137,17 @@ def _cells(path: str | Path, text: str, known: Set[str]) -> list[list[str]]:
     return rows
 
 
-def _layout(path: str | Path, cells: list[list[str]], known: Set[str]) -> tuple[bool, bool]:
-    """Whether a file has a header, and whether its rows have names."""
+def _layout(path: str | Path, cells: list[list[str]], known: Set[str], number: Reader) -> tuple[bool, bool]:
+    """Whether a file has a header, and whether its rows have names; `number` tells what is no name."""
     corner = cells[0][0]
     below = [row[0] for row in cells[1:]]
     first, wanted = [unescape(cell) for cell in cells[0]], sorted(known)
     only_names, names_after_corner = sorted(first) == wanted, bool(known) and sorted(first[1:]) == wanted
     if corner.lower() in CORNERS and not only_names:
         return True, True
-    if _has_words(path, cells[0], known):
+    if _has_words(path, cells[0], known, number):
         if known.isdisjoint(first[1:]):
-            return True, not corner or any(_number(cell) is None for cell in below)
+            return True, not corner or any(number(cell) is None for cell in below)
         return True, names_after_corner or first[0] not in known
     # From here on row 1 holds numbers, but for its first cell.
     if names_after_corner and _number(corner) is None:
@@ -157,19 +162,19 @@ def _layout(path: str | Path, cells: list[list[str]], known: Set[str]) -> tuple[
             f"{path}: row 1, column 1 is empty; write the missing number there or, if row 1 and column 1 hold names, "
             "'pool' in a design and 'instance' in other files."
         )
-    if _number(corner) is None and below and all(_number(cell) is not None for cell in below):
+    if number(corner) is None and below and all(number(cell) is not None for cell in below):
         raise ValueError(
             f"{path}: row 1, column 1 holds {corner!r} above numbers; if row 1 and column 1 hold names, write 'pool' "
             "there in a design and 'instance' in other files; if not, name every row or none."
         )
-    return False, any(_number(cell) is None for cell in [corner, *below])
+    return False, any(number(cell) is None for cell in [corner, *below])
 
 
-def _has_words(path: str | Path, first: list[str], known: Set[str]) -> bool:
+def _has_words(path: str | Path, first: list[str], known: Set[str], number: Reader) -> bool:
     """Whether a file's first row holds names that are no numbers, leaving aside the first, which may name the row."""
     cells = list(enumerate(first, 1))[1:] or [(1, first[0])]
-    words = [(column, cell) for column, cell in cells if _number(cell) is None]
-    if words and any(_number(cell) is not None and cell not in known for _, cell in cells):
+    words = [(column, cell) for column, cell in cells if number(cell) is None]
+    if words and any(number(cell) is not None and cell not in known for _, cell in cells):
         column, odd = words[0]
         raise ValueError(
             f"{path}: row 1, column {column} holds {odd!r} among numbers; write a number there, or, if row 1 "
@@ -188,7 +193,13 @@ def _number(cell: str) -> float | None:
         return None
 
 
-def _parse(path: str | Path, cell: str, row: int, column: int) -> float:
+def _number_or_missing(cell: str) -> float | None:
+    return math.nan if cell.lower() in MISSING else _number(cell)
+
+
+def _parse(path: str | Path, cell: str, row: int, column: int, missing: bool) -> float:
+    if missing and cell.lower() in MISSING:
+        return math.nan
     value = _number(cell)
     if value is not None and math.isfinite(value):
         return value

@@ -14,8 +14,11 @@ from qgt.model.design import Design
 def read_counts(
     path: str | Path, design: Design, owner: str
 ) -> tuple[Float64[Tensor, "instances pools"], tuple[str, ...] | None]:
-    """The counts of a file, columns in the design's order, and its instances' names (None where it has none)."""
-    sheet = tables.read(path, columns=design.pool_names)
+    """The counts of a file, columns in the design's order, and its instances' names (None where it has none).
+
+    A count that is missing (an empty cell, NA or NaN) is NaN.
+    """
+    sheet = tables.read(path, columns=design.pool_names, missing=True)
     _refuse_sideways(path, sheet, design, owner)
     order = _order("pool", path, sheet, design.pool_names, owner)
     return torch.tensor(sheet.values, dtype=torch.float64)[:, order], sheet.row_names

@@ -6,7 +6,8 @@ Each pool with its count is a factor: some items, and a table of what it costs t
 infinite where that is impossible. This is the form that the exact decoders and the checker of proofs work on: what a
 noise is called, and what its reports mean, is known here and nowhere above.
 
-Tables that are equal are kept once. With whole counts they are few, however many instances there are.
+Tables that are equal are kept once. With whole counts they are few, however many instances there are. A missing count,
+NaN, is no factor: its table is all zeros.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from jaxtyping import Float64, Int64, UInt8
 from torch import Tensor
 
 from qgt.model.design import Design
-from qgt.model.noise import Noise
+from qgt.model.noise import Noise, Outliers, PerPool
 from qgt.model.prior import ItemCosts
 
 MOST = 2**24  # entries of all tables at which it pays to look for equal reports of equal pools first
@@ -48,9 +49,44 @@ class PoolCosts:
 
 
 def pool_costs(design: Design, noise: Noise, y: Float64[Tensor, "instances pools"]) -> PoolCosts:
+    """Ask the noise for the table of every report; those that are missing have one of zeros.
+
+    Example:
+        >>> import torch, qgt
+        >>> design = qgt.Design.from_rows(["110", "011"])
+        >>> pool_costs(design, qgt.Noiseless(), torch.tensor([[torch.nan, 2.0]], dtype=torch.float64)).of_instance(0)
+        tensor([[0., 0., 0.],
+                [inf, inf, -0.]], dtype=torch.float64)
+    """
+    missing = y.isnan()
+    if not bool(missing.any()):
+        return _reported(design, noise, y)
+    seen = y[~missing]
+    found = _reported(design, noise, torch.where(missing, seen[0] if len(seen) else 0.0, y))
+    tables = torch.cat([found.tables, torch.zeros_like(found.tables[:1])])
+    return PoolCosts(tables, torch.where(missing, len(found.tables), found.which))
+
+
+def _reported(design: Design, noise: Noise, y: Tensor) -> PoolCosts:
+    """The tables of reports none of which is missing, each pool's by its own noise."""
+    sizes = design.pool_sizes.to(y.device)
+    if isinstance(noise, Outliers) and isinstance(noise.noise, PerPool):
+        noise = PerPool([Outliers(one, noise.rate) for one in noise.noise.noises])
+    if not isinstance(noise, PerPool):
+        return _tables(noise, sizes, y)
+    tables: list[Tensor] = []
+    width, which = int(sizes.max()) + 1, torch.empty_like(y, dtype=torch.int64)
+    for one, pools in noise.pools_of().items():
+        found = _tables(one, sizes[pools], y[:, pools])
+        which[:, pools] = found.which + sum(len(part) for part in tables)
+        tables.append(torch.nn.functional.pad(found.tables, (0, width - found.tables.shape[1]), value=torch.inf))
+    return PoolCosts(torch.cat(tables), which)
+
+
+def _tables(noise: Noise, pool_sizes: Tensor, y: Tensor) -> PoolCosts:
     """Ask the noise once for every report of every size of pool that occurs, or once for all sizes where they agree."""
     values, value = _distinct(y)
-    sizes, size = design.pool_sizes.to(y.device).unique(return_inverse=True)
+    sizes, size = pool_sizes.unique(return_inverse=True)
     counts = torch.arange(int(sizes[-1]) + 1, dtype=torch.float64, device=y.device)
     reports, pools = values, sizes.to(torch.float64)
     if len(values) * len(sizes) * len(counts) > MOST:

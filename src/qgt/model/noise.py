@@ -1,12 +1,14 @@
 """Noise: the distribution of what a pool reports, given its true count (A x)_i and its size, independent among pools.
 
 Reports are never clipped: a noisy count may be negative or exceed its pool's size. A noise of one's own needs what
-`Noise` has. Each `log_prob` here is exact and sums to one over the integers.
+`Noise` has. Each `log_prob` here is exact and sums to one over the integers. `readings` holds the noises whose reports
+are no counts.
 
 The arguments of `log_prob` broadcast together, as tensors of torch do: a column of reports and a row of true counts
 give the table of both.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf, log
 from statistics import NormalDist
@@ -186,6 +188,7 @@ class Outliers:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rate", fraction("rate", self.rate))
+        check_noise("noise", self.noise)
 
     @property
     def integer(self) -> bool:
@@ -212,3 +215,78 @@ class Outliers:
         arbitrary = torch.where(inside, -(sizes + 1).log(), -inf) + (log(self.rate) if self.rate else -inf)
         usual = self.noise.log_prob(y, counts, sizes) + (log(1 - self.rate) if self.rate < 1 else -inf)
         return torch.logaddexp(usual, arbitrary)
+
+
+@dataclass(frozen=True)
+class PerPool:
+    """Another noise for each pool: machines, dilutions and volumes differ.
+
+    Its `log_prob` wants the pools in the last dimension, where others want no pools at all; `pool_costs`, by which
+    decoders see noise, asks each pool's own.
+
+    Example:
+        >>> import torch
+        >>> noise = PerPool([Noiseless(), SparseInteger(rate=0.3, bound=1)])
+        >>> y, counts = torch.tensor([[2.0, 2.0], [2.0, 1.0]], dtype=torch.float64)
+        >>> noise.log_prob(y, counts, torch.tensor([9.0, 9.0], dtype=torch.float64)).exp()
+        tensor([1.0000, 0.1000], dtype=torch.float64)
+    """
+
+    noises: Sequence[Noise]  # kept as a tuple
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.noises, Sequence) or not self.noises:
+            raise ValueError(f"noises={self.noises!r} is not valid: give a list of one noise per pool.")
+        for i, noise in enumerate(self.noises):
+            check_noise(f"noises[{i}]", noise, one=True)
+        object.__setattr__(self, "noises", tuple(self.noises))
+
+    @property
+    def integer(self) -> bool:
+        """Whether every pool reports whole numbers."""
+        return all(noise.integer for noise in self.noises)
+
+    def reach(self, size: int, tail: float) -> float:
+        """The farthest of all."""
+        return max(noise.reach(size, tail) for noise in self.noises)
+
+    def pools_of(self) -> dict[Noise, list[int]]:
+        """The pools of each different noise."""
+        found: dict[Noise, list[int]] = {}
+        for pool, noise in enumerate(self.noises):
+            found.setdefault(noise, []).append(pool)
+        return found
+
+    def check(self, pools: int) -> None:
+        """Raise a ValueError where there are not as many noises as pools."""
+        if len(self.noises) != pools:
+            raise ValueError(f"noises holds {len(self.noises)} noises for {pools} pools: give one per pool.")
+
+    def sample(
+        self, counts: Float64[Tensor, "instances pools"], sizes: Float64[Tensor, " pools"], *, generator: Generator
+    ) -> Float64[Tensor, "instances pools"]:
+        """What each noise reports of its pools."""
+        self.check(counts.shape[1])
+        y = torch.empty_like(counts)
+        for noise, pools in self.pools_of().items():
+            y[:, pools] = noise.sample(counts[:, pools], sizes[pools], generator=generator)
+        return y
+
+    def log_prob(self, y: Numbers, counts: Numbers, sizes: Numbers) -> Numbers:
+        """Each pool by its own noise; the pools are the last dimension."""
+        y, counts, sizes = torch.broadcast_tensors(y, counts, sizes)
+        self.check(y.shape[-1])
+        found = torch.empty_like(y)
+        for noise, pools in self.pools_of().items():
+            found[..., pools] = noise.log_prob(y[..., pools], counts[..., pools], sizes[..., pools])
+        return found
+
+
+def check_noise(name: str, noise: object, *, integer: bool = False, one: bool = False) -> None:
+    """Raise a ValueError that names the argument unless it is a noise: of whole numbers, or of one pool, if it must."""
+    if not isinstance(noise, Noise):
+        raise ValueError(f"{name}={noise!r} is not valid: give a noise, such as SparseInteger(rate=0.1, bound=1).")
+    if one and isinstance(noise, PerPool):
+        raise ValueError(f"{name}={noise!r} is not valid: give the noise of one pool, and put PerPool around.")
+    if integer and not noise.integer:
+        raise ValueError(f"{name}={noise!r} is not valid: give a noise of whole numbers, such as RoundedGaussian.")

@@ -25,8 +25,9 @@ from qgt.files import codec, documents, keys, plugins
 from qgt.model.design import Design
 from qgt.model.factors import Factors, pool_costs
 from qgt.model.households import Households
-from qgt.model.noise import Noise, Noiseless, RoundedGaussian, SparseInteger
+from qgt.model.noise import Noise, Noiseless, Outliers, PerPool, RoundedGaussian, SparseInteger
 from qgt.model.prior import Bernoulli, FactoredPrior, FixedWeight, Prior, Sampler
+from qgt.model.readings import Binned, Gaussian, PositiveNegative, Reads, Saturating
 from qgt.model.unknown import UnknownLevel, UnknownRate
 
 PRIORS: dict[str, type] = {
@@ -37,8 +38,15 @@ PRIORS: dict[str, type] = {
     "unknown_rate": UnknownRate,
 }
 NOISES: dict[str, type] = {
+    "binned": Binned,
+    "gaussian": Gaussian,
     "noiseless": Noiseless,
+    "outliers": Outliers,
+    "per_pool": PerPool,
+    "positive_negative": PositiveNegative,
+    "reads": Reads,
     "rounded_gaussian": RoundedGaussian,
+    "saturating": Saturating,
     "sparse_integer": SparseInteger,
 }
 MAKERS: dict[str, Callable[..., Design]] = {
@@ -79,6 +87,8 @@ class Problem:
     def __post_init__(self) -> None:
         if isinstance(self.prior, Prior):
             self.prior.marginals(self.design.items)  # raises where the prior is for another number of items
+        if isinstance(self.noise, PerPool):
+            self.noise.check(self.design.pools)
 
     @property
     def pools(self) -> int:
@@ -107,14 +117,17 @@ class Problem:
     def log_joint(
         self, x: UInt8[Tensor, "instances items"], y: Float64[Tensor, "instances pools"]
     ) -> Float64[Tensor, " instances"]:
-        """The log probability of x and y together: the oracle for every decoder."""
+        """The log probability of x and y together, missing counts (NaN) left out: the oracle for every decoder."""
         if not isinstance(self.prior, Prior):
             raise ValueError(f"{self.prior} can only be sampled: give it methods `log_prob` and `marginals`.")
         sizes = self.design.pool_sizes.to(y.device, torch.float64)
-        return self.prior.log_prob(x) + self.noise.log_prob(y, self.design.count(x), sizes).sum(1)
+        counts = self.design.count(x)
+        missing = y.isnan()
+        each = self.noise.log_prob(torch.where(missing, counts, y), counts, sizes)  # noises need not know of NaN
+        return self.prior.log_prob(x) + torch.where(missing, 0.0, each).sum(1)
 
     def explainable(self, y: Float64[Tensor, "instances pools"]) -> Bool[Tensor, " instances"]:
-        """Whether each pool's count, taken alone, is possible for some number of defectives in that pool.
+        """Whether each pool's count, taken alone, is possible for some number of defectives in that pool, or missing.
 
         False proves that no x explains the instance; True proves nothing, since pools may contradict each other.
         """

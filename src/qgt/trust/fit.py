@@ -56,11 +56,7 @@ class FileFit:
     makes of it; `worst` is the pool that is off most conspicuously.
 
     Example:
-<<<<<<< HEAD
-        >>> FileFit(40, 1e-30, 27.1, 2.3, "P7", 1e-9).suspect
-=======
         >>> FileFit(instances=40, p=1e-30, off=27.1, expected=2.3, worst="P7", worst_p=1e-9).suspect
->>>>>>> trust
         True
     """
 

@@ -65,15 +65,9 @@ class Monotone:
     Example:
         >>> import torch
         >>> score = torch.arange(8.0, dtype=torch.float64)
-<<<<<<< HEAD
-        >>> Monotone.fit(score, torch.tensor([0, 0, 1, 0, 0, 1, 1, 1]).bool())(score)
-        tensor([0.2500, 0.2800, 0.3400, 0.4000, 0.5333, 0.6667, 0.8000, 0.8000],
-               dtype=torch.float64)
-=======
         >>> shares = Monotone.fit(score, torch.tensor([0, 0, 1, 0, 0, 1, 1, 1]).bool())(score)
         >>> [round(share, 2) for share in shares.tolist()]
         [0.25, 0.28, 0.34, 0.4, 0.53, 0.67, 0.8, 0.8]
->>>>>>> trust
     """
 
     at: Float64[Tensor, " blocks"]  # the mean score of each stretch

@@ -3,6 +3,8 @@
 import math
 import subprocess
 import sys
+from collections import Counter
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -15,17 +17,18 @@ from qgt import (
     ExactMAP,
     Exhaustive,
     FixedWeight,
-    Households,
     Noiseless,
+    PerPool,
     Problem,
     SparseInteger,
     Status,
     score,
 )
 from qgt.decoders.highs import integer_program
-from random_problems import NOISES, Case, Lopsided, case
+from random_problems import NOISES, READINGS, Case, Lopsided, case, model_case
 
 PROBLEMS = 2000
+MODELS = 1600
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -55,6 +58,23 @@ def test_it_equals_enumeration_on_random_problems():
     assert seen[Status.INFEASIBLE] >= 150  # a good part of the wrong counts
 
 
+@pytest.mark.usefixtures("unchecked")  # four times as fast
+def test_it_equals_enumeration_on_random_models():
+    seen = torch.zeros(5, dtype=torch.int64)
+    kinds: Counter[str] = Counter()
+    for seed in range(MODELS):
+        case = model_case(seed)
+        exact = assert_equals_enumeration(case, seed)
+        seen += torch.bincount(exact.status, minlength=5)
+        prior, noise = case.problem.prior, case.problem.noise
+        own = noise.noises if isinstance(noise, PerPool) else [noise]
+        kinds.update({type(part).__name__ for part in (prior, noise, *own)})
+    assert seen[Status.PROVED] >= 0.7 * MODELS
+    assert seen[Status.INFEASIBLE] >= 0.02 * MODELS
+    assert len(kinds) == 10
+    assert min(kinds.values()) >= 500, kinds
+
+
 def without_relaxation(program, costs, deadline=None):
     pools = program.matrix.shape[0]
     return integer_program.Relaxation(program.lower.copy(), np.zeros((integer_program.SETS, pools)), "unsolved")
@@ -66,6 +86,8 @@ def test_the_search_alone_equals_enumeration(monkeypatch):
     monkeypatch.setattr(integer_program, "meets", lambda cost, bound: False)
     for seed in range(PROBLEMS, PROBLEMS + 20 * len(NOISES)):
         assert_equals_enumeration(case(seed), seed)
+    for seed in range(MODELS, MODELS + 5 * len(READINGS)):
+        assert_equals_enumeration(model_case(seed), seed)
 
 
 @pytest.mark.parametrize("noise", NOISES, ids=str)
@@ -201,10 +223,25 @@ def test_a_wrong_optimum_of_the_solver_is_not_proved(monkeypatch):
     assert result.status.tolist() == [Status.OK]
 
 
+@dataclass(frozen=True)
+class Parity:
+    """A prior that is no sum: all items are equally likely, but an even number of them is defective."""
+
+    def sample(self, instances, items, *, generator):
+        x = torch.randint(0, 2, (instances, items), generator=generator, dtype=torch.uint8)
+        x[:, 0] = x[:, 1:].sum(1) % 2
+        return x
+
+    def marginals(self, items):
+        return torch.full((items,), 0.5, dtype=torch.float64)
+
+    def log_prob(self, x):
+        return torch.where(x.sum(1) % 2 == 0, 0.0, -torch.inf).double() - (x.shape[1] - 1) * math.log(2.0)
+
+
 def test_what_it_cannot_use_is_refused_with_the_reason():
-    design = Design.from_rows(["11"])
-    problem = Problem(design, Households(size=2, seed_rate=0.1, attack_rate=0.5))
-    assert "Households is not a sum over items" in ExactMAP().supports(problem)
+    problem = Problem(Design.from_rows(["11"]), Parity())
+    assert "Parity is not a sum over items and groups" in ExactMAP().supports(problem)
     with pytest.raises(ValueError, match=r"^ExactMAP cannot decode this problem: .*Exhaustive takes any"):
         ExactMAP().bind(problem)
     for wrong in ({"time_limit": 0.0}, {"time_limit": -1.0}, {"workers": 0}):

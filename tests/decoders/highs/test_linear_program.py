@@ -1,5 +1,7 @@
 """The relaxation: its bound holds whatever the multipliers, and what it proves is so."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 
@@ -8,7 +10,6 @@ from qgt import (
     Design,
     Exhaustive,
     FixedWeight,
-    Households,
     LinearProgram,
     Noiseless,
     Problem,
@@ -16,7 +17,7 @@ from qgt import (
     Status,
 )
 from qgt.decoders.highs.linear_program import dual_bound
-from random_problems import case
+from random_problems import case, model_case
 
 PROBLEMS = 2000
 
@@ -43,6 +44,24 @@ def test_the_bound_holds_and_proofs_are_proofs_on_random_problems():
         assert bool(((result.scores >= 0) & (result.scores <= 1)).all())
         proved, feasible = proved + int(sure.sum()), feasible + int((best > -torch.inf).sum())
     assert proved >= 0.8 * feasible
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_the_bound_holds_on_random_models():
+    proved = 0
+    for seed in range(300):
+        problem, y, _, best = model_case(seed)
+        result = LinearProgram().bind(problem)(y)
+        assert_bounds(result.evidence.bound, best, seed)
+        sure = result.status == Status.PROVED
+        torch.testing.assert_close(result.evidence.log_joint[sure], best[sure], rtol=1e-8, atol=1e-8, msg=str(seed))
+        assert bool((best[result.status == Status.INFEASIBLE] == -torch.inf).all()), seed
+        groups = problem.prior.costs(problem.items).groups
+        rows = problem.pools + (0 if groups is None else len(groups.tables))
+        pi = 5 * torch.randn(1, 4, rows, dtype=torch.float64, generator=generator(seed))
+        assert_bounds(dual_bound(problem, y, pi), best, seed)
+        proved += int(sure.sum())
+    assert proved >= 150  # none, if the tables of groups and numbers were left out of the bound
 
 
 def test_the_bound_holds_for_any_multipliers():
@@ -134,9 +153,19 @@ def test_at_the_papers_size_most_instances_are_proved():
     assert bool((result.evidence.log_joint[proved] >= problem.log_joint(x, y)[proved] - 1e-9).all())
 
 
+@dataclass(frozen=True)
+class SampledOnly:
+    """A prior without costs."""
+
+    rate: float
+
+    def sample(self, instances, items, *, generator):
+        return Bernoulli(self.rate).sample(instances, items, generator=generator)
+
+
 def test_what_it_cannot_use_is_refused_with_the_reason():
-    problem = Problem(Design.from_rows(["11"]), Households(size=2, seed_rate=0.1, attack_rate=0.5))
-    assert "Households" in LinearProgram().supports(problem)
+    problem = Problem(Design.from_rows(["11"]), SampledOnly(0.1))
+    assert "SampledOnly" in LinearProgram().supports(problem)
     with pytest.raises(ValueError, match=r"^LinearProgram cannot decode this problem"):
         LinearProgram().bind(problem)
 

@@ -4,9 +4,10 @@ See `qgt.model.factors` for the costs, and `integer_program` for what is done wi
 """
 
 import numpy as np
+import torch
 
 from qgt.decoders.envelopes import Floats
-from qgt.decoders.highs.integer_program import Program
+from qgt.decoders.highs.program import Program
 from qgt.model.factors import PoolCosts
 from qgt.model.prior import FactoredPrior
 from qgt.model.problem import Problem
@@ -15,14 +16,11 @@ CHUNK = 2**20  # table entries at a time, so that memory does not grow with the 
 
 
 def supported(problem: Problem) -> str | None:
-    """None if the cost of x is a sum over items and pools, else the reason it is not."""
-    kind = type(problem.prior).__name__
+    """None if the cost of x is a sum over items, groups of them and pools, else the reason it is not."""
     if isinstance(problem.prior, FactoredPrior):
-        costs = problem.prior.costs(problem.items)
-        if costs.groups is None and (costs.total is None or costs.number is not None):
-            return None
-        return f"its prior {kind} is not a sum over items alone (Exhaustive takes any)."
-    return f"its prior {kind} is not a sum over items; it takes Bernoulli and FixedWeight (Exhaustive takes any)."
+        return None
+    kind = type(problem.prior).__name__
+    return f"its prior {kind} is not a sum over items and groups: it has no `costs` (Exhaustive takes any)."
 
 
 def program(problem: Problem) -> Program:
@@ -31,10 +29,19 @@ def program(problem: Problem) -> Program:
 
     assert isinstance(problem.prior, FactoredPrior)  # what `supported` says, for the type checker
     costs = problem.prior.costs(problem.items)
-    matrix = csr_array(problem.design.matrix.cpu().numpy().astype(np.float64))
+    rows, tables = problem.design.matrix.cpu(), None
+    if costs.groups is not None:
+        rows, tables = torch.cat([rows, costs.groups.matrix]), costs.groups.tables.numpy()
     known = costs.known.numpy()
-    lower, upper = (known == 1).astype(np.float64), (known != 0).astype(np.float64)
-    return Program(matrix, costs.weights.numpy(), lower, upper, costs.number, costs.base)
+    return Program(
+        csr_array(rows.numpy().astype(np.float64)),
+        costs.weights.numpy(),
+        lower=(known == 1).astype(np.float64),
+        upper=(known != 0).astype(np.float64),
+        total=None if costs.total is None else costs.total.numpy(),
+        constant=costs.constant,
+        groups=tables,
+    )
 
 
 def tables(costs: PoolCosts, instance: int) -> Floats:

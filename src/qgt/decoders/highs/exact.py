@@ -2,11 +2,12 @@
 
 Maximising the log joint of x and y is an integer program, minimise
 
-    sum_j log((1 - rate_j) / rate_j) x_j  -  sum_i log P(y_i | (A x)_i)        over x in {0, 1}^N,
+    sum_j log((1 - rate_j) / rate_j) x_j  -  sum_i log P(y_i | (A x)_i)        over x in {0, 1}^N
 
-solved for each instance by HiGHS through SciPy: first the relaxation, whose rounded answer is optimal where it meets
-the dual bound, and a search by branch and bound where it does not. How the costs of the counts become columns of a
-program, and why the bound holds, is described in `qgt.decoders.highs.integer_program`.
+(for other priors with terms for groups of items and for their number), solved for each instance by HiGHS through SciPy:
+first the relaxation, whose rounded answer is optimal where it meets the dual bound, and a search by branch and bound
+where it does not. How the costs of the counts become columns of a program, and why the bound holds, is described in
+`qgt.decoders.highs.integer_program`.
 
 An answer is PROVED only where its cost, recomputed from the whole numbers by `Problem.log_joint`, is the one that was
 proved. Finding it can take long: the time is short where the counts say much (35 pools of 100 items with 6 % defective:
@@ -64,7 +65,7 @@ class ExactMAP:
             object.__setattr__(self, "workers", whole("workers", self.workers, least=1))
 
     def supports(self, problem: Problem) -> str | None:
-        """Independent items or a fixed number of defectives, with any noise."""
+        """Any prior with `costs`, and any noise."""
         return costs.supported(problem)
 
     def bind(self, problem: Problem) -> BoundDecoder:
@@ -82,7 +83,7 @@ class ExactMAP:
             with ThreadPoolExecutor(self.workers or os.cpu_count()) as pool:
                 return _decoded(problem, y, list(pool.map(solve, range(len(y)))))
 
-        return BoundDecoder(problem, decode)
+        return BoundDecoder(problem, decode, takes_missing=True)
 
 
 def _decoded(problem: Problem, y: Tensor, solutions: list[integer_program.Solution]) -> Decoded:

@@ -1,28 +1,29 @@
 """Integer programs for the most probable x, and their relaxation: NumPy and SciPy's HiGHS, no torch.
 
-For independent items (or a fixed number of defectives) the log joint of x and y is, up to its sign, a cost
+The log joint of x and y is, up to its sign, a cost
 
-    cost(x) = constant + sum_j weights_j x_j + sum_i f_i((A x)_i),        f_i(c) = -log P(y_i | c),
+    cost(x) = constant + sum_j weights_j x_j + T(sum_j x_j) + sum_i f_i((A x)_i),        f_i(c) = -log P(y_i | c),
 
 where f_i is known at the whole numbers only: a table, infinite where c is impossible, which `encoding` turns into
-columns of a program beside those of x.
+columns of a program beside those of x. So is T, what the number of defectives costs by itself. The prior's groups of
+items are more rows of A, whose tables are the same for all instances.
 
 Replacing each f_i by its convex envelope, and {0, 1} by [0, 1], leaves a linear program. The relaxation used here is
-that, with the number of defectives k = sum_j x_j still whole: its cost is convex in k, so where the linear program has
-a k between two whole numbers, the relaxation is the better one of two more, with k rounded down and up. The duals give
-a bound that needs no trust in the solver: for any pi, and any x of k defectives with c = A x,
+that, with the number of defectives k = sum_j x_j still whole: without T its cost is convex in k, so where the linear
+program has a k between two whole numbers, the relaxation is the better one of two more, with k rounded down and up.
+The duals give a bound that needs no trust in the solver: for any pi, and any x of k defectives with c = A x,
 
-    cost(x) = constant + sum_j (weights_j + (A' pi)_j) x_j + sum_i (f_i(c_i) - pi_i c_i)
-           >= constant + the k least weights_j + (A' pi)_j + sum_i min over c of (f_i(c) - pi_i c),
+    cost(x) = constant + T(k) + sum_j (weights_j + (A' pi)_j) x_j + sum_i (f_i(c_i) - pi_i c_i)
+           >= constant + T(k) + the k least weights_j + (A' pi)_j + sum_i min over c of (f_i(c) - pi_i c),
 
 which is plain arithmetic; the best pi for each k, and the least of these bounds over k, is the value of the relaxation.
 An x whose cost meets the bound is proved optimal. Where the rounded relaxation does not, the same bound tells which
-items and counts no better x can have (a bound that exceeds a known cost excludes the choice that led to it), and HiGHS
-searches among the rest.
+items, numbers and counts no better x can have (a bound that exceeds a known cost excludes the choice that led to it),
+and HiGHS searches among the rest.
 """
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
@@ -31,48 +32,11 @@ from numpy.typing import NDArray
 
 from qgt.decoders.envelopes import Floats
 from qgt.decoders.highs.encoding import ROUNDING, Columns, encode, pieces
+from qgt.decoders.highs.program import Program
 
 EXACT = 1e-9  # relative: a cost this close to its bound meets it
 AGREE = 1e-6  # absolute: HiGHS's own tolerance for values
 SETS = 3  # of multipliers: of the linear program, and of those with its number of defectives rounded down and up
-
-
-@dataclass(frozen=True, eq=False)
-class Program:
-    """What the cost of all instances has in common.
-
-    Example:
-        >>> import numpy as np
-        >>> from scipy.sparse import csr_array
-        >>> program = Program(csr_array(np.array([[1.0, 1.0]])), np.array([2.0, 1.0]), np.zeros(2), np.ones(2))
-        >>> solve((program, None), np.array([[np.inf, 0.0, np.inf]])).x  # the count is 1: the cheaper of two items
-        array([0, 1], dtype=uint8)
-    """
-
-    matrix: Any  # A as a scipy.sparse.csr_array of floats, (pools, items)
-    weights: Floats  # (items,)
-    lower: Floats  # (items,): 1 where an item is known to be defective
-    upper: Floats  # (items,): 0 where it is known not to be
-    total: int | None = None  # the number of defectives, where it is known
-    constant: float = 0.0
-
-    def cost(self, x: NDArray[np.uint8], costs: Floats) -> float:
-        """The cost of one x under one instance's table (pools, counts); infinite where x is impossible."""
-        ones = x.astype(np.float64)
-        allowed = (ones >= self.lower).all() and (ones <= self.upper).all()
-        if not allowed or (self.total is not None and int(ones.sum()) != self.total):
-            return np.inf
-        counts = (self.matrix @ ones).astype(np.int64)
-        return float(self.constant + self.weights @ ones + costs[np.arange(len(counts)), counts].sum())
-
-    def reachable(self, costs: Floats) -> Floats:
-        """The table(s) (..., pools, counts) with infinite cost for counts that no allowed x has."""
-        lowest, highest = self.matrix @ self.lower, self.matrix @ self.upper  # (pools,)
-        if self.total is not None:
-            outside = self.lower.sum() - lowest, self.upper.sum() - highest  # fewest and most outside the pool
-            lowest, highest = np.maximum(lowest, self.total - outside[1]), np.minimum(highest, self.total - outside[0])
-        counts = np.arange(costs.shape[-1])
-        return np.where((counts >= lowest[:, None]) & (counts <= highest[:, None]), costs, np.inf)
 
 
 class Outcome(Enum):
@@ -109,6 +73,11 @@ def dual_bounds(program: Program, costs: Floats, pi: Floats) -> Floats:
 
     Each number of defectives takes the set of multipliers that bounds it best.
     """
+    return np.asarray(_bounds_by_number(program, costs, pi).min(1))
+
+
+def _bounds_by_number(program: Program, costs: Floats, pi: Floats) -> Floats:
+    """A lower bound for each number of defectives, from those that are known on: (instances, numbers)."""
     shape = (*pi.shape[:2], len(program.weights))  # (instances, sets, items)
     reduced = program.weights + (pi.reshape(-1, pi.shape[2]) @ program.matrix).reshape(shape)
     pools = (costs[:, None] - pi[..., None] * np.arange(costs.shape[2])).min(3).sum(2)  # (instances, sets)
@@ -116,9 +85,9 @@ def dual_bounds(program: Program, costs: Floats, pi: Floats) -> Floats:
     least = np.cumsum(np.sort(reduced[..., free], axis=2), axis=2)
     least = np.concatenate([np.zeros((*pools.shape, 1)), least], axis=2)  # of 0, 1, ... of the free items
     if program.total is not None:
-        least = least[..., [program.total - int(known.sum())]]
+        least = least + program.total[int(known.sum()) :][: least.shape[2]]
     each = program.constant + pools[..., None] + reduced[..., known].sum(2, keepdims=True) + least
-    return np.asarray(each.max(1).min(1))
+    return np.asarray(each.max(1))
 
 
 def meets(cost: float, bound: float) -> bool:
@@ -126,18 +95,24 @@ def meets(cost: float, bound: float) -> bool:
     return bool(cost <= bound + EXACT * (1 + abs(bound)))
 
 
-def _narrow(program: Program, costs: Floats, pi: Floats, excess: float) -> tuple[Program, Floats]:
-    """Leave out items' statuses and pools' counts that raise the bound of one set, pi, by more than `excess`."""
-    lower, upper = program.lower.copy(), program.upper.copy()
-    if program.total is None:
-        reduced = program.weights + program.matrix.T @ pi
+def _narrow(program: Program, costs: Floats, pi: Floats, cost: float) -> tuple[Program, Floats]:
+    """Leave out statuses, numbers and counts that raise the bound of some multipliers, (sets, pools), beyond a cost."""
+    excess = cost - float(dual_bounds(program, costs[None], pi[None, :1])[0])
+    lower, upper, total = program.lower.copy(), program.upper.copy(), program.total
+    if total is None:
+        reduced = program.weights + program.matrix.T @ pi[0]
         upper[(reduced > excess) & (lower == 0)] = 0
         lower[(-reduced > excess) & (upper == 1)] = 1
-    free = costs - pi[:, None] * np.arange(costs.shape[1])
+    else:
+        least = _bounds_by_number(program, costs[None], pi[None])[0]
+        possible = np.full(len(total), np.inf)
+        possible[int(lower.sum()) :][: len(least)] = least
+        total = np.where(possible <= cost, total, np.inf)
+    free = costs - pi[0][:, None] * np.arange(costs.shape[1])
     keep = free <= free.min(1, keepdims=True) + excess
     # Only from both ends, so that a range without gaps stays one.
     between = np.maximum.accumulate(keep, 1) & np.maximum.accumulate(keep[:, ::-1], 1)[:, ::-1]
-    narrowed = replace(program, lower=lower, upper=upper)
+    narrowed = replace(program, lower=lower, upper=upper, total=total)
     return narrowed, narrowed.reachable(np.where(between, costs, np.inf))
 
 
@@ -145,7 +120,7 @@ def _narrow(program: Program, costs: Floats, pi: Floats, excess: float) -> tuple
 
 
 class _Assembled(NamedTuple):
-    """Columns: x, then the pools' u. Rows: the pools', then the total."""
+    """Columns: x, then the pools' u, then that of their number. Rows: the pools', then the number's."""
 
     constant: float
     costs: Floats
@@ -157,21 +132,22 @@ class _Assembled(NamedTuple):
     binary: NDArray[np.bool_]
 
 
-def _assemble(program: Program, pools: list[Columns]) -> _Assembled:
+def _assemble(program: Program, pools: list[Columns], total: Columns | None) -> _Assembled:
+    """The program of all pools and, as one more that holds all items, of the number of defectives."""
     from scipy.sparse import csr_array
 
     A, items = program.matrix, len(program.weights)
+    members = [A.indices[A.indptr[i] : A.indptr[i + 1]] for i in range(A.shape[0])]
+    if total is not None:
+        pools, members = [*pools, total], [*members, np.arange(items)]
     ends = items + np.cumsum([len(pool.costs) for pool in pools])
     rows: list[tuple[NDArray[np.int64], Floats]] = []  # where each row has which coefficients
-    for i, (pool, end) in enumerate(zip(pools, ends.tolist(), strict=True)):
-        members, own = A.indices[A.indptr[i] : A.indptr[i + 1]], np.arange(end - len(pool.costs), end)
+    for pool, inside, end in zip(pools, members, ends.tolist(), strict=True):
+        own = np.arange(end - len(pool.costs), end)
         for row in pool.rows:
-            counted = members if row.counts else members[:0]
+            counted = inside if row.counts else inside[:0]
             rows.append((np.concatenate([counted, own]), np.concatenate([np.ones(len(counted)), row.columns])))
     limits = [(row.lowest, row.highest) for pool in pools for row in pool.rows]
-    if program.total is not None:
-        rows.append((np.arange(items), np.ones(items)))
-        limits.append((program.total, program.total))
     where, coefficients = (np.concatenate(part) for part in zip(*rows, strict=True))
     starts = np.cumsum([0, *(len(row) for row, _ in rows)])
     upper = np.concatenate([program.upper, *(pool.upper for pool in pools)])
@@ -191,9 +167,12 @@ def relax(program: Program, costs: Floats, deadline: float | None = None) -> Rel
     """Solve the relaxation of one instance, whose table is (pools, counts)."""
     first = _linear_program(program, costs, deadline)
     number = float(first.x.sum())
-    if first.outcome != Outcome.PROVED or program.total is not None or abs(number - round(number)) < 1e-6:
+    if first.outcome != Outcome.PROVED or len(program.numbers) == 1 or abs(number - round(number)) < 1e-6:
         return Relaxation(first.x, np.stack([first.pi] * SETS), first.outcome)
-    with_number = [replace(program, total=int(number) + more) for more in (0, 1)]
+    near = int(number), int(number) + 1
+    if not set(near) <= set(program.numbers.tolist()):  # then others may do, where these cannot
+        return Relaxation(first.x, np.stack([first.pi] * SETS), first.outcome)
+    with_number = [program.with_number(each) for each in near]
     down, up = (_linear_program(each, each.reachable(costs), deadline) for each in with_number)
     pi = np.stack([first.pi] + [first.pi if each.outcome == Outcome.INFEASIBLE else each.pi for each in (down, up)])
     if down.outcome == up.outcome == Outcome.INFEASIBLE:
@@ -217,10 +196,11 @@ def _linear_program(program: Program, costs: Floats, deadline: float | None) -> 
     from scipy.optimize import linprog
 
     pools, items = program.matrix.shape
-    whole = _assemble(program, [pieces(row) for row in costs]) if np.isfinite(costs).any(1).all() else None
     nothing = program.lower.copy(), np.zeros(pools), np.inf  # multipliers whose bound holds, whatever happened
-    if whole is None:
+    if not np.isfinite(costs).any(1).all() or not len(program.numbers):
         return _Linear(*nothing, Outcome.INFEASIBLE)
+    total = None if program.total is None else pieces(program.total)
+    whole = _assemble(program, [pieces(row) for row in costs], total)
     result = linprog(
         whole.costs,
         A_eq=whole.matrix,
@@ -244,7 +224,7 @@ def solve(shared: tuple[Program, float | None], costs: Floats) -> Solution:
     """The cheapest x for one instance's table (pools, counts); `shared` is the program and a time limit in seconds."""
     program, time_limit = shared
     deadline = None if time_limit is None else time.perf_counter() + time_limit
-    solution = _solve(program, program.reachable(costs), deadline)
+    solution = _solve(program, program.reachable(program.with_groups(costs)), deadline)
     x = solution.x if np.isfinite(solution.cost) else np.zeros_like(solution.x)
     return solution._replace(x=x)
 
@@ -262,9 +242,7 @@ def _solve(program: Program, costs: Floats, deadline: float | None) -> Solution:
     if relaxation.outcome == Outcome.TIME_LIMIT or (deadline is not None and time.perf_counter() >= deadline):
         return known
     if np.isfinite(cost):
-        pi = relaxation.pi[0]
-        excess = cost - float(dual_bounds(program, costs[None], pi[None, None])[0])
-        program, costs = _narrow(program, costs, pi, excess + AGREE)
+        program, costs = _narrow(program, costs, relaxation.pi, cost + AGREE)
     return _search(program, costs, known, deadline)
 
 
@@ -272,9 +250,10 @@ def _search(program: Program, costs: Floats, known: Solution, deadline: float | 
     """Search among what is left by branch and bound; `known` is the best answer so far, and the bound."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
-    if not np.isfinite(costs).any(1).all():
+    if not np.isfinite(costs).any(1).all() or not len(program.numbers):
         return _nothing_else(known)
-    whole = _assemble(program, [encode(row) for row in costs])
+    total = None if program.total is None else encode(program.total)
+    whole = _assemble(program, [encode(row) for row in costs], total)
     result = milp(
         whole.costs,
         integrality=whole.binary.astype(np.int64),

@@ -7,7 +7,8 @@ of *every* x of k defectives,
     log P(x, y) <= -( constant + the k least w_j + (A' pi)_j
                                + sum_i min over c of (-log P(y_i | c) - pi_i c) ),    w_j = log((1 - rate_j) / rate_j),
 
-whatever pi is: the solver need not be trusted, only this sum (derived in `integer_program`). Where the rounded
+whatever pi is: the solver need not be trusted, only this sum (derived in `integer_program`, where the prior's groups
+of items are further pools, and their number may cost something by itself). Where the rounded
 answer's log joint meets the largest of these bounds, it is the most probable x: PROVED, without a search.
 """
 
@@ -42,7 +43,7 @@ class LinearProgram:
     """
 
     def supports(self, problem: Problem) -> str | None:
-        """Independent items or a fixed number of defectives, with any noise."""
+        """Any prior with `costs`, and any noise."""
         return costs.supported(problem)
 
     def bind(self, problem: Problem) -> BoundDecoder:
@@ -52,23 +53,23 @@ class LinearProgram:
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
             x = torch.zeros(len(y), problem.items, dtype=torch.float64)
-            pi = torch.zeros(len(y), integer_program.SETS, problem.pools, dtype=torch.float64)
+            pi = torch.zeros(len(y), integer_program.SETS, program.matrix.shape[0], dtype=torch.float64)
             infeasible = torch.zeros(len(y), dtype=torch.bool)
             pools = pool_costs(problem.design, problem.noise, y)
             for i in range(len(y)):
-                table = program.reachable(costs.tables(pools, i))
+                table = program.reachable(program.with_groups(costs.tables(pools, i)))
                 relaxation = integer_program.relax(program, table)
                 x[i], pi[i] = torch.from_numpy(relaxation.x), torch.from_numpy(relaxation.pi)
                 infeasible[i] = relaxation.outcome is Outcome.INFEASIBLE
             return _decoded(problem, y, x, dual_bound(problem, y.cpu(), pi), infeasible)
 
-        return BoundDecoder(problem, decode)
+        return BoundDecoder(problem, decode, takes_missing=True)
 
 
 def dual_bound(
-    problem: Problem, y: Float64[Tensor, "instances pools"], pi: Float64[Tensor, "instances *sets pools"]
+    problem: Problem, y: Float64[Tensor, "instances pools"], pi: Float64[Tensor, "instances *sets rows"]
 ) -> Float64[Tensor, " instances"]:
-    """An upper bound on `problem.log_joint(x, y)` for every x, from any multipliers `pi` of the pools.
+    """An upper bound on `problem.log_joint(x, y)` for every x, from any multipliers `pi` of the pools, then the groups.
 
     Given several sets of multipliers, each number of defectives takes the set that bounds it best.
 
@@ -82,10 +83,10 @@ def dual_bound(
     program = costs.program(problem)
     bounds = [torch.zeros(0, dtype=torch.float64)]
     rows = max(1, costs.CHUNK // (problem.pools * (int(problem.design.pool_sizes.max()) + 1)))
-    sets = pi[:, None] if pi.dim() == 2 else pi  # (instances, sets, pools)
+    sets = pi[:, None] if pi.dim() == 2 else pi  # (instances, sets, pools and groups)
     pools = pool_costs(problem.design, problem.noise, y)
     for which, multipliers in zip(pools.which.split(rows), sets.split(rows), strict=True):
-        table = program.reachable(pools.tables[which].cpu().numpy())  # (rows, pools, counts)
+        table = program.reachable(program.with_groups(pools.tables[which].cpu().numpy()))  # (rows, pools, counts)
         bounds.append(torch.from_numpy(-integer_program.dual_bounds(program, table, multipliers.cpu().numpy())))
     return torch.cat(bounds).to(y.device)
 
