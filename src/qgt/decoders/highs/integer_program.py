@@ -167,7 +167,9 @@ def relax(program: Program, costs: Floats, deadline: float | None = None) -> Rel
     """Solve the relaxation of one instance, whose table is (pools, counts)."""
     first = _linear_program(program, costs, deadline)
     number = float(first.x.sum())
-    if first.outcome != Outcome.PROVED or len(program.numbers) == 1 or abs(number - round(number)) < 1e-6:
+    # Where numbers cost something, the linear program has seen only the envelope of what: its number may be another.
+    whole = program.total is None and abs(number - round(number)) < 1e-6
+    if first.outcome != Outcome.PROVED or len(program.numbers) == 1 or whole:
         return Relaxation(first.x, np.stack([first.pi] * SETS), first.outcome)
     near = int(number), int(number) + 1
     if not set(near) <= set(program.numbers.tolist()):  # then others may do, where these cannot
