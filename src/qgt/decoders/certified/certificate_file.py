@@ -54,7 +54,7 @@ def write_certificate(
     answers, proof = result.evidence.alternatives, result.proof
     if proof is None or answers is None:
         raise ValueError("the result has no certificates: decode with Certified(certificates=True).")
-    y = check_counts(problem, y).cpu()
+    y = check_counts(problem, y, missing=True).cpu()
     packed = pack(problem.factors(y), result)
     complete = result.evidence.complete
     tensors = {
@@ -91,7 +91,7 @@ def load_certificate(path: str | Path, problem: Problem, y: Float64[Tensor, "ins
         ...     qgt.check_certificate(problem, y, load_certificate(f"{folder}/proof", problem, y))
         tensor([True])
     """
-    y = check_counts(problem, y).cpu()
+    y = check_counts(problem, y, missing=True).cpu()
     header, tensors = _read(path)
     if header.get("problem") != problem.fingerprint:
         raise ValueError(f"{path}: is a certificate for another problem: check it against the one it was made for.")

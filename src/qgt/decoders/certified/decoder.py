@@ -103,7 +103,7 @@ class Certified:
             search.run(batch_of(y.device, problem.items), deadline)
             return _decoded(problem, y, search, search.best >= nothing, self.odds)
 
-        return BoundDecoder(problem, decode)
+        return BoundDecoder(problem, decode, takes_missing=True)
 
 
 def batch_of(device: torch.device, items: int) -> int:
