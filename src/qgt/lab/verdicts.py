@@ -59,7 +59,8 @@ def verdict(status: Status, confidence: float | None, fit: float | None = None) 
     """
     if status == Status.INFEASIBLE:
         return Verdict.IMPOSSIBLE
-    if fit is not None and fit < SUSPECT_BELOW:
+    # An answer that a search was still improving says nothing of the model.
+    if fit is not None and fit < SUSPECT_BELOW and status != Status.TIME_LIMIT:
         return Verdict.SUSPECT
     finished = status in (Status.PROVED, Status.OK)
     if not finished or confidence is None or not confidence >= CONFIDENT_FROM:

@@ -36,7 +36,7 @@ from qgt.trust.regression import Logistic, Monotone
 from qgt.trust.wrong_counts import wrong_count_p
 
 FIRST = 2  # simulated instances, before the time is looked at: one may take long
-PRECISE = 0.002  # the standard error of a chance that is good enough
+PRECISE = 0.004  # the standard error of a chance that is good enough
 ENOUGH = 30  # simulated instances of a kind, below which only their share is used
 LOOK_AGAIN = 0.3  # a fit below this is looked at again, for a wrong count
 SECOND_LOOK = 0.1  # its share of the false alarms

@@ -7,7 +7,7 @@ what neighbouring leaves have in common.
 
 import lzma
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -19,7 +19,8 @@ from qgt.decoders.certified.leaves import Costs, Leaves, Shared, closed
 from qgt.decoders.results import Decoded, Proof, Spans, Status
 from qgt.model.factors import Factors
 
-STEPS = (2, 4, 8, 16, 32)  # multiples of one half, a quarter, ...
+STEPS = (2, 3, 4, 6, 8, 12, 16, 24)  # multiples of a half, a third, a quarter, ...
+Kind = TypeVar("Kind", bound=np.generic)
 EXACT = 0  # in the place of a step: the multipliers as they are
 LARGEST = 2**30  # bytes that a table may take unpacked
 
@@ -47,7 +48,9 @@ def pack(factors: Factors, result: Decoded) -> Packed:
     nothing = Leaves.of(result.proof.pick(torch.zeros(0, dtype=torch.int64)))
     fixed, least, most, pi = (np.concatenate(columns) for columns in zip(nothing, *parts, strict=True))
     step = np.concatenate([np.zeros(0, dtype=np.uint8), *steps])
-    rounded = np.rint(pi * step[:, None]).astype(np.int16)  # zeros for the exact ones
+    # Numbers of one step lie together: mixed with others they compress worse.
+    some = np.argsort(step, kind="stable")[(step == EXACT).sum() :]
+    rounded = np.rint(pi[some] * step[some, None]).astype(np.int16)
     tables = {
         "fixed": fixed.astype(np.int8),
         "least": least.astype(np.int32),
@@ -62,20 +65,20 @@ def pack(factors: Factors, result: Decoded) -> Packed:
 def unpack(packed: Packed, *, odds: float, items: int, pools: int) -> Proof:
     """The proof that was packed, up to rounding; a ValueError where the bytes are not one."""
     leaves = int(packed.ends[-1]) if len(packed.ends) else 0
-    kinds = {"fixed": np.int8, "least": np.int32, "most": np.int32, "step": np.uint8, "pi": np.int16}
-    sizes = {"fixed": items, "pi": pools}
-    table = {
-        name: np.frombuffer(_unpacked(packed.tables[name], leaves * sizes.get(name, 1) * np.dtype(kind).itemsize), kind)
-        for name, kind in kinds.items()
-    }
-    step = table["step"]
-    exact = np.frombuffer(_unpacked(packed.tables["exact"], 4 * pools * int((step == EXACT).sum())), np.float32)
-    pi = table["pi"].reshape(pools, leaves).T / np.maximum(step, 1).astype(np.float32)[:, None]
-    pi[step == EXACT] = exact.reshape(-1, pools)
-    least, most = (torch.from_numpy(table[name].astype(np.int64)) for name in ("least", "most"))
-    fixed = torch.from_numpy(table["fixed"].reshape(leaves, items).copy())
+    step = _table(packed, "step", np.uint8, leaves)
+    number = int((step == EXACT).sum())
+    order = np.argsort(step, kind="stable")  # the exact ones first
+    pi = np.zeros((leaves, pools), dtype=np.float32)
+    pi[order[:number]] = _table(packed, "exact", np.float32, number * pools).reshape(number, pools)
+    some = order[number:]
+    rounded = _table(packed, "pi", np.int16, len(some) * pools).reshape(pools, len(some)).T
+    pi[some] = rounded / step[some, None].astype(np.float32)
+    least, most = (
+        torch.from_numpy(_table(packed, name, np.int32, leaves).astype(np.int64)) for name in ("least", "most")
+    )
+    fixed = torch.from_numpy(_table(packed, "fixed", np.int8, leaves * items).reshape(leaves, items).copy())
     spans = Spans(torch.from_numpy(packed.ends))
-    return Proof(odds, spans, fixed, least, most, torch.from_numpy(pi.astype(np.float32)))
+    return Proof(odds, spans, fixed, least, most, torch.from_numpy(pi))
 
 
 def as_tensor(data: bytes) -> Tensor:
@@ -102,6 +105,11 @@ def _coarsest(costs: Costs, result: Decoded, i: int, leaves: Leaves) -> NDArray[
         some = some._replace(pi=(np.rint(some.pi * fineness) / np.float32(fineness)).astype(np.float32).astype(float))
         step[left[closed(costs, limit, listed, some)]] = fineness
     return step
+
+
+def _table(packed: Packed, name: str, kind: type[Kind], length: int) -> NDArray[Kind]:
+    """One table, of as many numbers as it must have."""
+    return np.frombuffer(_unpacked(packed.tables[name], length * np.dtype(kind).itemsize), kind)
 
 
 def _unpacked(data: bytes, size: int) -> bytes:

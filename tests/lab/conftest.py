@@ -1,0 +1,9 @@
+"""What tests of sheets need: confidence measured roughly, for how precise it is is tested elsewhere."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def rough(monkeypatch):
+    """Stop simulating early: a few hundred instances instead of thousands."""
+    monkeypatch.setattr("qgt.trust.calibration.PRECISE", 0.05)
