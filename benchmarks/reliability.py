@@ -11,7 +11,7 @@ import torch
 
 import qgt
 from qgt.pictures.figures import reliability_figure
-from setting import paper_problem, provenance, write
+from setting import calibration_error, paper_problem, provenance, write
 
 BINS, INSTANCES, NOISE = 10, 20_000, 0.1
 
@@ -28,11 +28,6 @@ def bins(pools: int) -> list[tuple[int, float, int]]:
         for part in (torch.ones_like(p), p, x)
     )
     return [(int(n), float(t), int(h)) for n, t, h in zip(count, total, hits, strict=True)]
-
-
-def calibration_error(rows: list[tuple[int, float, int]]) -> float:
-    """The mean distance of probability and share, weighted by entries."""
-    return sum(abs(total - hits) for _, total, hits in rows) / sum(n for n, _, _ in rows)
 
 
 def main() -> None:

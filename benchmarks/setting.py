@@ -1,5 +1,6 @@
 """What the benchmarks share: the paper's setting, and how results are written."""
 
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from qgt.files.atomic import write_text
 from qgt.files.text import json_by_rows
 
 ITEMS, RATE, BOUND = 100, 0.06, 1  # N, K/N and D of the paper
+Bins = list[tuple[int, float, int]]  # how many answers, the sum of their confidences, how many were right
 
 
 def paper_problem(*, pools: int, noise: float, seed: int) -> qgt.Problem:
@@ -36,3 +38,14 @@ def synchronize(device: str) -> None:
     """Wait for the device, so that a clock read next to it means something."""
     if device == "cuda":
         torch.cuda.synchronize()
+
+
+def calibration_error(bins: Bins) -> float:
+    """The mean distance of confidence and share of right answers, weighted by their number."""
+    return sum(abs(total - right) for _, total, right in bins) / sum(n for n, _, _ in bins)
+
+
+def scatter(bins: Bins) -> float:
+    """The calibration error to be expected of perfect calibration: the mean deviation of the normal distribution."""
+    deviation = [math.sqrt(2 / math.pi * total * (1 - total / n)) for n, total, _ in bins if n]
+    return sum(deviation) / sum(n for n, _, _ in bins)

@@ -8,7 +8,6 @@ python benchmarks/tables.py --paper out/paper   # first take the counts and figu
 
 import argparse
 import json
-import math
 import sys
 import tempfile
 from functools import partial
@@ -20,10 +19,10 @@ from qgt import paper
 from qgt.files.text import markdown_table
 from qgt.paper.drawing import draw
 from qgt.study import StudyCounts, StudyResult
+from setting import Bins, calibration_error, scatter
 
 ROOT = Path(__file__).resolve().parents[1]
 FIGURES = ("success_vs_pools.png", "vs_noise.png", "vs_pools.png")  # of a reproduction, shown in the pages
-Bins = list[tuple[int, float, int]]  # how many answers, the sum of their confidences, how many were right
 
 
 def unseen_table(root: Path) -> str:
@@ -112,17 +111,6 @@ def confidence_bins(rows: list[dict[str, Any]]) -> Bins:
     fine = [[sum(row["confidence"][i][j] for row in rows) for j in range(3)] for i in range(20)]
     pairs = zip(fine[::2], fine[1::2], strict=True)
     return [(int(a[0] + b[0]), a[1] + b[1], int(a[2] + b[2])) for a, b in pairs]
-
-
-def calibration_error(bins: Bins) -> float:
-    """The mean distance of confidence and share of right answers, weighted by their number."""
-    return sum(abs(total - right) for _, total, right in bins) / sum(n for n, _, _ in bins)
-
-
-def scatter(bins: Bins) -> float:
-    """The calibration error to be expected of perfect calibration: the mean deviation of the normal distribution."""
-    deviation = [math.sqrt(2 / math.pi * total * (1 - total / n)) for n, total, _ in bins if n]
-    return sum(deviation) / sum(n for n, _, _ in bins)
 
 
 def certified_speed_table(root: Path) -> str:

@@ -1,0 +1,171 @@
+"""Is confidence the share of answers that are right? Calibrated decoders on fresh instances of many problems.
+
+    python benchmarks/calibration.py --processes 16 --seconds 120 -o results/calibration.json
+    python benchmarks/calibration.py --draw docs/images/calibration.png     # from the results, with matplotlib
+
+Each row is one problem and one decoder: its simulations run once, as for a sheet, then fresh instances are decoded for
+so many seconds. The calibration error is the mean distance of confidence and share in ten ranges of confidence; some of
+it is scatter, which perfect calibration would show too, so what counts is the error beyond scatter.
+"""
+
+import argparse
+import json
+import multiprocessing
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+import qgt
+from qgt.decoders.contract import Decoder
+from setting import Bins, calibration_error, paper_problem, provenance, scatter, write
+
+BINS = 10
+FIRST, BATCH = 10, 500  # instances decoded together
+TRAINING = qgt.TrainConfig(instances=50_000, validation=5_000, epochs=12)
+DRAWN = ("certified", "certified, 0.1 s", "AMP", "GAMP")  # curves of the figure
+DRAWN_FOR = "20 dense pools"
+
+
+def dense(pools: int, noise: qgt.Noise | None = None) -> qgt.Problem:
+    problem = paper_problem(pools=pools, noise=0.1, seed=0)
+    return problem if noise is None else qgt.Problem(problem.design, problem.prior, noise)
+
+
+def sparse(pools: int) -> qgt.Problem:
+    g = torch.Generator().manual_seed(0)
+    design = qgt.Design.column_regular(pools=pools, items=100, weight=8, generator=g)
+    return qgt.Problem(design, qgt.Bernoulli(0.06), qgt.SparseInteger(0.1, 1))
+
+
+def identity() -> qgt.Problem:
+    design = qgt.Design.from_matrix(torch.eye(20, dtype=torch.uint8))
+    return qgt.Problem(design, qgt.Bernoulli(0.06), qgt.SparseInteger(0.1, 1))
+
+
+PROBLEMS: dict[str, Callable[[], qgt.Problem]] = {
+    "20 dense pools": lambda: dense(20),
+    "22 dense pools": lambda: dense(22),
+    "25 dense pools": lambda: dense(25),
+    "30 dense pools": lambda: dense(30),
+    "25 pools, 8 an item": lambda: sparse(25),
+    "30 pools, 8 an item": lambda: sparse(30),
+    "each of 20 items alone": identity,
+    "30 dense pools, Gaussian 0.5": lambda: dense(30, qgt.RoundedGaussian(0.5)),
+    "30 dense pools, up to 3 off": lambda: dense(30, qgt.SparseInteger(0.1, 3)),
+}
+
+
+@cache
+def network(problem: str) -> Decoder:
+    """A small network, trained for a minute: it need not be good, its confidence must."""
+    return qgt.train(PROBLEMS[problem](), qgt.MLP((300, 300)), TRAINING, generator=torch.Generator().manual_seed(0))
+
+
+DECODERS: dict[str, Callable[[str], Decoder]] = {
+    "certified": lambda problem: qgt.Certified(certificates=False),
+    "certified, 0.05 s": lambda problem: qgt.Certified(time_limit=0.05, certificates=False),
+    "certified, 0.1 s": lambda problem: qgt.Certified(time_limit=0.1, certificates=False),
+    "certified, 1 s": lambda problem: qgt.Certified(time_limit=1.0, certificates=False),
+    "AMP": lambda problem: qgt.AMP(),
+    "GAMP": lambda problem: qgt.GAMP(),
+    "network": network,
+}
+
+
+class Task(NamedTuple):
+    """One row."""
+
+    problem: str
+    decoder: str
+    instances: int
+    seconds: float
+    calibrate: float
+    seed: int
+
+
+def work(task: Task) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    problem = PROBLEMS[task.problem]()
+    decode = qgt.Calibrated(DECODERS[task.decoder](task.problem), task.calibrate).bind(problem)
+    learned = decode.learned()
+    g, start = torch.Generator().manual_seed(10**6 + task.seed), time.perf_counter()
+    table = torch.zeros(BINS, 3, dtype=torch.float64)
+    done = right = complete = 0
+    while done < task.instances and time.perf_counter() - start < task.seconds:
+        spent = time.perf_counter() - start
+        left = int(done * (task.seconds - spent) / spent) if done else FIRST  # as many as there is time for
+        size = max(1, min(BATCH, left, task.instances - done))
+        x, y = problem.simulate(size, generator=g)
+        result = decode(y)
+        sure, fine = result.evidence.confidence, (result.x == x).all(1)
+        assert sure is not None
+        which = (sure * BINS).long().clamp(max=BINS - 1)
+        table.index_add_(0, which, torch.stack([torch.ones_like(sure), sure, fine.double()], 1))
+        done, right = done + size, right + int(fine.sum())
+        complete += 0 if result.evidence.complete is None else int(result.evidence.complete.sum())
+    bins: Bins = [(int(n), round(total, 6), int(hits)) for n, total, hits in table.tolist()]
+    return {
+        "problem": task.problem,
+        "decoder": task.decoder,
+        "simulated": learned.simulated,
+        "instances": done,
+        "right": right,
+        "complete": complete,
+        "error": round(calibration_error(bins), 5),
+        "scatter": round(scatter(bins), 5),
+        "seconds": round(time.perf_counter() - start, 1),
+        "bins": bins,
+    }
+
+
+def draw(path: Path, found: dict[str, Any]) -> None:
+    """The reliability diagram of the hardest problem."""
+    from qgt.pictures.figures import reliability_figure
+
+    rows = {row["decoder"]: row["bins"] for row in found["rows"] if row["problem"] == DRAWN_FOR}
+    curves = {name: rows[name] for name in DRAWN}
+    reliability_figure(curves, "confidence", "share of answers that are right").savefig(path, dpi=150)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("-o", "--output", type=Path, default=Path("results/calibration.json"))
+    parser.add_argument("--draw", type=Path, help="only draw the figure from the results")
+    parser.add_argument("--instances", type=int, default=50_000, help="of each row at most")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of decoding for each row")
+    parser.add_argument("--calibrate", type=float, default=10.0, help="seconds of simulations for each row")
+    parser.add_argument("--problem", default="", help="only those whose name holds this")
+    parser.add_argument("--decoder", default="", help="only those whose name holds this")
+    parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
+    parser.add_argument("--seed", type=int, default=0)
+    told = parser.parse_args()
+    if told.draw is not None:
+        draw(told.draw, json.loads(told.output.read_text()))
+        return
+    tasks = [
+        Task(problem, decoder, told.instances, told.seconds, told.calibrate, told.seed)
+        for decoder in DECODERS
+        for problem in PROBLEMS
+        if told.problem in problem and told.decoder in decoder
+    ]
+    rows = []
+    with multiprocessing.get_context("spawn").Pool(told.processes) as pool:
+        for row in pool.imap_unordered(work, tasks):
+            rows.append(row)
+            beyond = max(0.0, row["error"] - row["scatter"])
+            facts = (
+                f"{row['simulated']} simulated, {row['instances']} decoded, {row['right'] / row['instances']:.3f} right"
+            )
+            print(f"{row['problem']}; {row['decoder']}: {facts}, error {row['error']:.4f}, beyond {beyond:.4f}")
+    order = [(task.problem, task.decoder) for task in tasks]
+    rows.sort(key=lambda row: order.index((row["problem"], row["decoder"])))
+    settings = {"seed": told.seed, "calibrate": told.calibrate}
+    write(told.output, {"measured_on": provenance("cpu"), **settings, "rows": rows})
+
+
+if __name__ == "__main__":
+    main()
