@@ -27,7 +27,7 @@ from qgt import (
 from qgt.decoders.highs import integer_program
 from random_problems import NOISES, READINGS, Case, Lopsided, case, model_case
 
-PROBLEMS = 2000
+PROBLEMS = 700
 MODELS = 1600
 
 
@@ -55,8 +55,8 @@ def test_it_equals_enumeration_on_random_problems():
     for seed in range(PROBLEMS):
         exact = assert_equals_enumeration(case(seed), seed)
         seen += torch.bincount(exact.status, minlength=5)
-    assert seen[Status.PROVED] >= 1500
-    assert seen[Status.INFEASIBLE] >= 150  # a good part of the wrong counts
+    assert seen[Status.PROVED] >= 0.75 * PROBLEMS
+    assert seen[Status.INFEASIBLE] >= 0.075 * PROBLEMS  # a good part of the wrong counts
 
 
 @pytest.mark.usefixtures("unchecked")  # twice as fast
@@ -78,7 +78,9 @@ def test_it_equals_enumeration_on_random_models():
 
 def without_relaxation(program, costs, deadline=None):
     pools = program.matrix.shape[0]
-    return integer_program.Relaxation(program.lower.copy(), np.zeros((integer_program.SETS, pools)), "unsolved")
+    return integer_program.Relaxation(
+        program.lower.copy(), np.zeros((integer_program.SETS, pools)), integer_program.Outcome.UNPROVED
+    )
 
 
 def test_the_search_alone_equals_enumeration(monkeypatch):

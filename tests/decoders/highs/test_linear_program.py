@@ -19,7 +19,7 @@ from qgt import (
 from qgt.decoders.highs.linear_program import dual_bound
 from random_problems import case, model_case
 
-PROBLEMS = 2000
+PROBLEMS = 400
 
 
 def generator(seed: int = 0) -> torch.Generator:
