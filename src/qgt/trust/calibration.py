@@ -141,19 +141,27 @@ def learn(config: Calibrated, problem: Problem, decode: Decode, device: torch.de
     generator = torch.Generator().manual_seed(0)
     decoder, seconds = config.decoder, config.seconds
     if not isinstance(decoder, Certified):
-        x, y, result = _simulated(problem, lambda _: decode, seconds, config.simulations, device, generator)
+        x, y, result = _simulated(problem, lambda each: decode, seconds, config.simulations, device, generator)
         if result.evidence.alternatives is not None and result.evidence.complete is not None:
             return Learned(len(x), Reference.of(problem, generator=generator), Listing.learn(x, result), None)
         scored = Scoring.learn(features(problem, y, result), (result.x == x).all(1))
         return Learned(len(x), Reference.of_answers(problem, y, result.x), None, scored)
     plain, wide = replace(decoder, certificates=False), replace(decoder, certificates=False, odds=WIDER * decoder.odds)
-    x, y, result = _simulated(problem, _hurried(plain, problem), seconds / 2, config.simulations, device, generator)
+    # How good an incomplete list is depends on the time there was: it must be the decoder's own.
+    bound = _hurried(plain, problem) if plain.time_limit is None else _own(plain, problem)
+    x, y, result = _simulated(problem, bound, seconds / 2, config.simulations, device, generator)
     if decoder.odds == 1:  # it tells no probabilities
         return Learned(len(x), Reference.of(problem, generator=generator), None, None)
     most = min(ENOUGH_WIDE, config.simulations)
     more_x, _, more = _simulated(problem, _hurried(wide, problem), seconds / 2, most, device, generator)
     listed = Listing.learn(x, result, Wider.of(more_x, more, decoder.odds))
     return Learned(len(x) + len(more_x), Reference.of(problem, generator=generator), listed, None)
+
+
+def _own(decoder: Certified, problem: Problem) -> Callable[[float], Decode]:
+    """The decoder with its own limit, however little time there is."""
+    decode = decoder.bind(problem)
+    return lambda each: decode
 
 
 def _hurried(decoder: Certified, problem: Problem) -> Callable[[float], Decode]:
@@ -207,13 +215,11 @@ def _surprises(x: Tensor, result: Decoded) -> int:
 def _on_cpu(result: Decoded) -> Decoded:
     """What is needed of a result, on the CPU; proofs are not."""
     evidence, answers = result.evidence, result.evidence.alternatives
-    kept = Evidence(
-        complete=None if evidence.complete is None else evidence.complete.cpu(),
-        confidence=None if evidence.confidence is None else evidence.confidence.cpu(),
-        alternatives=None if answers is None else answers.cpu(),
-    )
+    names = ("log_joint", "bound", "complete", "confidence")
+    kept = {name: part.cpu() for name in names if (part := getattr(evidence, name)) is not None}
     scores = None if result.scores is None else result.scores.cpu()
-    return Decoded(result.x.cpu(), result.status.cpu(), scores, kept)
+    told = Evidence(**kept, alternatives=None if answers is None else answers.cpu())
+    return Decoded(result.x.cpu(), result.status.cpu(), scores, told)
 
 
 # --- decoders that score items --------------------------------------------------------------------------------------

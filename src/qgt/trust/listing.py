@@ -12,10 +12,11 @@ import torch
 from jaxtyping import Bool, Float64
 from torch import Tensor
 
-from qgt.decoders.results import Answers, Decoded, Evidence, Spans
+from qgt.decoders.results import Answers, Decoded, Evidence, Spans, Status
 from qgt.trust.regression import Logistic
 
 ENOUGH = 30  # simulated instances of a kind, below which only their share is used
+FAR = 20.0  # nats: a gap beyond which all are alike
 USUAL = 0.005  # the chance for a complete list, before anything is simulated
 
 
@@ -45,7 +46,7 @@ class Wider:
             answers.log_joint[near][order],
             (answers.probability / inside.clamp(min=1e-300)[owner])[near][order],
         )
-        result = replace(wide, evidence=Evidence(alternatives=shorter))
+        result = replace(wide, evidence=replace(wide.evidence, alternatives=shorter))
         return cls(_shape(result)[complete], unlisted[complete])
 
 
@@ -109,8 +110,10 @@ def _weight(result: Decoded) -> Float64[Tensor, " instances"]:
 
 
 def _shape(result: Decoded) -> Float64[Tensor, "instances features"]:
-    """How many answers are listed, and how they share the weight."""
-    answers = result.evidence.alternatives
+    """How many answers are listed, how they share the weight, and how far the search got."""
+    answers, gap = result.evidence.alternatives, result.evidence.gap
     assert answers is not None
     weight = _weight(result).clamp(1e-6, 1 - 1e-6)
-    return torch.stack([torch.logit(weight), answers.spans.numbers.clamp(min=1).double().log()], 1)
+    proved = (result.status == Status.PROVED).double()
+    far = torch.zeros_like(weight) if gap is None else gap.clamp(max=FAR)
+    return torch.stack([torch.logit(weight), answers.spans.numbers.clamp(min=1).double().log(), proved, far], 1)
