@@ -3,9 +3,8 @@
 A problem can be simulated, so whatever a decoder says of its answer can be turned into the share of such answers that
 are right. Two ways, by what the decoder says:
 
-*It lists the answers that come close* (`qgt.Certified`). Among those listed the weights are exact; what is not known is
-the chance that the truth is not listed at all. Simulated truths tell how often that happens, given how many answers are
-listed and how they share the weight. It is a small chance, so few simulations settle it:
+*It lists the answers that come near* (`qgt.Certified`). Among those listed the weights are exact; what is not known is
+the chance that the truth is not listed at all (`listing`):
 
     confidence = weight among those listed  x  (1 - chance that the truth is not listed).
 
@@ -19,6 +18,7 @@ The same simulations tell how well honest instances fit their answers (`evidence
 import math
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -28,16 +28,18 @@ from torch import Tensor
 from qgt.arguments import positive, whole
 from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.contract import Decode, Decoder, refuse_unsupported
-from qgt.decoders.results import Answers, Decoded, Evidence, Status
+from qgt.decoders.results import Decoded, Evidence, Status
 from qgt.model.problem import Problem
 from qgt.trust.fit import instance_fit
+from qgt.trust.listing import Listing, Wider
 from qgt.trust.reference import Reference, misfit
 from qgt.trust.regression import Logistic, Monotone
 from qgt.trust.wrong_counts import wrong_count_p
 
 FIRST = 2  # simulated instances, before the time is looked at: one may take long
 PRECISE = 0.004  # the standard error of a chance that is good enough
-ENOUGH = 30  # simulated instances of a kind, below which only their share is used
+GROWTH = 4  # times as many simulated instances at a time
+WIDER, ENOUGH_WIDE = 100.0, 1000  # times the odds, for simulated instances whose lists are longer; how many of them
 LOOK_AGAIN = 0.3  # a fit below this is looked at again, for a wrong count
 SECOND_LOOK = 0.1  # its share of the false alarms
 FAR = 60.0  # a misfit beyond which all are alike
@@ -74,11 +76,7 @@ class Calibrated:
     def bind(self, problem: Problem) -> "BoundCalibrated":
         """Bind the decoder; the simulations wait for the first call."""
         refuse_unsupported(self, problem)
-        decode = self.decoder.bind(problem)
-        if not isinstance(self.decoder, Certified) or not self.decoder.certificates:
-            return BoundCalibrated(self, problem, decode, decode)
-        # Simulated instances need no proofs.
-        return BoundCalibrated(self, problem, decode, replace(self.decoder, certificates=False).bind(problem))
+        return BoundCalibrated(self, problem, self.decoder.bind(problem))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +86,6 @@ class BoundCalibrated:
     config: Calibrated
     problem: Problem
     decode: Decode
-    simulated: Decode  # decodes simulated instances
     _learned: list["Learned"] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -101,7 +98,7 @@ class BoundCalibrated:
         """What the simulations taught; they run at the first call."""
         with self._lock:
             if not self._learned:
-                self._learned.append(learn(self.config, self.problem, self.simulated, torch.device(device)))
+                self._learned.append(learn(self.config, self.problem, self.decode, torch.device(device)))
             return self._learned[0]
 
 
@@ -111,7 +108,7 @@ class Learned:
 
     simulated: int
     reference: Reference
-    listed: "Listing | None"  # for decoders that list answers
+    listed: Listing | None  # for decoders that list answers
     scored: "Scoring | None"  # for the others
 
     def applied(self, problem: Problem, y: Tensor, result: Decoded) -> Decoded:
@@ -142,26 +139,69 @@ def _looked_at_again(problem: Problem, y: Tensor, result: Decoded, fit: Tensor) 
 def learn(config: Calibrated, problem: Problem, decode: Decode, device: torch.device) -> Learned:
     """Simulate until the time is spent, and fit what the decoder says to what was true."""
     generator = torch.Generator().manual_seed(0)
+    decoder, seconds = config.decoder, config.seconds
+    if not isinstance(decoder, Certified):
+        x, y, result = _simulated(problem, lambda each: decode, seconds, config.simulations, device, generator)
+        if result.evidence.alternatives is not None and result.evidence.complete is not None:
+            return Learned(len(x), Reference.of(problem, generator=generator), Listing.learn(x, result), None)
+        scored = Scoring.learn(features(problem, y, result), (result.x == x).all(1))
+        return Learned(len(x), Reference.of_answers(problem, y, result.x), None, scored)
+    plain, wide = replace(decoder, certificates=False), replace(decoder, certificates=False, odds=WIDER * decoder.odds)
+    # How good an incomplete list is depends on the time there was: it must be the decoder's own.
+    bound = _hurried(plain, problem) if plain.time_limit is None else _own(plain, problem)
+    x, y, result = _simulated(problem, bound, seconds / 2, config.simulations, device, generator)
+    if decoder.odds == 1:  # it tells no probabilities
+        return Learned(len(x), Reference.of(problem, generator=generator), None, None)
+    most = min(ENOUGH_WIDE, config.simulations)
+    more_x, _, more = _simulated(problem, _hurried(wide, problem), seconds / 2, most, device, generator)
+    listed = Listing.learn(x, result, Wider.of(more_x, more, decoder.odds))
+    return Learned(len(x) + len(more_x), Reference.of(problem, generator=generator), listed, None)
+
+
+def _own(decoder: Certified, problem: Problem) -> Callable[[float], Decode]:
+    """The decoder with its own limit, however little time there is."""
+    decode = decoder.bind(problem)
+    return lambda each: decode
+
+
+def _hurried(decoder: Certified, problem: Problem) -> Callable[[float], Decode]:
+    """The decoder with so many seconds for each instance, and never more than its own limit.
+
+    A list that is complete is the same however long the search was allowed to take.
+    """
+
+    def bound(seconds: float) -> Decode:
+        limit = seconds if decoder.time_limit is None else min(seconds, decoder.time_limit)
+        return replace(decoder, time_limit=limit).bind(problem)
+
+    return bound
+
+
+def _simulated(
+    problem: Problem,
+    bound: Callable[[float], Decode],
+    seconds: float,
+    most: int,
+    device: torch.device,
+    generator: torch.Generator,
+) -> tuple[Tensor, Tensor, Decoded]:
+    """Truths, counts and results of as many instances as are decoded in the time, or are enough."""
     start, size, done, wrong = time.perf_counter(), FIRST, 0, 0
     truths, counts, results = [], [], []
-    while done < config.simulations:
-        x, y = problem.simulate(min(size, config.simulations - done), generator=generator)
+    while done < most:
+        x, y = problem.simulate(min(size, most - done), generator=generator)
+        left = max(seconds - (time.perf_counter() - start), seconds / 10)
         truths.append(x)
         counts.append(y)
-        results.append(_on_cpu(decode(y.to(device))))
+        results.append(_on_cpu(bound(left / len(x))(y.to(device))))
         done += len(x)
         spent = time.perf_counter() - start
         wrong += _surprises(x, results[-1])
-        if spent > config.seconds / 2 or math.sqrt(wrong + 1) / done < PRECISE:
+        if spent > seconds / 2 or math.sqrt(wrong + 1) / done < PRECISE:
             break
-        # As many as the rest of the time allows, but never more than are there already: the first guess may be wrong.
-        size = max(1, int(min(done, done * (config.seconds - spent) / max(spent, 1e-9))))
-    x, y, result = torch.cat(truths), torch.cat(counts), Decoded.joined(results)
-    if result.evidence.alternatives is not None and result.evidence.confidence is not None:
-        return Learned(done, Reference.of(problem, generator=generator), Listing.learn(x, result), None)
-    reference = Reference.of_answers(problem, y, result.x)
-    scored = Scoring.learn(features(problem, y, result), (result.x == x).all(1))
-    return Learned(done, reference, None, scored)
+        # As many as the rest of the time allows, but not many times as many as there are: the guess may be wrong.
+        size = max(1, int(min(GROWTH * done, done * (seconds - spent) / max(spent, 1e-9))))
+    return torch.cat(truths), torch.cat(counts), Decoded.joined(results)
 
 
 def _surprises(x: Tensor, result: Decoded) -> int:
@@ -175,74 +215,11 @@ def _surprises(x: Tensor, result: Decoded) -> int:
 def _on_cpu(result: Decoded) -> Decoded:
     """What is needed of a result, on the CPU; proofs are not."""
     evidence, answers = result.evidence, result.evidence.alternatives
-    kept = Evidence(
-        complete=None if evidence.complete is None else evidence.complete.cpu(),
-        confidence=None if evidence.confidence is None else evidence.confidence.cpu(),
-        alternatives=None if answers is None else answers.cpu(),
-    )
+    names = ("log_joint", "bound", "complete", "confidence")
+    kept = {name: part.cpu() for name in names if (part := getattr(evidence, name)) is not None}
     scores = None if result.scores is None else result.scores.cpu()
-    return Decoded(result.x.cpu(), result.status.cpu(), scores, kept)
-
-
-# --- decoders that list answers -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Listing:
-    """The chance that the truth is not among the answers listed, where the list is complete and where it is not."""
-
-    complete: Logistic
-    incomplete: Logistic
-
-    @classmethod
-    def learn(cls, x: Tensor, result: Decoded) -> "Listing":
-        """From simulated truths."""
-        answers, complete = result.evidence.alternatives, result.evidence.complete
-        assert answers is not None and complete is not None  # as the caller saw
-        owner = answers.spans.owner
-        found = torch.zeros(len(x), dtype=torch.int64).index_add_(0, owner, (answers.x == x[owner]).all(1).long())
-        unlisted, shape = found == 0, _shape_of_list(result)
-        fitted = []
-        for kind in (complete, ~complete):
-            # Too few to learn from: their share alone, and that of one yes and one no where there are none.
-            known = shape[kind] if int(kind.sum()) >= ENOUGH else torch.zeros_like(shape[kind])
-            fitted.append(Logistic.fit(known, unlisted[kind]))
-        return cls(*fitted)
-
-    def applied(self, result: Decoded) -> Evidence:
-        """Evidence in which the answers listed leave room for those that are not."""
-        evidence, answers = result.evidence, result.evidence.alternatives
-        assert answers is not None and evidence.complete is not None
-        shape = _shape_of_list(result).cpu()
-        chance = torch.where(evidence.complete.cpu(), self.complete(shape), self.incomplete(shape)).to(result.x.device)
-        room = 1 - chance
-        owner = answers.spans.owner
-        probability = answers.probability * room[owner]
-        weight = _weight(result)
-        return replace(
-            evidence,
-            confidence=weight * room,
-            alternatives=Answers(answers.spans, answers.x, answers.log_joint, probability),
-        )
-
-
-def _weight(result: Decoded) -> Float64[Tensor, " instances"]:
-    """The answers' weight among those listed; 0 where none is."""
-    answers = result.evidence.alternatives
-    assert answers is not None
-    first = answers.spans.ends - answers.spans.numbers
-    some = answers.spans.numbers > 0
-    weight = torch.zeros(len(some), dtype=torch.float64, device=some.device)
-    weight[some] = answers.probability[first[some]]
-    return weight
-
-
-def _shape_of_list(result: Decoded) -> Float64[Tensor, "instances features"]:
-    """How many answers are listed, and how they share the weight."""
-    answers = result.evidence.alternatives
-    assert answers is not None
-    weight = _weight(result).clamp(1e-6, 1 - 1e-6)
-    return torch.stack([torch.logit(weight), answers.spans.numbers.clamp(min=1).double().log()], 1)
+    told = Evidence(**kept, alternatives=None if answers is None else answers.cpu())
+    return Decoded(result.x.cpu(), result.status.cpu(), scores, told)
 
 
 # --- decoders that score items --------------------------------------------------------------------------------------

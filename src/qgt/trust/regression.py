@@ -31,15 +31,27 @@ class Logistic:
     bias: Float64[Tensor, ""]
 
     @classmethod
-    def fit(cls, features: Float64[Tensor, "n features"], yes: Bool[Tensor, " n"]) -> "Logistic":
-        """By Newton's method, with weights pulled to 0 and the share of yes to a half, by an observation each."""
+    def fit(
+        cls,
+        features: Float64[Tensor, "n features"],
+        yes: Bool[Tensor, " n"] | Float64[Tensor, " n"],
+        *,
+        usual: float = 0.5,
+    ) -> "Logistic":
+        """By Newton's method: weights are pulled to 0, and the share of yes to the usual one, by two observations.
+
+        Args:
+            features: What is known of each observation.
+            yes: Whether it is a yes; or the chance of it, where that is known.
+            usual: The share of yes before anything is observed.
+        """
         centre = features.mean(0) if len(features) else features.new_zeros(features.shape[1])
         scale = features.std(0, correction=0).clamp(min=1e-9) if len(features) else torch.ones_like(centre)
         z = torch.cat([(features - centre) / scale, torch.ones_like(features[:, :1])], 1)
-        # One yes and one no at the centre: where all answers are alike, the estimate stays finite.
+        # Two usual ones at the centre: where all answers are alike, the estimate stays finite.
         extra = torch.zeros(2, z.shape[1], dtype=z.dtype)
         extra[:, -1] = 1.0
-        z, target = torch.cat([z, extra]), torch.cat([yes.double(), torch.tensor([0.0, 1.0], dtype=torch.float64)])
+        z, target = torch.cat([z, extra]), torch.cat([yes.double(), torch.full((2,), usual, dtype=torch.float64)])
         pull = torch.full((z.shape[1],), RIDGE, dtype=z.dtype)
         pull[-1] = 0.0
         w = torch.zeros(z.shape[1], dtype=z.dtype)
