@@ -27,7 +27,7 @@ from torch import Tensor
 
 from qgt.arguments import positive, whole
 from qgt.decoders.certified.decoder import Certified
-from qgt.decoders.contract import Decode, Decoder, refuse_unsupported
+from qgt.decoders.contract import Decode, Decoder, check_counts, refuse_unsupported
 from qgt.decoders.results import Decoded, Evidence, Status
 from qgt.model.problem import Problem
 from qgt.trust.fit import instance_fit
@@ -89,10 +89,10 @@ class BoundCalibrated:
     _learned: list["Learned"] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __call__(self, y: Float64[Tensor, "instances pools"]) -> Decoded:
+    def __call__(self, y: Tensor) -> Decoded:
         """Decode, and replace what the decoder says of its confidence by what was learned."""
-        result = self.decode(y)
-        return self.learned(y.device).applied(self.problem, y.to(torch.float64), result)
+        y = check_counts(self.problem, y, missing=True)  # the decoder refuses missing ones if it takes none
+        return self.learned(y.device).applied(self.problem, y, self.decode(y))
 
     def learned(self, device: torch.device | str = "cpu") -> "Learned":
         """What the simulations taught; they run at the first call."""
@@ -118,8 +118,10 @@ class Learned:
         if self.listed is not None and evidence.alternatives is not None:
             evidence = self.listed.applied(result)
         elif self.scored is not None:
+            off = misfit(problem, y, result.x)
+            possible = (result.status != Status.INFEASIBLE) & (off.noise + off.prior).isfinite()
             sure = self.scored(features(problem, y, result)).to(y.device)
-            evidence = replace(evidence, confidence=torch.where(result.status == Status.INFEASIBLE, 0.0, sure))
+            evidence = replace(evidence, confidence=torch.where(possible, sure, 0.0))
         return replace(result, evidence=replace(evidence, fit=fit))
 
 

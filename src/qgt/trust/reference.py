@@ -26,6 +26,7 @@ from qgt.model.problem import Problem
 NUMBERS = 2**25  # entries drawn at most: instances times items and pools
 MOST, LEAST = 100_000, 2_000  # instances
 CHUNK = 2**22
+SMALLEST = 1e-300  # p-value: none is 0
 SLACK = 1e-9  # relative: costs this close are equal, but for rounding
 
 
@@ -146,4 +147,5 @@ def share_above(values: Float64[Tensor, " simulated"], value: Float64[Tensor, " 
     finite = values[values.isfinite()]
     spread = max(float(finite.std()), 1e-12) if len(finite) > 1 else 1e-12
     score = ((value - float(finite.mean())) / spread).clamp(max=1e6)
-    return torch.where(beyond, torch.minimum(counted, torch.special.log_ndtr(-score).exp()), counted)
+    tail = torch.special.log_ndtr(-score).exp().clamp(min=SMALLEST)
+    return torch.where(beyond, torch.minimum(counted, tail), counted)

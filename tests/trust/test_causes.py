@@ -1,0 +1,117 @@
+"""What is wrong with a simulated file is named first; of honest files nothing is named."""
+
+import pytest
+import torch
+
+import qgt
+from qgt.trust.causes import Cause, likely_causes
+
+PLATES = 40
+
+
+def setting() -> qgt.Problem:
+    g = torch.Generator().manual_seed(0)
+    design = qgt.Design.column_regular(pools=24, items=96, weight=6, generator=g)
+    return qgt.Problem(design, qgt.Bernoulli(0.03), qgt.SparseInteger(0.02, 1))
+
+
+def simulated(problem: qgt.Problem, seed: int = 11, plates: int = PLATES) -> torch.Tensor:
+    return problem.simulate(plates, generator=torch.Generator().manual_seed(seed)).y
+
+
+def causes(y: torch.Tensor) -> list[Cause]:
+    """As a sheet's are found: with the answers of the default decoder."""
+    problem = setting()
+    calls = qgt.Certified(odds=1.0, time_limit=0.1, certificates=False).bind(problem)(y).x
+    return likely_causes(problem, y, qgt.GAMP(), calls=calls)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_swapped_pools(seed: int) -> None:
+    y = simulated(setting(), seed)
+    y[:, [3, 17]] = y[:, [17, 3]]
+    (first, *_) = causes(y)
+    assert first.kind == "pools swapped" and first.words == "the counts of pools P4 and P18 are swapped"
+    assert first.pools == (3, 17)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_failed_pool(seed: int) -> None:
+    y = simulated(setting(), seed)
+    y[:, 7] = 0
+    (first, *_) = causes(y)
+    assert first.kind == "pool failed"
+    assert first.words == "pool P8 failed: its counts, always 0, have nothing to do with its items"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pools_in_reverse_order(seed: int) -> None:
+    assert causes(simulated(setting(), seed).flip(1))[0].kind == "pools reversed"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_another_design(seed: int) -> None:
+    g = torch.Generator().manual_seed(seed + 100)
+    other = qgt.Design.column_regular(pools=24, items=96, weight=6, generator=g)
+    y = qgt.Problem(other, qgt.Bernoulli(0.03), qgt.SparseInteger(0.02, 1)).simulate(PLATES, generator=g).y
+    assert causes(y)[0].kind == "another design"
+
+
+@pytest.mark.parametrize(
+    ("noise", "words"),
+    [(qgt.SparseInteger(0.2, 1), "% of the counts are off, not 1 %"), (qgt.SparseInteger(0.1, 3), "by up to 3")],
+)
+def test_more_noise(noise: qgt.Noise, words: str) -> None:
+    problem = setting()
+    (first, *_) = causes(simulated(qgt.Problem(problem.design, problem.prior, noise)))
+    assert first.kind == "noise" and words in first.words
+
+
+@pytest.mark.parametrize("times", [5.0, 0.1])
+def test_another_prevalence(times: float) -> None:
+    problem = setting()
+    (first, *_) = causes(simulated(qgt.Problem(problem.design, qgt.Bernoulli(0.03 * times), problem.noise)))
+    assert first.kind == "prevalence" and first.words.endswith("% of the items are defective, not 3.0 %")
+    share = float(first.words.split(" %")[0]) / 100
+    assert 0.6 < share / (0.03 * times) < 1.6
+
+
+def test_a_missed_transfer() -> None:
+    problem = setting()
+    matrix = problem.design.matrix.clone()
+    pool = int(matrix[:, 5].nonzero()[0])
+    g = torch.Generator().manual_seed(11)
+    x, _ = problem.simulate(200, generator=g)
+    x[::10, 5] = 1  # an item that is often defective shows it
+    matrix[pool, 5] = 0
+    counts = qgt.Design.from_matrix(matrix).count(x)
+    y = problem.noise.sample(counts, problem.design.pool_sizes.double(), generator=g)
+    (first, *_) = causes(y)
+    assert first.kind == "transfer" and first.words == f"item I6 was left out of pool P{pool + 1}"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_honest_files_nothing_is_named(seed: int) -> None:
+    assert causes(simulated(setting(), seed)) == []
+
+
+def test_gains_fall_and_each_kind_is_named_once() -> None:
+    y = simulated(setting())
+    y[:, [3, 17]] = y[:, [17, 3]]
+    y[:, 9] = 0
+    found = causes(y)
+    assert {"pools swapped", "pool failed"} <= {one.kind for one in found} and len(found) <= 3
+    assert [one.gain for one in found] == sorted((one.gain for one in found), reverse=True)
+    assert len({one.kind for one in found}) == len(found)
+
+
+def test_no_instances_and_decoders_that_cannot_help_name_nothing() -> None:
+    problem = setting()
+    y = simulated(problem, plates=3)
+    assert likely_causes(problem, y[:0], qgt.GAMP()) == []
+    assert likely_causes(problem, y, qgt.Exhaustive()) == []  # 96 items are too many
+
+
+def test_gains_in_words() -> None:
+    assert str(Cause("noise", "it is noisy", 7.0)) == "it is noisy (the counts are 1,097 times as probable)"
+    assert str(Cause("noise", "it is noisy", 230.3)) == "it is noisy (the counts are 10^100 times as probable)"

@@ -1,0 +1,95 @@
+"""Fit: honest instances and files are seldom called suspect, and spoilt ones nearly always."""
+
+import pytest
+import torch
+
+import qgt
+from qgt.trust.fit import FILE_ALARM, INSTANCE_ALARM, file_fit, hopeless, instance_fit
+from qgt.trust.reference import Reference
+
+
+def setting(noise: qgt.Noise | None = None) -> tuple[qgt.Problem, Reference]:
+    g = torch.Generator().manual_seed(0)
+    design = qgt.Design.bernoulli(pools=35, items=100, generator=g)
+    problem = qgt.Problem(design, qgt.Bernoulli(0.06), noise or qgt.SparseInteger(0.1, 1))
+    return problem, Reference.of(problem, generator=g)
+
+
+@pytest.mark.parametrize("noise", [qgt.SparseInteger(0.1, 1), qgt.RoundedGaussian(0.4), qgt.Noiseless()])
+def test_truths_are_suspect_no_oftener_than_is_said(noise: qgt.Noise) -> None:
+    problem, reference = setting(noise)
+    x, y = problem.simulate(20_000, generator=torch.Generator().manual_seed(5))
+    fit = instance_fit(problem, y, x, reference)
+    assert float(fit.min()) > 0 and float(fit.max()) <= 1
+    # 10 are expected at most; 25 or more have a chance below 1e-4.
+    assert int((fit < INSTANCE_ALARM).sum()) < 25
+    assert float((fit < 0.05).double().mean()) < 0.056
+
+
+def test_answers_are_suspect_no_oftener_than_truths() -> None:
+    problem, reference = setting()
+    y = problem.simulate(400, generator=torch.Generator().manual_seed(6)).y
+    fit = instance_fit(problem, y, qgt.Certified(odds=1.0).bind(problem)(y).x, reference)
+    assert float((fit < 0.05).double().mean()) < 0.1 and int((fit < INSTANCE_ALARM).sum()) <= 3
+
+
+def test_more_counts_off_never_fit_better() -> None:
+    problem, reference = setting()
+    x, y = problem.simulate(1, generator=torch.Generator().manual_seed(8))
+    y = problem.design.count(x).repeat(12, 1)
+    for off in range(12):
+        y[off, :off] += 1
+    fit = instance_fit(problem, y, x.repeat(12, 1), reference)
+    assert bool((fit.diff() <= 0).all()) and float(fit[0]) > 0.5 and float(fit[-1]) < 1e-4
+
+
+def test_calls_that_are_impossible_do_not_fit() -> None:
+    problem, reference = setting(qgt.Noiseless())
+    x, y = problem.simulate(1, generator=torch.Generator().manual_seed(0))
+    assert float(instance_fit(problem, y + 1, x, reference)) < 1e-4
+
+
+def test_honest_files_are_suspect_no_oftener_than_is_said() -> None:
+    """500 files of 20: 5 are expected at most, and 15 or more have a chance below 1e-4."""
+    problem, reference = setting()
+    x, y = problem.simulate(10_000, generator=torch.Generator().manual_seed(9))
+    pairs = zip(y.split(20), x.split(20), strict=True)
+    p = torch.tensor([file_fit(problem, counts, truth, reference).p for counts, truth in pairs])
+    assert int((p < FILE_ALARM).sum()) < 15 and float(p.min()) > 0
+
+
+@pytest.mark.parametrize("plates", [1, 5, 40, 300])
+def test_another_noise_shows_in_a_file(plates: int) -> None:
+    problem, reference = setting()
+    other = qgt.Problem(problem.design, problem.prior, qgt.SparseInteger(0.9 if plates == 1 else 0.4, 1))
+    x, y = other.simulate(plates, generator=torch.Generator().manual_seed(0))
+    found = file_fit(problem, y, x, reference)
+    assert found.suspect and found.off > found.expected and "not look like the model" in found.words
+    if plates >= 5:
+        assert hopeless(problem, y, x, instance_fit(problem, y, x, reference), reference)
+
+
+def test_one_pool_that_is_always_off_is_named() -> None:
+    problem, reference = setting()
+    x, y = problem.simulate(40, generator=torch.Generator().manual_seed(0))
+    y[:, 11] += 1
+    found = file_fit(problem, y, x, reference)
+    assert found.suspect and found.worst == "P12"
+
+
+def test_a_file_without_instances_fits() -> None:
+    problem, reference = setting()
+    x, y = problem.simulate(0, generator=torch.Generator().manual_seed(0))
+    assert not file_fit(problem, y, x, reference).suspect
+    assert not hopeless(problem, y, x, torch.zeros(0, dtype=torch.float64), reference)
+
+
+def test_one_bad_instance_does_not_condemn_the_others_but_many_do() -> None:
+    problem, reference = setting()
+    x, y = problem.simulate(40, generator=torch.Generator().manual_seed(3))
+    y[0, :20] += 1
+    fit = instance_fit(problem, y, x, reference)
+    assert float(fit[0]) < INSTANCE_ALARM and file_fit(problem, y, x, reference).suspect
+    assert not hopeless(problem, y, x, fit, reference)
+    y[1:12, :20] += 1
+    assert hopeless(problem, y, x, instance_fit(problem, y, x, reference), reference)

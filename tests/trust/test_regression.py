@@ -1,0 +1,78 @@
+"""Logistic regression finds the weights it was drawn from; the monotone function is the nearest that never falls."""
+
+import itertools
+
+import pytest
+import torch
+
+from qgt.trust.regression import Logistic, Monotone
+
+
+def test_it_finds_the_chances_that_were_drawn_from() -> None:
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(20_000, 3, generator=g, dtype=torch.float64) * torch.tensor([1.0, 10.0, 0.1]) + 5
+    true = torch.sigmoid((x - 5) @ torch.tensor([1.0, -0.1, 0.0], dtype=torch.float64) - 1)
+    fitted = Logistic.fit(x, torch.rand(20_000, generator=g) < true)
+    assert float((fitted(x) - true).abs().mean()) < 0.01
+    sure = Logistic.fit(x, true)  # chances tell more than yes and no
+    assert float((sure(x) - true).abs().mean()) < 0.001
+
+
+@pytest.mark.parametrize("answer", [False, True])
+def test_where_all_are_alike_the_chance_stays_within_0_and_1(answer: bool) -> None:
+    x = torch.randn(50, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    p = Logistic.fit(x, torch.full((50,), answer))(x)
+    assert bool(((p > 0) & (p < 1)).all())
+    assert bool((p > 0.9).all()) if answer else bool((p < 0.1).all())
+
+
+def test_with_nothing_observed_it_is_the_usual() -> None:
+    none = torch.zeros(0, 2, dtype=torch.float64)
+    fitted = Logistic.fit(none, torch.zeros(0, dtype=torch.bool), usual=0.02)
+    assert fitted(torch.ones(3, 2, dtype=torch.float64)).tolist() == pytest.approx([0.02] * 3)
+
+
+def test_the_usual_is_worth_two_observations() -> None:
+    same = torch.zeros(98, 1, dtype=torch.float64)
+    yes = torch.arange(98) < 20
+    assert float(Logistic.fit(same, yes)(same)[0]) == pytest.approx(21 / 100)
+    assert float(Logistic.fit(same, yes, usual=0.01)(same)[0]) == pytest.approx(20.02 / 100)
+
+
+def test_monotone_equals_trying_every_way_to_pool() -> None:
+    g = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        yes = torch.rand(7, generator=g) < 0.5
+        fitted = Monotone.fit(torch.arange(7.0, dtype=torch.float64), yes)
+        best = min(_squares(yes, cuts) for n in range(7) for cuts in itertools.combinations(range(1, 7), n))
+        assert _pooled(yes, fitted) == pytest.approx(best)
+
+
+def _squares(yes: torch.Tensor, cuts: tuple[int, ...]) -> float:
+    """Squared distances from the means of some stretches; infinite where these fall."""
+    parts = torch.tensor_split(yes.double(), list(cuts))
+    means = [float(part.mean()) for part in parts]
+    if any(a > b for a, b in itertools.pairwise(means)):
+        return float("inf")
+    return sum(float((part - mean).square().sum()) for part, mean in zip(parts, means, strict=True))
+
+
+def _pooled(yes: torch.Tensor, fitted: Monotone) -> float:
+    """The same for the stretches that were pooled: their means, without what was added to each."""
+    start, total = 0, 0.0
+    for centre in fitted.at.tolist():
+        size = round(2 * (centre - start) + 1)
+        part = yes[start : start + size].double()
+        total += float((part - part.mean()).square().sum())
+        start += size
+    assert start == len(yes)
+    return total
+
+
+def test_monotone_never_falls_and_is_never_certain() -> None:
+    g = torch.Generator().manual_seed(0)
+    score = torch.rand(500, generator=g, dtype=torch.float64)
+    fitted = Monotone.fit(score, torch.rand(500, generator=g) < score)
+    p = fitted(torch.linspace(-1, 2, 300, dtype=torch.float64))
+    assert bool((p.diff() >= 0).all()) and float(p.min()) > 0 and float(p.max()) < 1
+    assert float((fitted(score) - score).abs().mean()) < 0.1

@@ -1,0 +1,78 @@
+"""Counts that no answer explains: the fewest that must be wrong are named, and the answer that the others give."""
+
+import itertools
+
+import pytest
+import torch
+
+import qgt
+from qgt.model.noise import Noiseless
+from qgt.trust.rescue import rescue
+
+
+def plate(positives: int = 3, seed: int = 0) -> tuple[qgt.Problem, torch.Tensor, torch.Tensor]:
+    g = torch.Generator().manual_seed(seed)
+    design = qgt.Design.column_regular(pools=24, items=96, weight=6, generator=g)
+    problem = qgt.Problem(design, qgt.Bernoulli(0.03))
+    x = torch.zeros(96, dtype=torch.uint8)
+    x[torch.randperm(96, generator=g)[:positives]] = 1
+    return problem, x, design.count(x[None])[0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("by", [1, -1, 7])
+def test_one_count_off_is_named_and_the_positives_are_found(seed: int, by: int) -> None:
+    problem, x, y = plate(seed=seed)
+    pool = int(y.argmax())
+    y[pool] += by
+    assert int(qgt.Certified().bind(problem)(y[None]).status) == qgt.Status.INFEASIBLE
+    found = rescue(problem, y, seconds=20.0)
+    assert found is not None
+    assert torch.equal(found.x, x) and found.wrong == (f"P{pool + 1}",)
+    assert not bool(found.undecided.any())
+
+
+def test_it_takes_the_fewest_counts_to_be_wrong() -> None:
+    """Held against trying every x: nothing explains the counts with fewer of them wrong."""
+    g = torch.Generator().manual_seed(1)
+    problem = qgt.Problem(qgt.Design.bernoulli(pools=7, items=9, generator=g), qgt.Bernoulli(0.2))
+    every = torch.tensor(list(itertools.product((0, 1), repeat=9)), dtype=torch.uint8)
+    counts, tried = problem.design.count(every), 0
+    for _ in range(30):
+        y = problem.simulate(1, generator=g).y[0]
+        y[torch.randint(7, (2,), generator=g)] += 1
+        wrong = (counts != y).sum(1)
+        if int(wrong.min()) == 0 or not bool(problem.explainable(y[None])):
+            continue
+        found = rescue(problem, y, seconds=20.0)
+        assert found is not None and len(found.wrong) == int(wrong.min())
+        tried += 1
+    assert tried >= 5
+
+
+def test_counts_that_are_impossible_by_themselves_are_wrong() -> None:
+    problem, x, y = plate()
+    y[4], y[9] = 1000.0, -3.0
+    found = rescue(problem, y, seconds=20.0)
+    assert found is not None and {"P5", "P10"} <= set(found.wrong) and torch.equal(found.x, x)
+
+
+def test_nothing_follows_where_every_count_is_impossible() -> None:
+    problem, _, y = plate()
+    assert rescue(problem, y + 0.5) is None
+
+
+def test_a_prior_that_can_only_be_sampled_gives_nothing() -> None:
+    class Half:
+        def sample(self, instances: int, items: int, *, generator: torch.Generator) -> torch.Tensor:
+            return torch.randint(2, (instances, items), generator=generator).to(torch.uint8)
+
+    design = qgt.Design.from_rows(["11", "11"])
+    assert rescue(qgt.Problem(design, Half(), Noiseless()), torch.tensor([1.0, 2.0], dtype=torch.float64)) is None
+
+
+def test_without_time_all_is_undecided() -> None:
+    problem, _, y = plate(positives=8)
+    y[int(y.argmax())] += 1
+    found = rescue(problem, y, seconds=1e-9)
+    assert found is None or bool(found.undecided.all())
