@@ -150,4 +150,4 @@ def test_probabilities_are_not_believed_even_where_the_list_is_not_said_to_be_co
     forgery = replace(modest, evidence=replace(modest.evidence, alternatives=boasting))
     assert accepted(case.problem, case.y, [modest, forgery]) == [True, False]
     claims = check_claims(case.problem, case.y, forgery)
-    assert claims.optimal.tolist() == [True] and claims.listed.tolist() == [False]
+    assert claims.optimal.tolist() == [True] and claims.sober.tolist() == [False]

@@ -47,6 +47,7 @@ class Claims:
     optimal: Bool[Tensor, " instances"]
     listed: Bool[Tensor, " instances"]
     impossible: Bool[Tensor, " instances"]
+    sober: Bool[Tensor, " instances"]  # no answer has more probability than it has among those listed
     weight: Float64[Tensor, " instances"]  # of the answer among those listed: no confidence may exceed it
 
 
@@ -81,9 +82,9 @@ def check_claims(problem: Problem, y: Float64[Tensor, "instances pools"], result
         )
         for i, status in enumerate(result.status.tolist())
     ]
-    table = torch.tensor(rows, dtype=torch.float64).view(len(y), 4)
-    optimal, listed, impossible, weight = table.unbind(1)
-    return Claims(optimal.bool(), listed.bool(), impossible.bool(), weight)
+    table = torch.tensor(rows, dtype=torch.float64).view(len(y), 5)
+    optimal, listed, impossible, sober, weight = table.unbind(1)
+    return Claims(optimal.bool(), listed.bool(), impossible.bool(), sober.bool(), weight)
 
 
 def check_certificate(
@@ -92,8 +93,8 @@ def check_certificate(
     """Whether everything that is claimed of each instance is shown by its certificate.
 
     PROVED claims that the answer is optimal; a list that says it is complete, that it is; INFEASIBLE, that no x is
-    possible; a confidence, that the answer has at least that weight among those listed. An instance whose status claims
-    no proof has none.
+    possible; a confidence or a probability, that the answer has at least that weight among those listed. An instance
+    whose status claims no proof has none.
 
     Example:
         >>> import torch, qgt
@@ -104,7 +105,7 @@ def check_certificate(
         (tensor([True]), tensor([False]))
     """
     claims, evidence, status = check_claims(problem, y, result), result.evidence, result.status.cpu()
-    holds = (status == Status.PROVED) & claims.optimal
+    holds = (status == Status.PROVED) & claims.optimal & claims.sober
     if evidence.complete is not None:
         holds &= claims.listed | ~evidence.complete.cpu()
     if evidence.confidence is not None:
@@ -131,28 +132,28 @@ def _refuse_other_shapes(problem: Problem, y: Tensor, result: Decoded, proof: Pr
 
 def _claims(
     costs: Costs, status: Status, x: NDArray[np.uint8], answers: Answers, proof: Proof
-) -> tuple[bool, bool, bool, float]:
-    """Whether one instance's answer is optimal, its list complete, and its counts impossible; the answer's weight."""
+) -> tuple[bool, bool, bool, bool, float]:
+    """Whether one instance's answer is optimal, its list complete, its counts impossible, its list sober; its weight."""
     leaves = Leaves.of(proof)
     if status == Status.INFEASIBLE:
         none = np.zeros((0, len(x)), dtype=np.uint8)
         shown = not costs.possible or (  # a pool whose count is impossible needs no tree
             hold_every_x(costs.shared, leaves) and closed(costs, costs.more_than_any, none, leaves).all()
         )
-        return False, False, bool(shown), 0.0
+        return False, False, bool(shown), True, 0.0
     cost, given = float(costs.of_x(x[None])[0]), answers.x.cpu().numpy()
     others = costs.of_x(given)
     if not math.isfinite(cost):
-        return False, False, False, 0.0
+        return False, False, False, False, 0.0
     weight, weights = _weights(cost, x, given, others)
+    sober = bool((answers.probability.cpu().numpy() <= weights + TOO_MUCH).all())
     better = bool((others < cost - CLOSE).any())  # an answer that is listed and more probable
     if status != Status.PROVED or better or not hold_every_x(costs.shared, leaves):
-        return False, False, False, weight
+        return False, False, False, sober, weight
     listed = np.concatenate([x[None], given])
-    sober = bool((answers.probability.cpu().numpy() <= weights + TOO_MUCH).all())
-    if sober and closed(costs, cost + math.log(proof.odds) - CLOSE, listed, leaves).all():
-        return True, True, False, weight
-    return bool(closed(costs, cost - CLOSE, listed, leaves).all()), False, False, weight
+    if closed(costs, cost + math.log(proof.odds) - CLOSE, listed, leaves).all():
+        return True, True, False, sober, weight
+    return bool(closed(costs, cost - CLOSE, listed, leaves).all()), False, False, sober, weight
 
 
 def _weights(cost: float, x: NDArray[np.uint8], given: NDArray[np.uint8], others: Floats) -> tuple[float, Floats]:

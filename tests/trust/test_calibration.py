@@ -1,0 +1,202 @@
+"""Confidence is the share of answers that are right: against enumeration, and on fresh instances of all decoders."""
+
+import math
+import threading
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from torch import Tensor
+
+import qgt
+from qgt.testing import check_decoder
+from qgt.testing.suite import small_problem
+from qgt.trust import calibration
+from qgt.trust.calibration import BoundCalibrated, learn
+from qgt.trust.listing import Listing, Wider
+
+
+def identity() -> qgt.Problem:
+    design = qgt.Design.from_matrix(torch.eye(20, dtype=torch.uint8))
+    return qgt.Problem(design, qgt.Bernoulli(0.06), qgt.SparseInteger(0.1, 1))
+
+
+def dense(pools: int, items: int = 100) -> qgt.Problem:
+    g = torch.Generator().manual_seed(0)
+    design = qgt.Design.bernoulli(pools=pools, items=items, generator=g)
+    return qgt.Problem(design, qgt.Bernoulli(0.06), qgt.SparseInteger(0.1, 1))
+
+
+def beyond_scatter(problem: qgt.Problem, decode: qgt.Decode, instances: int, bins: int = 5) -> float:
+    """The calibration error on fresh instances, less three times what perfect calibration would show."""
+    x, y = problem.simulate(instances, generator=torch.Generator().manual_seed(99))
+    result = decode(y)
+    sure, right = result.evidence.confidence, (result.x == x).all(1).double()
+    which = (sure * bins).long().clamp(max=bins - 1)
+    error = scatter = 0.0
+    for one in range(bins):
+        here = which == one
+        error += abs(float((sure[here] - right[here]).sum()))
+        scatter += math.sqrt(float((sure[here] * (1 - sure[here])).sum()))
+    return (error - 3 * scatter) / instances
+
+
+def test_it_keeps_the_contract_of_decoders() -> None:
+    result = check_decoder(qgt.Calibrated(qgt.Certified(), seconds=0.1, simulations=20), small_problem())
+    assert len(result.passed) >= 25
+
+
+def test_where_each_item_is_alone_confidence_is_the_exact_posterior() -> None:
+    """All answers next to the best one are below odds of 100: among those listed it has all the weight, in truth less."""
+    problem = identity()
+    y = problem.simulate(60, generator=torch.Generator().manual_seed(1)).y
+    exact = qgt.Exhaustive().bind(problem)(y).evidence.confidence
+    plain = qgt.Certified().bind(problem)(y).evidence.confidence
+    ours = qgt.Calibrated(qgt.Certified(), seconds=4.0).bind(problem)(y).evidence.confidence
+    assert float((plain - exact).mean()) > 0.02  # what it said of itself
+    assert abs(float((ours - exact).mean())) < 0.005
+    assert float((ours - exact).abs().mean()) < 0.02
+    assert bool((ours <= plain + 1e-12).all())
+
+
+@pytest.mark.parametrize("noise", [qgt.SparseInteger(0.3, 3), qgt.RoundedGaussian(0.7), qgt.SparseInteger(0.1, 1)])
+def test_on_small_problems_it_is_the_exact_posterior_on_average(noise: qgt.Noise) -> None:
+    g = torch.Generator().manual_seed(0)
+    problem = qgt.Problem(qgt.Design.bernoulli(pools=12, items=14, generator=g), qgt.Bernoulli(0.1), noise)
+    y = problem.simulate(200, generator=g).y
+    exact = qgt.Exhaustive().bind(problem)(y).evidence.confidence
+    ours = qgt.Calibrated(qgt.Certified(), seconds=4.0).bind(problem)(y).evidence.confidence
+    assert abs(float((ours - exact).mean())) < 0.01
+    assert float((ours - exact).abs().mean()) < 0.03
+
+
+@pytest.mark.parametrize("decoder", [qgt.Certified(), qgt.AMP(), qgt.GAMP(), qgt.MaximumNeighborhood()])
+def test_on_fresh_instances_it_is_the_share_that_is_right(decoder: qgt.Decoder) -> None:
+    """A decoder that says 100 % of all answers would err by the share that is wrong, 0.04 and more here."""
+    problem = dense(18, items=60)
+    decode = qgt.Calibrated(decoder, seconds=4.0, simulations=3000).bind(problem)
+    assert beyond_scatter(problem, decode, 600) < 0.01
+
+
+def test_under_a_time_limit_complete_lists_are_calibrated() -> None:
+    problem = dense(20, items=60)
+    decode = qgt.Calibrated(qgt.Certified(time_limit=0.003, certificates=False), seconds=4.0).bind(problem)
+    x, y = problem.simulate(600, generator=torch.Generator().manual_seed(98))
+    result = decode(y)
+    listed = result.evidence.complete
+    sure, right = result.evidence.confidence, (result.x == x).all(1).double()
+    if int(listed.sum()) < 50:
+        pytest.skip("this machine lists nothing in the time")
+    scatter = math.sqrt(float((sure * (1 - sure))[listed].sum()))
+    assert abs(float((sure - right)[listed].sum())) < 3 * scatter + 0.01 * int(listed.sum())
+
+
+def test_certificates_hold_after_calibration() -> None:
+    problem = dense(14, items=30)
+    y = problem.simulate(30, generator=torch.Generator().manual_seed(3)).y
+    result = qgt.Calibrated(qgt.Certified(), seconds=0.5).bind(problem)(y)
+    assert result.proof is not None and bool(qgt.check_certificate(problem, y, result).all())
+    assert bool((result.evidence.confidence < 1).all())
+
+
+def test_longer_lists_give_the_chance_that_shorter_ones_miss() -> None:
+    """Held against enumeration: the weight beyond the odds, instance by instance."""
+    problem = identity()
+    x, y = problem.simulate(20, generator=torch.Generator().manual_seed(4))
+    found = Wider.of(x, qgt.Certified(odds=1e6, certificates=False).bind(problem)(y), 100.0)
+    exact = qgt.Exhaustive().bind(problem)(y).evidence.confidence
+    plain = qgt.Certified().bind(problem)(y)
+    inside = exact / plain.evidence.confidence  # what is listed at odds of 100, of everything
+    assert float((1 - inside).mean()) > 0.02
+    torch.testing.assert_close(found.unlisted, 1 - inside, atol=2e-3, rtol=0.0)
+
+
+def test_answers_that_are_impossible_have_no_confidence() -> None:
+    problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1))
+    y = torch.tensor([[0.0, 2.0], [1.0, 1.0]], dtype=torch.float64)
+    for decoder in (qgt.Certified(), qgt.GAMP(), qgt.Prevalence()):
+        evidence = qgt.Calibrated(decoder, seconds=0.2).bind(problem)(y).evidence
+        assert float(evidence.confidence[0]) == 0.0
+
+
+def test_odds_of_one_tell_no_confidence() -> None:
+    problem = dense(12, items=20)
+    y = problem.simulate(3, generator=torch.Generator().manual_seed(0)).y
+    evidence = qgt.Calibrated(qgt.Certified(odds=1.0), seconds=0.2).bind(problem)(y).evidence
+    assert evidence.confidence is None and evidence.fit is not None
+
+
+@dataclass(frozen=True)
+class Counting:
+    """A decoder that notes how many instances it is given."""
+
+    calls: list[int]
+
+    def supports(self, problem: qgt.Problem) -> str | None:
+        return None
+
+    def bind(self, problem: qgt.Problem) -> qgt.Decode:
+        bound = qgt.MaximumNeighborhood().bind(problem)
+
+        def decode(y: Tensor) -> qgt.Decoded:
+            self.calls.append(len(y))
+            return bound(y)
+
+        return decode
+
+
+def test_it_simulates_once_however_many_threads_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, made = dense(12, items=20), []
+
+    def counted(*arguments: object) -> object:
+        made.append(1)
+        return learn(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(calibration, "learn", counted)
+    decode = qgt.Calibrated(qgt.GAMP(), seconds=0.5, simulations=200).bind(problem)
+    y = problem.simulate(4, generator=torch.Generator().manual_seed(0)).y
+    found: list[Tensor] = []
+    threads = [threading.Thread(target=lambda: found.append(decode(y).evidence.confidence)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1 and len(found) == 8 and all(torch.equal(one, found[0]) for one in found)
+
+
+def test_simulations_stop_at_their_number() -> None:
+    calls: list[int] = []
+    bound = qgt.Calibrated(Counting(calls), simulations=100).bind(dense(12, items=20))
+    assert bound.learned().simulated == 100 and sum(calls) == 100
+
+
+def test_a_decoder_that_knows_nothing_is_told_so() -> None:
+    """Prevalence calls nothing defective: right where nothing is, and its confidence must say how seldom that is."""
+    problem = dense(12, items=40)
+    decode = qgt.Calibrated(qgt.Prevalence(), seconds=2.0, simulations=3000).bind(problem)
+    assert beyond_scatter(problem, decode, 2000) < 0.01
+    y = problem.simulate(500, generator=torch.Generator().manual_seed(0)).y
+    assert float(decode(y).evidence.confidence.mean()) < 0.2
+
+
+def test_an_incomplete_list_leaves_more_room() -> None:
+    problem = dense(20, items=60)
+    x, y = problem.simulate(200, generator=torch.Generator().manual_seed(5))
+    whole = qgt.Certified(certificates=False).bind(problem)(y)
+    cut = replace(whole, evidence=replace(whole.evidence, complete=torch.arange(200) % 2 == 0))
+    wrong = x.clone()
+    wrong[1::4] = 1 - wrong[1::4]  # half of the incomplete ones miss the truth
+    told = Listing.learn(wrong, cut).applied(cut).confidence
+    assert float(told[1::2].mean()) < 0.7 < float(told[::2].mean())
+
+
+@pytest.mark.parametrize(("name", "value"), [("seconds", 0.0), ("seconds", -1.0), ("simulations", 0)])
+def test_settings_that_mean_nothing_are_refused(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        qgt.Calibrated(qgt.GAMP(), **{name: value})
+
+
+def test_what_the_decoder_does_not_support_is_refused() -> None:
+    assert isinstance(qgt.Calibrated(qgt.GAMP()).bind(dense(12, items=20)), BoundCalibrated)
+    with pytest.raises(ValueError, match="60 items"):
+        qgt.Calibrated(qgt.Exhaustive()).bind(dense(12, items=60))
