@@ -47,7 +47,7 @@ def test_it_keeps_the_contract_of_decoders() -> None:
 
 
 def test_where_each_item_is_alone_confidence_is_the_exact_posterior() -> None:
-    """All answers next to the best one are below odds of 100: among those listed it has all the weight, in truth less."""
+    """All answers near the best one are below odds of 100: among those listed it has all the weight, in truth less."""
     problem = identity()
     y = problem.simulate(60, generator=torch.Generator().manual_seed(1)).y
     exact = qgt.Exhaustive().bind(problem)(y).evidence.confidence

@@ -133,7 +133,7 @@ def _refuse_other_shapes(problem: Problem, y: Tensor, result: Decoded, proof: Pr
 def _claims(
     costs: Costs, status: Status, x: NDArray[np.uint8], answers: Answers, proof: Proof
 ) -> tuple[bool, bool, bool, bool, float]:
-    """Whether one instance's answer is optimal, its list complete, its counts impossible, its list sober; its weight."""
+    """Whether an answer is optimal, its list complete, its counts impossible, its list sober; and its weight."""
     leaves = Leaves.of(proof)
     if status == Status.INFEASIBLE:
         none = np.zeros((0, len(x)), dtype=np.uint8)
