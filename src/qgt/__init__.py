@@ -72,11 +72,11 @@ if TYPE_CHECKING:
     from qgt.model.prior import Sampler as Sampler
     from qgt.model.problem import Instances as Instances
     from qgt.model.problem import Problem as Problem
-    from qgt.model.readings import Binned as Binned
     from qgt.model.readings import Gaussian as Gaussian
     from qgt.model.readings import PositiveNegative as PositiveNegative
     from qgt.model.readings import Reads as Reads
-    from qgt.model.readings import Saturating as Saturating
+    from qgt.model.scales import Binned as Binned
+    from qgt.model.scales import Saturating as Saturating
     from qgt.model.unknown import UnknownLevel as UnknownLevel
     from qgt.model.unknown import UnknownRate as UnknownRate
     from qgt.study.pairs import Comparison as Comparison
@@ -125,7 +125,8 @@ _PUBLIC = {
     "model.design": ("Design",),
     "decoders.neural.network": ("MLP", "Architecture", "ResidualMLP"),
     "model.noise": ("Noise", "Noiseless", "Outliers", "PerPool", "RoundedGaussian", "SparseInteger"),
-    "model.readings": ("Binned", "Gaussian", "PositiveNegative", "Reads", "Saturating"),
+    "model.readings": ("Gaussian", "PositiveNegative", "Reads"),
+    "model.scales": ("Binned", "Saturating"),
     "model.households": ("Households",),
     "model.prior": ("Bernoulli", "FactoredPrior", "FixedWeight", "Groups", "ItemCosts", "Prior", "Sampler"),
     "model.unknown": ("UnknownLevel", "UnknownRate"),
