@@ -186,6 +186,7 @@ class Tally:
     files: int = 0
     alarms: int = 0  # files that do not fit
     causes: int = 0  # files whose first cause is the true one
+    nameable: int = 0  # files with a cause that could be named
     verdicts: Counter[str] = field(default_factory=Counter)  # of plates that were touched
     wrong: Counter[str] = field(default_factory=Counter)
     beside: Counter[str] = field(default_factory=Counter)  # of plates that were not
@@ -193,7 +194,7 @@ class Tally:
 
     def add(self, other: "Tally") -> None:
         """Take in another's."""
-        for name in ("files", "alarms", "causes"):
+        for name in ("files", "alarms", "causes", "nameable"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("verdicts", "wrong", "beside", "named"):
             getattr(self, name).update(getattr(other, name))
@@ -206,6 +207,7 @@ def count(sheet: DecodedSheet, file: File, tally: Tally) -> None:
         (tally.verdicts if touched else tally.beside)[word] += 1
         tally.wrong[word] += touched and not fine
     tally.files += 1
+    tally.nameable += file.cause is not None
     tally.alarms += sheet.fit is not None and sheet.fit.suspect
     first = sheet.causes[0] if sheet.causes else None
     if first is not None:
@@ -267,6 +269,7 @@ def row(setting: str, misuse: str, tally: Tally, seconds: float) -> dict[str, An
         "beside": dict(tally.beside),
         "files": tally.files,
         "alarms": tally.alarms,
+        "names_a_cause": tally.nameable > 0,  # whether there is one to name
         "true_cause_first": tally.causes,
         "causes": dict(tally.named),
         "seconds": round(seconds, 1),
