@@ -293,7 +293,10 @@ def main() -> int:
         stale(root, write=True)
         return 0
     for name, make in TABLES.items():
-        print(f"{name}\n{make(root)}\n")
+        try:
+            print(f"{name}\n{make(root)}\n")
+        except FileNotFoundError as error:  # not measured yet
+            print(f"{name}\n{error.filename} is not there\n")
     return 0
 
 
