@@ -26,7 +26,7 @@ from torch import Generator, Tensor
 import qgt
 from qgt.model.noise import Noise, Noiseless, Outliers, RoundedGaussian, SparseInteger
 from qgt.testing.forgery.case import Case
-from qgt.testing.forgery.forging import KINDS, Forged, accepted, forged, why_false, witnesses_of
+from qgt.testing.forgery.forging import KINDS, Forged, accepted, forged, why_false
 from qgt.testing.forgery.truth import MOST_ITEMS, Truth
 from setting import in_processes, provenance, write
 
