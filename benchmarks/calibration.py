@@ -5,8 +5,8 @@
 
 Each row is one problem and one decoder, in several parts: simulations run once in each part, as for a sheet, then fresh
 instances are decoded for so many seconds. The calibration error is the mean distance of confidence and share in ten
-ranges of confidence; some of it is scatter, which perfect calibration would show too, so what counts is the error beyond
-scatter. Parts of all rows take turns, and results are written as they come.
+ranges of confidence; some of it is scatter, which perfect calibration would show too, so what counts is the error
+beyond scatter. Parts of all rows take turns, and results are written as they come.
 """
 
 import argparse
@@ -97,8 +97,8 @@ class Part(NamedTuple):
     simulated: int
     right: int
     complete: int
-    table: torch.Tensor  # (ranges, 3): answers, the sum of their confidences, how many are right
-    listed: torch.Tensor  # the same of complete lists
+    table: list[list[float]]  # for each range: answers, the sum of their confidences, how many are right
+    listed: list[list[float]]  # the same of complete lists
     seconds: float
 
 
@@ -123,12 +123,13 @@ def work(task: Task) -> Part:
         listed = result.evidence.complete if result.evidence.complete is not None else torch.ones_like(fine)
         trusted.index_add_(0, which[listed], found[listed])
         done, right, complete = done + size, right + int(fine.sum()), complete + int(listed.sum())
-    return Part(task, learned.simulated, right, complete, table, trusted, time.perf_counter() - start)
+    spent = time.perf_counter() - start
+    return Part(task, learned.simulated, right, complete, table.tolist(), trusted.tolist(), spent)
 
 
 def row(parts: list[Part]) -> dict[str, Any]:
     """The parts of one row together."""
-    bins, sound = (_bins(torch.stack([part[i] for part in parts]).sum(0)) for i in (4, 5))
+    bins, sound = (_bins([getattr(part, name) for part in parts]) for name in ("table", "listed"))
     complete = sum(part.complete for part in parts)
     return {
         "problem": parts[0].task.problem,
@@ -148,8 +149,9 @@ def row(parts: list[Part]) -> dict[str, Any]:
     }
 
 
-def _bins(table: torch.Tensor) -> Bins:
-    return [(int(n), round(total, 6), int(hits)) for n, total, hits in table.tolist()]
+def _bins(tables: list[list[list[float]]]) -> Bins:
+    total = torch.tensor(tables, dtype=torch.float64).sum(0).tolist()
+    return [(int(n), round(told, 6), int(hits)) for n, told, hits in total]
 
 
 def draw(path: Path, found: dict[str, Any]) -> None:

@@ -5,8 +5,8 @@
 Two settings: a laboratory's (96 samples, 24 pools, 6 pools a sample, 3 % positive, 2 % of counts off by one) and the
 README's (100 items, 35 dense pools, 6 %, 10 % of counts). Files of 40 plates are simulated with something wrong, in all
 plates or in the first one only, and decoded by `decode_sheet` with the default decoder under the model as it should be.
-Counted are the plates that were touched, and beside them those that were not. Files of all kinds take turns, and results
-are written every half minute: a run that is stopped early has fewer plates of each kind.
+Counted are the plates that were touched, and beside them those that were not. Files of all kinds take turns, and
+results are written every half minute: a run that is stopped early has fewer plates of each kind.
 """
 
 import argparse
