@@ -102,7 +102,7 @@ class Run:
         began = time.perf_counter()
         self.data.fill(self.generator)
         train_loss = self.steps.run(self.number * self.config.epoch_steps)
-        loss, success = self._validate()
+        loss, success = self.validate()
         training = self.best.training.tolist()
         better = self.best.update(self.steps.network.state_dict(), loss).tolist()
         self.number += 1
@@ -116,7 +116,7 @@ class Run:
         return _mean([row for row, active in zip(rows, training, strict=True) if active], best=better[0])
 
     @torch.no_grad()
-    def _validate(self) -> tuple[Tensor, list[float]]:
+    def validate(self) -> tuple[Tensor, list[float]]:
         """Each network's loss and success rate on the validation instances."""
         network = self.steps.network.eval()
         x, y = self.data.validation
