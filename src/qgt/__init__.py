@@ -30,12 +30,13 @@ if TYPE_CHECKING:
     from qgt.decoders.highs.linear_program import LinearProgram as LinearProgram
     from qgt.decoders.neural.decoder import NeuralDecoder as NeuralDecoder
     from qgt.decoders.neural.decoder import load as load
+    from qgt.decoders.neural.mlp import MLP as MLP
+    from qgt.decoders.neural.mlp import ResidualMLP as ResidualMLP
     from qgt.decoders.neural.model_file import ModelFileError as ModelFileError
-    from qgt.decoders.neural.network import MLP as MLP
     from qgt.decoders.neural.network import Architecture as Architecture
-    from qgt.decoders.neural.network import ResidualMLP as ResidualMLP
     from qgt.decoders.neural.record import Epoch as Epoch
     from qgt.decoders.neural.record import Training as Training
+    from qgt.decoders.neural.refining import Refining as Refining
     from qgt.decoders.neural.settings import TrainConfig as TrainConfig
     from qgt.decoders.registry import DECODERS as DECODERS
     from qgt.decoders.results import Answers as Answers
@@ -123,7 +124,9 @@ _PUBLIC = {
     "decoders.neural.settings": ("TrainConfig",),
     "files.plugins": ("Plugin", "load_plugin"),
     "model.design": ("Design",),
-    "decoders.neural.network": ("MLP", "Architecture", "ResidualMLP"),
+    "decoders.neural.mlp": ("MLP", "ResidualMLP"),
+    "decoders.neural.network": ("Architecture",),
+    "decoders.neural.refining": ("Refining",),
     "model.noise": ("Noise", "Noiseless", "Outliers", "PerPool", "RoundedGaussian", "SparseInteger"),
     "model.readings": ("Gaussian", "PositiveNegative", "Reads"),
     "model.scales": ("Binned", "Saturating"),

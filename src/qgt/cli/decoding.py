@@ -1,7 +1,7 @@
 """Verbs that turn counts into calls, and check proofs of them: decode, check."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -148,11 +148,9 @@ def _chosen(
     from qgt.lab.options import parse_settings
 
     if model is not None:
-        if settings or keep_proofs:
-            raise ValueError(
-                f"{settings[0] if settings else 'certificate'} has no meaning for a network: leave it out."
-            )
-        net = qgt.load(model)
+        net = _with_settings(qgt.load(model), parse_settings("neural", settings))
+        if keep_proofs:
+            raise ValueError("certificate has no meaning for a network: leave it out.")
         return "neural", net, net.problem if problem is None else qgt.Problem.load(problem)
     assert problem is not None  # one of the two was given
     name = name or "certified"
@@ -162,6 +160,17 @@ def _chosen(
     if name == "certified":
         options.setdefault("certificates", str(keep_proofs).lower())
     return name, make_decoder(name, options), qgt.Problem.load(problem)
+
+
+def _with_settings(net: "qgt.NeuralDecoder", options: Mapping[str, str]) -> "qgt.NeuralDecoder":
+    """A network with the one option that it may have."""
+    for name, text in options.items():
+        if name != "rounds":
+            raise ValueError(f"{name}={text} has no meaning for a network: leave it out, or give rounds.")
+        if not text.isdecimal():
+            raise ValueError(f"rounds={text!r} is not valid: give a whole number.")
+        net = net.with_rounds(int(text))
+    return net
 
 
 def _decoded(
