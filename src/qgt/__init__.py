@@ -10,6 +10,7 @@ from qgt.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from qgt.decoders.amp import AMP as AMP
+    from qgt.decoders.belief.decoder import BeliefPropagation as BeliefPropagation
     from qgt.decoders.certified.certificate import Claims as Claims
     from qgt.decoders.certified.certificate import check_certificate as check_certificate
     from qgt.decoders.certified.certificate import check_claims as check_claims
@@ -112,6 +113,7 @@ _PUBLIC = {
     "decoders.results": ("Answers", "Decoded", "Evidence", "Proof", "Spans", "Status"),
     "model.factors": ("Factors", "PoolCosts"),
     "decoders.amp": ("AMP",),
+    "decoders.belief.decoder": ("BeliefPropagation",),
     "decoders.certified.decoder": ("Certified",),
     "decoders.highs.exact": ("ExactMAP",),
     "decoders.exhaustive": ("Exhaustive",),
