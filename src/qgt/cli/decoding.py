@@ -106,8 +106,9 @@ def decode(
     if as_json:
         tell({**_plain(name, sheet, written), "notes": list(read.notes)}, "", [])
     else:
-        tell(None, f"{counts}: {' '.join(read.notes)}\n", [])
         _tell(sheet, written)
+        if read.notes:
+            tell(None, f"\n{counts}: {' '.join(read.notes)}", [])
     raise typer.Exit(int(any(one.verdict == "impossible" for one in sheet.accounts)))
 
 

@@ -31,7 +31,7 @@ def wide(sheet: Sheet, top: Sequence[str]) -> Layout:
         )
     names = row_names(sheet, rows[1:]) if named else None
     cells = tuple(tuple((row, place[pool]) for pool in sheet.pools) for row in rows[1:])
-    return Layout(cells, names, ("Each column is a pool.",))
+    return Layout(cells, names)
 
 
 def bare(sheet: Sheet, top: Sequence[str]) -> Layout:

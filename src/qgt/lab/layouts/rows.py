@@ -6,6 +6,7 @@ from dataclasses import replace
 from qgt.files.cells import escape
 from qgt.lab import plates
 from qgt.lab.layouts.sheet import Layout, Sheet, refuse_absent, unknown
+from qgt.lab.plates import POOL_PLATE
 
 UNREAD = ("well", "plate well", "position", "samples", "size", "members", "items", "volume", "check", "pool size")
 INSTANCE = ("instance", "plate", "run", "batch", "array")
@@ -81,17 +82,16 @@ def by_well(sheet: Sheet, top: Sequence[str]) -> Layout | None:
     down = next((column for column, head in enumerate(top) if head.lower() in ("well", "position")), None)
     if down is None or any(head.lower() in ("pool",) for head in top):
         return None
-    size = 96 if len(sheet.pools) <= 96 else 384
-    if len(sheet.pools) > size:
-        return None
-    pool_at = dict(zip(plates.wells(size), sheet.pools, strict=False))
+    if len(sheet.pools) > POOL_PLATE:
+        return None  # a well alone does not say which plate it is on
+    pool_at = dict(zip(plates.wells(POOL_PLATE), sheet.pools, strict=False))
     rows = [list(row) for row in sheet.grid.rows]
     for row in sheet.rows[1:]:
         name = plates.well(rows[row][down])
         if name not in pool_at:
             raise ValueError(
                 f"{sheet.grid.place(row, down)} holds {rows[row][down]!r}, but the pools stand in wells A1 to "
-                f"{list(pool_at)[-1]} of a plate of {size}, down the columns; leave other wells out."
+                f"{list(pool_at)[-1]} of a plate of {POOL_PLATE}, down the columns; leave other wells out."
             )
         rows[row][down] = escape(pool_at[name])
     rows[sheet.rows[0]][down] = "pool"
