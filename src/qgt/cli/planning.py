@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qgt.cli.shell import Json, Seed, app, check_files, own_generator, share_done, tell
+from qgt.cli.shell import Json, Seed, app, check_files, share_done, tell
 
 if TYPE_CHECKING:
     from qgt.lab.plan_folder import PlanFolder
@@ -64,6 +64,8 @@ def plan(
     check_files([], inputs=[file])
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ValueError(f"{output}: is there already, and its pools may have been made; give another folder.")
+    import torch
+
     from qgt.lab import asking
     from qgt.lab.plan_folder import write_plan
     from qgt.lab.planning import Question
@@ -86,8 +88,9 @@ def plan(
         most_transfers,
         follow_ups,
     )
+    generator = torch.Generator().manual_seed(seed)  # the plan hashes it with its own name
     with share_done("simulating designs") as show:
-        made = make_plan(question, generator=own_generator("plan", seed, "cpu"), progress=show, seconds=seconds)
+        made = make_plan(question, generator=generator, progress=show, seconds=seconds)
     written = write_plan(made, output, volume=volume)
     _tell(made, written, as_json)
 

@@ -12,7 +12,7 @@ ASSAYS = {  # what each kind of assay reports, and the numbers that say how it e
     "positive": "positive or negative; give sensitivity and specificity, such as 0.98,0.99",
 }
 _NUMBER = r"(\d+(?:[.,]\d+)?)\s*(%?)"
-_RANGE = re.compile(rf"{_NUMBER}(?:\s*(?:-|–|to|bis|\.\.)\s*{_NUMBER})?")
+_RANGE = re.compile(rf"{_NUMBER}(?:\s*(?:-|\u2013|to|\.\.)\s*{_NUMBER})?")  # \u2013 is a dash
 
 
 def parse_positives(text: str, samples: int) -> tuple[float, float]:

@@ -15,14 +15,14 @@ COLUMNS = (
     "each",
     "largest pool",
     "plates right",
-    "99 % interval",
+    "interval",
     "follow-ups",
     "saved",
     "bound",
 )
 MEANING = (
     "pools: tests of the first round. transfers: pipetting steps. each: transfers per sample. largest pool: samples in "
-    "it. plates right: share of simulated plates without a single error. follow-ups: samples tested alone afterwards, "
+    "it. plates right: share of simulated plates without a single error, with its 99 % interval. follow-ups: samples tested alone afterwards, "
     "per plate. saved: fewer tests than one for each sample. bound: no design with such pools can do with fewer."
 )
 
@@ -64,7 +64,7 @@ def plan_words(plan: Plan) -> list[str]:
         words.append("This saves nothing: test each sample alone instead.")
     if not plan.reached:
         words.append(
-            f"Caution: no design within these limits was shown to be right on {100 * question.certainty:g} % of plates. "
+            f"Caution: no design within these limits was shown right on {100 * question.certainty:g} % of plates. "
             "Allow more pools or transfers, allow follow-ups, or ask for less."
         )
     words.append(
