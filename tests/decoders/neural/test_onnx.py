@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import qgt
+from qgt.decoders.neural.refining import MARGIN
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*treespec:FutureWarning")  # torch's exporter, of torch
 PROBLEM = qgt.Problem(
@@ -32,8 +33,10 @@ def on_an_edge(net: qgt.NeuralDecoder, y: torch.Tensor) -> torch.Tensor:
         rounds = net.network.rounds(y.float()[None])
     if rounds.belief is None:
         return torch.zeros(len(y), dtype=torch.bool)
-    best = rounds.belief[:, 0].topk(2, dim=0).values
-    return (rounds.scores[:, 0].abs() < 1e-5).any(0).any(1) | (best[0] - best[1] < 1e-5)
+    scores, belief = rounds.scores[:, 0], rounds.belief[:, 0]
+    gaps = (belief[:, None] - belief).abs()  # (rounds, rounds, instances)
+    torn = ((gaps - MARGIN).abs() < 1e-5).any(0).any(0)
+    return (scores.abs() < 1e-5).any(0).any(1) | torn
 
 
 @pytest.mark.parametrize(
