@@ -74,7 +74,7 @@ def test_a_round_is_the_formula() -> None:
 
 def test_the_answer_is_the_round_that_the_judge_believes_in_most() -> None:
     network = built(6)
-    network.judge[1].weight.data *= 30  # a judge with opinions
+    network.requires_grad_(False).judge[1].weight *= 30  # a judge with opinions
     y = problem().simulate(200, generator=seeded(4)).y.float()[None]
     rounds = network.rounds(y)
     assert rounds.belief is not None
