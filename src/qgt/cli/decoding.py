@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 # Typed out, so that help need not import them.
 DECODER_NAMES = (
     "amp, belief (very many items), certified, exact, exhaustive (up to 20 items), gamp, linear_program, "
-    "maximum_neighborhood, prevalence, comp, dd, scomp or a plugin's file:Class; default certified."
+    "maximum_neighborhood, peeling (exact counts), prevalence, comp, dd, scomp or a plugin's file:Class; "
+    "default certified."
 )
 Counts = Annotated[Path, typer.Argument(metavar="COUNTS", help="CSV: one row per instance, one column per pool.")]
 SHOWN = 5  # instances in words on the screen; the report has all
