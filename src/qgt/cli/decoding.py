@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 # Typed out, so that help need not import them.
 DECODER_NAMES = (
     "amp, belief (very many items), certified, exact, exhaustive (up to 20 items), gamp, linear_program, "
-    "maximum_neighborhood, prevalence, comp, dd, scomp or a plugin's file:Class; default certified."
+    "maximum_neighborhood, peeling (exact counts), prevalence, comp, dd, scomp or a plugin's file:Class; "
+    "default certified."
 )
 Counts = Annotated[Path, typer.Argument(metavar="COUNTS", help="CSV or XLSX: a column or a row per pool, or a plate.")]
 ProblemFile = Annotated[
