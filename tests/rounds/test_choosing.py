@@ -9,7 +9,9 @@ import torch
 
 import qgt
 from qgt.rounds.choosing import Limits, choose, later_noise
-from qgt.rounds.information import Channel, flips
+from qgt.rounds.information import Channel
+from qgt.rounds.information import told as told_by
+from qgt.rounds.information import told_flipped
 from qgt.rounds.posterior import Posterior, posterior_of
 from qgt.rounds.sampling import sample_posterior
 
@@ -50,13 +52,14 @@ def test_information_is_that_of_the_definition(noise):
     pools = torch.rand(3, 9, generator=generator(1)) < 0.4
     pools[:, 0] = True
     channel = Channel.of(noise, sizes=9, most=int(known.x.sum(1).max()))
-    found = flips(channel, known.x.float(), known.weight.float()[None], pools)
+    given = channel, known.x.float(), known.weight.float()[None], pools
+    now, then = told_by(*given), told_flipped(*given)
     for i, pool in enumerate(pools):
-        assert float(found.now[i]) == pytest.approx(told(known, pool, noise), abs=3e-3)
+        assert float(now[i]) == pytest.approx(told(known, pool, noise), abs=3e-3)
         for item in range(1, 9):
             other = pool.clone()
             other[item] ^= True
-            assert float(found.then[i, item]) == pytest.approx(told(known, other, noise), abs=3e-3)
+            assert float(then[i, item]) == pytest.approx(told(known, other, noise), abs=3e-3)
 
 
 @pytest.mark.parametrize("noise", [qgt.Noiseless(), NOISY, qgt.PositiveNegative(0.95, 0.98)], ids=repr)

@@ -20,13 +20,13 @@ from qgt.decoders.contract import check_counts
 from qgt.decoders.results import Decoded
 from qgt.model.noise import Noise, PerPool
 from qgt.model.problem import Problem
-from qgt.rounds.information import Channel, flips
+from qgt.rounds.information import Channel, told, told_flipped
 from qgt.rounds.posterior import Posterior, posterior_of
 
 RANDOM = 48  # pools looked at first
 CLIMBERS = 4  # of them, improved
 TRIED = 8  # first halves of a swap
-SCENARIOS = 24  # of the reports of earlier pools in the round
+SCENARIOS = 12  # of the reports of earlier pools in the round
 LIGHT = 1e-4  # bits that one transfer less is worth
 NOTHING = 1e-6  # bits
 
@@ -194,17 +194,14 @@ class _Climb:
     def best(self, generator: Generator) -> tuple[Tensor, float]:
         """The best pool found, (items,) bool, and what it tells."""
         pools = self._first(generator)
-        worth = self._worth(pools)[0]
-        pools = pools[worth.argsort(descending=True)[:CLIMBERS]]
-        while True:
+        pools = pools[self._now(pools).argsort(descending=True)[:CLIMBERS]]
+        moved = True
+        while moved:
             pools, moved = self._step(pools)
-            if not moved:
-                break
-        worth = self._worth(pools)[0]
-        pool = pools[worth.argmax()]
+        pool = pools[self._now(pools).argmax()]
         while (better := self._swapped(pool)) is not None:
             pool = better
-        return pool, float(flips(self.channel, self.x, self.weight, pool[None]).now[0])
+        return pool, float(told(self.channel, self.x, self.weight, pool[None])[0])
 
     def _first(self, generator: Generator) -> Tensor:
         """Random pools of up to half of the items, and each item by itself."""
@@ -213,18 +210,19 @@ class _Climb:
         size = torch.randint(1, max(1, min(self.at_most, -(-items // 2))) + 1, (RANDOM, 1), generator=generator)
         return torch.cat([keys.argsort(1).argsort(1) < size, torch.eye(items, dtype=torch.bool)])
 
-    def _worth(self, pools: Tensor) -> tuple[Tensor, Tensor]:
-        """What pools tell, less what their transfers cost, now and after each flip that is allowed."""
-        found = flips(self.channel, self.x, self.weight, pools)
-        size = pools.sum(1)
-        then = found.then - LIGHT * (size[:, None] + torch.where(pools, -1, 1))
-        full = (size[:, None] >= self.at_most) & ~pools
-        return found.now - LIGHT * size, then.masked_fill(full, -torch.inf)
+    def _now(self, pools: Tensor) -> Tensor:
+        """What pools tell, less what their transfers cost: (pools,)."""
+        return told(self.channel, self.x, self.weight, pools) - LIGHT * pools.sum(1)
+
+    def _then(self, pools: Tensor) -> Tensor:
+        """The same after each flip that is allowed: (pools, items)."""
+        size = pools.sum(1, keepdim=True)
+        worth = told_flipped(self.channel, self.x, self.weight, pools) - LIGHT * (size + torch.where(pools, -1, 1))
+        return worth.masked_fill((size >= self.at_most) & ~pools, -torch.inf)
 
     def _step(self, pools: Tensor) -> tuple[Tensor, bool]:
-        """Each pool with its best flip, where that helps."""
-        now, then = self._worth(pools)
-        gain, item = (then - now[:, None]).max(1)
+        """Each pool with its best flip, where that helps, and whether any did."""
+        gain, item = (self._then(pools) - self._now(pools)[:, None]).max(1)
         better = gain > NOTHING
         pools = pools.clone()
         pools[better.nonzero().flatten(), item[better]] ^= True
@@ -232,12 +230,12 @@ class _Climb:
 
     def _swapped(self, pool: Tensor) -> Tensor | None:
         """The pool with the best two flips, if they help."""
-        now, then = self._worth(pool[None])
+        now, then = self._now(pool[None]), self._then(pool[None])
         first = then[0].topk(min(TRIED, len(pool))).indices
         tried = pool.repeat(len(first), 1)
         tried[torch.arange(len(first)), first] ^= True
         tried = tried[then[0][first].isfinite()]
-        _, after = self._worth(tried)
+        after = self._then(tried)
         if not len(tried) or float(after.max()) <= float(now[0]) + NOTHING:
             return None
         which, item = divmod(int(after.argmax()), len(pool))

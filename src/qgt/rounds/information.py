@@ -13,7 +13,6 @@ and item j defective, adding j moves g(c, j) from c to c + 1, and taking it out 
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float32
@@ -74,42 +73,46 @@ def _entropy(probability: Tensor) -> Tensor:
     return -(probability * probability.clamp(min=1e-30).log2()).sum(-1)
 
 
-class Flips(NamedTuple):
-    """What pools tell as they are, and with each item put in or taken out."""
-
-    now: Tensor  # (pools,)
-    then: Tensor  # (pools, items)
-
-
-def flips(
+def told(
     channel: Channel,
     x: Float32[Tensor, "answers items"],
     weight: Float32[Tensor, "scenarios answers"],
     pools: Bool[Tensor, "pools items"],
-) -> Flips:
-    """The information of pools and of all their neighbours, averaged over scenarios.
+) -> Float32[Tensor, " pools"]:
+    """The information of pools, averaged over scenarios.
 
     Example:
         >>> import torch, qgt
         >>> x, half = torch.eye(2), torch.full((1, 2), 0.5)
         >>> channel = Channel.of(qgt.Noiseless(), sizes=2, most=2)
-        >>> flips(channel, x, half, torch.tensor([[True, False], [True, True]])).now  # one item tells all, both nothing
+        >>> told(channel, x, half, torch.tensor([[True, False], [True, True]]))  # one item tells all, both nothing
         tensor([1., 0.])
     """
-    inside = pools.float()
-    levels = channel.table.shape[1]
-    counts = (x @ inside.T).round().long()  # (answers, pools)
-    at = torch.nn.functional.one_hot(counts.T, levels).float()  # (pools, answers, counts)
-    here = torch.einsum("sa,pac->psc", weight, at)
-    ones = torch.einsum("sa,pac,aj->pscj", weight, at, x)
+    here = weight @ _levels(channel, x, pools)  # (pools, scenarios, counts)
+    return channel.information(here, pools.sum(1)[:, None]).mean(1)
+
+
+def told_flipped(
+    channel: Channel,
+    x: Float32[Tensor, "answers items"],
+    weight: Float32[Tensor, "scenarios answers"],
+    pools: Bool[Tensor, "pools items"],
+) -> Float32[Tensor, "pools items"]:
+    """The information of every pool with each item put in or taken out, averaged over scenarios."""
+    at = _levels(channel, x, pools)  # (pools, answers, counts)
+    here = weight @ at  # (pools, scenarios, counts)
+    each = at.transpose(1, 2)[:, None] * weight[:, None]  # (pools, scenarios, counts, answers)
+    ones = each @ x  # (pools, scenarios, counts, items)
     zero = torch.zeros_like(ones[:, :, :1])
     added = torch.cat([zero, ones[:, :, :-1]], 2)  # from c - 1 defectives to c
     dropped = torch.cat([ones[:, :, 1:], zero], 2)
     moved = torch.where(pools[:, None, None, :], dropped, added)
     near = (here[..., None] - ones + moved).clamp(min=0.0).transpose(2, 3)  # (pools, scenarios, items, counts)
-    size = pools.sum(1)
-    sizes = size[:, None] + torch.where(pools, -1, 1)  # (pools, items)
-    return Flips(
-        channel.information(here, size[:, None]).mean(1),
-        channel.information(near, sizes[:, None]).mean(1),
-    )
+    sizes = pools.sum(1, keepdim=True) + torch.where(pools, -1, 1)  # (pools, items)
+    return channel.information(near, sizes[:, None]).mean(1)
+
+
+def _levels(channel: Channel, x: Tensor, pools: Tensor) -> Tensor:
+    """1 where an answer has that many defectives in a pool: (pools, answers, counts)."""
+    counts = pools.float() @ x.T
+    return (counts[..., None] == torch.arange(channel.table.shape[1])).float()
