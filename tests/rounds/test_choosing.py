@@ -9,9 +9,8 @@ import torch
 
 import qgt
 from qgt.rounds.choosing import Limits, choose, later_noise
-from qgt.rounds.information import Channel
+from qgt.rounds.information import Channel, told_flipped
 from qgt.rounds.information import told as told_by
-from qgt.rounds.information import told_flipped
 from qgt.rounds.posterior import Posterior, posterior_of
 from qgt.rounds.sampling import sample_posterior
 
@@ -68,7 +67,7 @@ def test_the_first_pool_is_nearly_the_best_of_all(noise):
     for seed in range(5):
         known = some_answers(seed=seed)
         (best,) = [max(told(known, torch.tensor(p), noise) for p in itertools.product([0, 1], repeat=9))]
-        found = choose(known, noise, Limits.of(9, 1, None, None), generator=generator(seed))
+        found = choose(known, noise, Limits.of(9, 1), generator=generator(seed))
         assert found.information == pytest.approx(told(known, found.matrix[0], noise), abs=3e-3)
         ratios.append(found.information / best)
     assert min(ratios) > 0.97 and sum(ratios) / len(ratios) > 0.99
@@ -100,7 +99,7 @@ def test_better_than_the_best_of_400_random_halves():
 def test_pools_of_a_round_tell_more_together_than_the_same_pool_twice():
     """Four answers, two bits: two pools without noise must tell both."""
     known = Posterior(torch.eye(4, dtype=torch.uint8), torch.full((4,), 0.25, dtype=torch.float64))
-    found = choose(known, qgt.Noiseless(), Limits.of(4, 2, None, None), generator=generator())
+    found = choose(known, qgt.Noiseless(), Limits.of(4, 2), generator=generator())
     assert found.information == pytest.approx(2.0, abs=1e-3) and found.remaining == 2
     counts = found.matrix.double() @ known.x.double().T
     assert len(counts.T.unique(dim=0)) == 4
@@ -108,16 +107,26 @@ def test_pools_of_a_round_tell_more_together_than_the_same_pool_twice():
 
 def test_with_noise_a_second_look_at_the_same_two_answers_is_worth_a_pool():
     known = Posterior(torch.eye(2, dtype=torch.uint8), torch.tensor([0.5, 0.5], dtype=torch.float64))
-    found = choose(known, NOISY, Limits.of(2, 2, None, None), generator=generator())
+    found = choose(known, NOISY, Limits.of(2, 2), generator=generator())
     assert len(found.matrix) == 2 and told(known, found.matrix[0], NOISY) < found.information < 1.0
-    silent = choose(known, qgt.Noiseless(), Limits.of(2, 2, None, None), generator=generator())
+    silent = choose(known, qgt.Noiseless(), Limits.of(2, 2), generator=generator())
     assert len(silent.matrix) == 1  # the first pool says it all
+
+
+def test_no_more_pools_than_the_risk_asks_for():
+    problem, y, result = real_posterior(3)
+    found = [
+        qgt.next_pools(problem, y, result, pools=12, risk=risk, generator=generator())[0] for risk in (0.5, 0.1, 0.01)
+    ]
+    assert 1 <= len(found[0].matrix) < len(found[1].matrix) < len(found[2].matrix) < 12
+    assert all(one.risk <= risk for one, risk in zip(found, (0.5, 0.1, 0.01), strict=True))
+    assert not len(qgt.next_pools(problem, y, result, pools=12, risk=1.0, generator=generator())[0].matrix)
 
 
 def test_a_single_item_is_a_pool_like_any_other():
     x = torch.tensor([[1, 0, 0], [0, 0, 0]], dtype=torch.uint8)
     known = Posterior(x, torch.tensor([0.5, 0.5], dtype=torch.float64))
-    assert choose(known, NOISY, Limits.of(3, 1, None, None), generator=generator()).members == ((0,),)
+    assert choose(known, NOISY, Limits.of(3, 1), generator=generator()).members == ((0,),)
 
 
 def test_limits_are_kept():

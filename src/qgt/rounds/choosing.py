@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float64, UInt8
 from torch import Generator, Tensor
 
-from qgt.arguments import whole
+from qgt.arguments import fraction, whole
 from qgt.decoders.contract import check_counts
 from qgt.decoders.results import Decoded
 from qgt.model.noise import Noise, PerPool
@@ -26,7 +26,8 @@ from qgt.rounds.posterior import Posterior, posterior_of
 RANDOM = 48  # pools looked at first
 CLIMBERS = 4  # of them, improved
 TRIED = 8  # first halves of a swap
-SCENARIOS = 12  # of the reports of earlier pools in the round
+SCENARIOS = 96  # of the reports of earlier pools in the round
+SPARSE = 8  # one in so many of them is enough to compare pools
 LIGHT = 1e-4  # bits that one transfer less is worth
 NOTHING = 1e-6  # bits
 
@@ -37,7 +38,7 @@ class NextPools:
 
     Example:
         >>> import torch
-        >>> proposed = NextPools(torch.tensor([[1, 0, 1]], dtype=torch.uint8), information=0.8, doubt=2.0)
+        >>> proposed = NextPools(torch.tensor([[1, 0, 1]], dtype=torch.uint8), information=0.8, doubt=2.0, risk=0.4)
         >>> proposed.members, proposed.remaining
         (((0, 2),), 3)
     """
@@ -45,6 +46,7 @@ class NextPools:
     matrix: UInt8[Tensor, "pools items"]  # no rows where nothing is left to tell
     information: float  # bits that all of them are expected to tell together
     doubt: float  # bits of doubt about the answer before
+    risk: float  # the chance that the answer is wrong after them, as far as the answers that are known tell
 
     @property
     def members(self) -> tuple[tuple[int, ...], ...]:
@@ -69,6 +71,7 @@ def next_pools(
     generator: Generator,
     at_most: int | None = None,
     each_at_most: int | Sequence[int] | None = None,
+    risk: float = 0.0,
 ) -> list[NextPools]:
     """Propose pools for a next round of each instance, by the information that they are expected to give.
 
@@ -76,11 +79,12 @@ def next_pools(
         problem: What was decoded, with all pools so far.
         y: Its counts.
         result: What a decoder returned for them; `Certified` lists the answers among which to tell.
-        pools: How many to propose for each instance.
+        pools: How many to propose for each instance, at most.
         generator: For random starts and scenarios, on the CPU.
         at_most: The most items that a pool may hold; None for any number.
         each_at_most: The most of the new pools that an item may be in: one number, or one per item, 0 where an item
             is used up; None for any number.
+        risk: Propose no more than make a wrong answer, after them, so improbable; 0 proposes all that tell anything.
 
     Example:
         >>> import torch, qgt
@@ -92,7 +96,7 @@ def next_pools(
         ([2, 2], 2.0, 2)
     """
     y = check_counts(problem, y, missing=True).cpu()
-    limits = Limits.of(problem.items, pools, at_most, each_at_most)
+    limits = Limits.of(problem.items, pools, at_most, each_at_most, risk)
     noise = later_noise(problem.noise)
     return [
         choose(posterior_of(problem, y[i], result, i, generator=generator), noise, limits, generator=generator)
@@ -117,42 +121,49 @@ class Limits:
     pools: int
     at_most: int  # items in a pool
     uses: Tensor  # (items,): pools that each item may be in
+    risk: float  # that is small enough
 
     @classmethod
-    def of(cls, items: int, pools: int, at_most: int | None, each_at_most: int | Sequence[int] | None) -> "Limits":
+    def of(
+        cls,
+        items: int,
+        pools: int,
+        at_most: int | None = None,
+        each_at_most: int | Sequence[int] | None = None,
+        risk: float = 0.0,
+    ) -> "Limits":
         """Check the numbers and fill in those that were not given."""
-        pools = whole("pools", pools, least=1)
+        pools, risk = whole("pools", pools, least=1), fraction("risk", risk)
         size = items if at_most is None else whole("at_most", at_most, least=1)
         if each_at_most is None or isinstance(each_at_most, int):
             number = pools if each_at_most is None else whole("each_at_most", each_at_most)
-            return cls(pools, size, torch.full((items,), number))
+            return cls(pools, size, torch.full((items,), number), risk)
         if len(each_at_most) != items:
             raise ValueError(f"each_at_most holds {len(each_at_most)} numbers for {items} items: give one per item.")
         each = [whole(f"each_at_most[{i}]", number) for i, number in enumerate(each_at_most)]
-        return cls(pools, size, torch.tensor(each))
+        return cls(pools, size, torch.tensor(each), risk)
 
 
 def choose(known: Posterior, noise: Noise, limits: Limits, *, generator: Generator) -> NextPools:
     """The pools of a round that tell most of the answers that are known."""
     matrix = torch.zeros(0, known.x.shape[1], dtype=torch.uint8)
-    told, weight = 0.0, known.weight.float()[None]
-    scenario: _Scenarios | None = None
-    for _ in range(limits.pools):
+    information, weight = 0.0, known.weight.float()[None]
+    scenarios = _Scenarios.of(known.weight, generator)
+    while len(matrix) < limits.pools and scenarios.risk > limits.risk:
         usable = (known.open_items & (matrix.sum(0) < limits.uses)).nonzero().flatten()
         if not len(usable):
             break
         x = known.x[:, usable].float()  # (answers, usable)
         climb = _Climb(Channel.of(noise, sizes=len(usable), most=int(x.sum(1).max())), x, weight, limits.at_most)
-        pool, information = climb.best(generator)
-        if information <= NOTHING:
+        pool, more = climb.best(generator)
+        if more <= NOTHING:
             break
         row = matrix.new_zeros(1, matrix.shape[1])
         row[0, usable[pool]] = 1
-        matrix, told = torch.cat([matrix, row]), told + information
-        scenario = scenario or _Scenarios.of(known.weight, generator)
-        scenario = scenario.after(noise, known.x, row[0], generator)
-        weight = scenario.weight.float()
-    return NextPools(matrix, told, known.entropy)
+        matrix, information = torch.cat([matrix, row]), information + more
+        scenarios = scenarios.after(noise, known.x, row[0], generator)
+        weight = scenarios.weight[::SPARSE].float()
+    return NextPools(matrix, min(information, known.entropy), known.entropy, scenarios.risk)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,6 +184,11 @@ class _Scenarios:
     @cached_property
     def weight(self) -> Tensor:
         return self.log_weight.softmax(1)
+
+    @property
+    def risk(self) -> float:
+        """The chance that the most probable answer is wrong, on average."""
+        return float((1 - self.weight.amax(1)).mean().clamp(min=0.0))
 
     def after(self, noise: Noise, x: Tensor, pool: Tensor, generator: Generator) -> "_Scenarios":
         """Draw the pool's report in each scenario, and weigh the answers by it."""
