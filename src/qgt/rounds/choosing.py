@@ -30,6 +30,7 @@ SCENARIOS = 96  # of the reports of earlier pools in the round
 SPARSE = 8  # one in so many of them is enough to compare pools
 LIGHT = 1e-4  # bits that one transfer less is worth
 NOTHING = 1e-6  # bits
+GAIN = 3e-5  # bits that a step must win: far above what float32 rounds off, so that no search goes in circles
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +240,7 @@ class _Climb:
     def _step(self, pools: Tensor) -> tuple[Tensor, bool]:
         """Each pool with its best flip, where that helps, and whether any did."""
         gain, item = (self._then(pools) - self._now(pools)[:, None]).max(1)
-        better = gain > NOTHING
+        better = gain > GAIN
         pools = pools.clone()
         pools[better.nonzero().flatten(), item[better]] ^= True
         return pools, bool(better.any())
@@ -252,7 +253,7 @@ class _Climb:
         tried[torch.arange(len(first)), first] ^= True
         tried = tried[then[0][first].isfinite()]
         after = self._then(tried)
-        if not len(tried) or float(after.max()) <= float(now[0]) + NOTHING:
+        if not len(tried) or float(after.max()) <= float(now[0]) + GAIN:
             return None
         which, item = divmod(int(after.argmax()), len(pool))
         better = tried[which]

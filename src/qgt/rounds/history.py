@@ -61,7 +61,7 @@ class History:
         return Setting(self.problem.items, self.problem.prior, later_noise(self.problem.noise))
 
     def after(
-        self, matrix: UInt8[Tensor, "new items"], y: Float64[Tensor, " new"], pool_names: Sequence[str] = ()
+        self, matrix: UInt8[Tensor, "new items"], y: Float64[Tensor, " counts"], pool_names: Sequence[str] = ()
     ) -> "History":
         """The history with one more round."""
         if len(matrix) != len(y):

@@ -6,7 +6,7 @@ sure. The schemes of others are in `schemes`. A policy never sees the truth: the
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float64, Int64, UInt8
@@ -33,6 +33,7 @@ class Standing:
     result: Decoded | None = None  # what they were read from, where a decoder was asked
 
 
+@runtime_checkable
 class Policy(Protocol):
     """Which pools come first, which next, and when the answer is good enough."""
 
@@ -78,11 +79,8 @@ class FollowUp:
             object.__setattr__(self, name, whole(name, getattr(self, name), least=1))
 
     def first_round(self, setting: Setting, *, generator: Generator) -> UInt8[Tensor, "pools items"]:
-        """Every item in half of the pools."""
-        design = Design.column_regular(
-            pools=self.first, items=setting.items, weight=max(1, round(self.first / 2)), generator=generator
-        )
-        return design.matrix
+        """Each item in each pool with probability 1/2: regular designs tell as much, and take longer to search."""
+        return Design.bernoulli(pools=self.first, items=setting.items, generator=generator).matrix
 
     def done(self, histories: Sequence[History]) -> Standing:
         """Sure enough, or no round left."""

@@ -34,7 +34,7 @@ from qgt.trust.reference import both, misfit, share_above
 
 ROUGH = 100.0  # odds of the first lists
 LAST, BEYOND = 10.0, 3.0  # the factor that the last answers lie in; how many of the least ones may lie beyond
-SIMULATED = 20_000  # counts drawn for a fit
+SIMULATED = 10_000  # counts drawn for a fit
 
 
 @dataclass(frozen=True)
