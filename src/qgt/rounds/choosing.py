@@ -85,7 +85,8 @@ def next_pools(
         at_most: The most items that a pool may hold; None for any number.
         each_at_most: The most of the new pools that an item may be in: one number, or one per item, 0 where an item
             is used up; None for any number.
-        risk: Propose no more than make a wrong answer, after them, so improbable; 0 proposes all that tell anything.
+        risk: Propose no more than make a wrong answer, after them, so improbable, but at least one; 0 proposes as many
+            as tell anything.
 
     Example:
         >>> import torch, qgt
@@ -150,7 +151,7 @@ def choose(known: Posterior, noise: Noise, limits: Limits, *, generator: Generat
     matrix = torch.zeros(0, known.x.shape[1], dtype=torch.uint8)
     information, weight = 0.0, known.weight.float()[None]
     scenarios = _Scenarios.of(known.weight, generator)
-    while len(matrix) < limits.pools and scenarios.risk > limits.risk:
+    while len(matrix) < limits.pools and not (len(matrix) and scenarios.risk <= limits.risk):
         usable = (known.open_items & (matrix.sum(0) < limits.uses)).nonzero().flatten()
         if not len(usable):
             break
