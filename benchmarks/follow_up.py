@@ -24,12 +24,14 @@ import torch
 import qgt
 from qgt.files.atomic import write_text
 from qgt.files.provenance import provenance
+from qgt.pictures.figures import save_figure
+from qgt.pictures.tests_needed import tests_by_prevalence, tests_by_rounds
 from qgt.rounds.history import Setting
 from qgt.rounds.policies import FollowUp, Policy, simulate_policy
 from qgt.rounds.schemes import Scheme
 from qgt.theory.limits import information
 
-RESULTS = Path("results/follow_up.json")
+RESULTS, IMAGES = Path("results/follow_up.json"), Path("docs/images")
 BATCH = 25  # instances that share a first round
 EDGES = (0.0, 0.9, 0.99, 0.995, 0.997, 0.998, 0.999, 0.9995, 0.9999)  # of bins of confidence
 ITEMS = 100
@@ -185,10 +187,38 @@ def line(case: Case, found: dict[str, Any]) -> str:
     (tests, error), (rounds, _), n = mean(found["tests"]), mean(found["rounds"]), sum(found["tests"].values())
     said = sum(one[1] for one in found["confidence"])
     confidence = f", confidence {said / n:.5f}" if said else ""
+    least = bound(case.rate, case.noise)
     return (
-        f"{case.key}: {tests:.2f} +- {error:.2f} tests (bound {bound(case.rate, case.noise):.1f}), {rounds:.2f} rounds, "
+        f"{case.key}: {tests:.2f} +- {error:.2f} tests (bound {least:.1f}), {rounds:.2f} rounds, "
         f"success {1 - found['wrong'] / n:.4f} of {n}{confidence}, {found['seconds'] / n:.2f} s each"
     )
+
+
+def draw(found: dict[str, Any]) -> None:
+    """Tests against prevalence, and tests against rounds, each beside the entropy bound."""
+    curve: dict[str, list[tuple[float, float, float]]] = {}
+    for case in cases("curve"):
+        if case.key in found:
+            curve.setdefault(case.policy, []).append((case.rate, *mean(found[case.key]["tests"])))
+    least = [(case.rate, bound(case.rate, case.noise)) for case in cases("curve") if case.policy == "follow-up"]
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    if curve:
+        save_figure(tests_by_prevalence(curve, least), IMAGES / "follow_up_prevalence.png", "png")
+    points = {
+        case.policy: (
+            *mean(found[case.key]["rounds"])[:1],
+            *mean(found[case.key]["tests"]),
+            1 - _failed(found[case.key]),
+        )
+        for case in cases("table")
+        if (case.rate, case.noise) == (0.06, 0.1) and case.key in found
+    }
+    if points:
+        save_figure(tests_by_rounds(points, bound(0.06, 0.1)), IMAGES / "follow_up_rounds.png", "png")
+
+
+def _failed(found: dict[str, Any]) -> float:
+    return float(found["wrong"] / sum(found["tests"].values()))
 
 
 def main() -> None:
@@ -198,9 +228,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1)
     arguments = parser.parse_args()
     if arguments.part == "draw":
-        from qgt.pictures.rounds import follow_up_figures
-
-        follow_up_figures(json.loads(RESULTS.read_text("utf-8")), bound, Path("docs/images"))
+        draw(json.loads(RESULTS.read_text("utf-8"))["cases"])
     else:
         measure(arguments.part, arguments.instances, arguments.processes)
 

@@ -24,10 +24,10 @@ from qgt.rounds.information import Channel, told, told_flipped
 from qgt.rounds.posterior import Posterior, posterior_of
 
 RANDOM = 48  # pools looked at first
-CLIMBERS = 4  # of them, improved
-TRIED = 8  # first halves of a swap
+CLIMBERS = 3  # of them, improved
+TRIED = 6  # first halves of a swap
 SCENARIOS = 96  # of the reports of earlier pools in the round
-SPARSE = 8  # one in so many of them is enough to compare pools
+SPARSE = 12  # one in so many of them is enough to compare pools
 LIGHT = 1e-4  # bits that one transfer less is worth
 NOTHING = 1e-6  # bits
 GAIN = 3e-5  # bits that a step must win: far above what float32 rounds off, so that no search goes in circles

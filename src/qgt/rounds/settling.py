@@ -10,9 +10,9 @@ What such a list lacks is small, and taken as
 
     unlisted = weight of the answers listed in its last factor of ten  +  1 / odds
 
-of the weight listed. Each further factor of ten holds about half the weight of the one before (N = 100, M = 21: 0.0025, then 0.0014),
-so all of them together about what the last one holds; the second term is for lists that end before it. `benchmarks/follow_up.py` measures what the
-confidence is worth when tests stop by it.
+of the weight listed. Each further factor of ten holds about half the weight of the one before (N = 100, M = 21: 0.0025,
+then 0.0014), so all of them together about what the last one holds; the second term is for lists that end before it.
+`benchmarks/follow_up.py` measures what the confidence is worth when tests stop by it.
 
 The fit is a p-value over all rounds: how often counts drawn around the answer are as far from it, and answers as
 unusual before any count. The pools of later rounds depend on earlier counts, but their errors do not.
