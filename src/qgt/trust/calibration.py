@@ -30,11 +30,11 @@ from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.contract import Decode, Decoder, check_counts, refuse_unsupported
 from qgt.decoders.results import Decoded, Evidence, Status
 from qgt.model.problem import Problem
-from qgt.trust.fit import instance_fit
+from qgt.trust.fit import INSTANCE_ALARM, instance_fit
 from qgt.trust.listing import Listing, Wider
-from qgt.trust.reference import Reference, misfit
+from qgt.trust.reference import SMALLEST, Reference, misfit
 from qgt.trust.regression import Logistic, Monotone
-from qgt.trust.wrong_counts import wrong_count_p
+from qgt.trust.wrong_counts import believed, wrong_count_odds
 
 FIRST = 2  # simulated instances, before the time is looked at: one may take long
 PRECISE = 0.004  # the standard error of a chance that is good enough
@@ -113,10 +113,13 @@ class Learned:
 
     def applied(self, problem: Problem, y: Tensor, result: Decoded) -> Decoded:
         """A result with its confidence and fit."""
-        fit = _looked_at_again(problem, y, result, instance_fit(problem, y, result.x, self.reference).to(y.device))
+        fit = instance_fit(problem, y, result.x, self.reference).to(y.device)
+        odds = _looked_at_again(problem, y, result, fit)
+        # Of two p-values the least is taken, each divided by its share of the false alarms.
+        fit = torch.minimum(fit / (1 - SECOND_LOOK), (-odds).exp() / SECOND_LOOK).clamp(SMALLEST, 1.0)
         evidence = result.evidence
         if self.listed is not None and evidence.alternatives is not None:
-            evidence = self.listed.applied(result)
+            evidence = self.listed.applied(result, believed(odds))
         elif self.scored is not None:
             off = misfit(problem, y, result.x)
             possible = (result.status != Status.INFEASIBLE) & (off.noise + off.prior).isfinite()
@@ -126,16 +129,15 @@ class Learned:
 
 
 def _looked_at_again(problem: Problem, y: Tensor, result: Decoded, fit: Tensor) -> Tensor:
-    """The fit, where a wrong count that explains the instance better counts against it too.
+    """How much better a wrong count explains each instance, in nats; -inf where nothing speaks for one.
 
-    Of two p-values the least is taken, each divided by its share of the false alarms. Only instances that fit not too
-    well are looked at: in the others no count is off by much.
+    Only instances that fit neither well, so that no count is off by much, nor too badly to be trusted are looked at.
     """
-    doubtful = (fit < LOOK_AGAIN).nonzero().flatten()
-    p = torch.ones_like(fit)
+    doubtful = ((fit >= INSTANCE_ALARM * (1 - SECOND_LOOK)) & (fit < LOOK_AGAIN)).nonzero().flatten()
+    odds = torch.full_like(fit, -torch.inf)
     if len(doubtful):
-        p[doubtful] = wrong_count_p(problem, y[doubtful], result.pick(doubtful))
-    return torch.minimum(fit / (1 - SECOND_LOOK), p / SECOND_LOOK).clamp(max=1.0)
+        odds[doubtful] = wrong_count_odds(problem, y[doubtful], result.pick(doubtful))
+    return odds
 
 
 def learn(config: Calibrated, problem: Problem, decode: Decode, device: torch.device) -> Learned:
