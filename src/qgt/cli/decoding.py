@@ -1,4 +1,4 @@
-"""Verbs that turn counts into calls, and check proofs of them: decode, check."""
+"""The verb that turns counts into calls: decode."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -57,6 +57,9 @@ def decode(
     calibrate: Annotated[
         float, typer.Option(metavar="S", min=0, help="Seconds of simulation, to measure confidence and fit; 0: none.")
     ] = 10.0,
+    cache: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Keeps simulations for the next sheet; 'off': nowhere.")
+    ] = None,
     device: Annotated[str, typer.Option(metavar="D", help="cpu, cuda or auto.")] = "cpu",
     plugin: Plugins = None,
     as_json: Json = False,
@@ -90,7 +93,7 @@ def decode(
     texts = [*(settings or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
     name, chosen, loaded = _chosen(problem, decoder, model, texts, keep_proofs=certificate is not None)
     sheet = _decoded(
-        counts, f"the design of {problem or model}", chosen, loaded, defectives, calibrate, chosen_device(device)
+        counts, f"the design of {problem or model}", chosen, loaded, defectives, calibrate, cache, chosen_device(device)
     )
     facts = {"counts": counts, "problem": problem or model, "decoder": name, **_versions(loaded)}
     write_files(_files(sheet, output, report, html, certificate, facts))
@@ -100,44 +103,6 @@ def decode(
     else:
         _tell(sheet, written)
     raise typer.Exit(int(any(one.verdict == "impossible" for one in sheet.accounts)))
-
-
-@app.command()
-def check(
-    counts: Counts,
-    problem: Annotated[Path, typer.Option(metavar="PROBLEM", help="Design, prior and noise: TOML or JSON.")],
-    certificate: Annotated[Path, typer.Option(metavar="FILE", help="Proofs from 'qgt decode --certificate'.")],
-    plugin: Plugins = None,
-    as_json: Json = False,
-) -> None:
-    """Check proofs without the solver that made them: plain sums over the counts, the design and the proofs.
-
-    Exit code 1 says that some instance is not proved.
-
-    \b
-    Example:
-      qgt check counts.csv --problem problem.toml --certificate proofs.safetensors
-    """
-    check_files([], inputs=[counts, problem, certificate, *(plugin or ())])
-    from qgt.lab.accounts import numbers
-    from qgt.lab.sheets import read_counts
-
-    load_plugins(plugin)
-    loaded = qgt.Problem.load(problem)
-    y, names = read_counts(counts, loaded.design, f"the design of {problem}")
-    result = qgt.load_certificate(certificate, loaded, y)
-    proved = qgt.check_certificate(loaded, y, result).tolist()
-    rows = [[name, qgt.Status(int(result.status[i])).meaning] for i, name in enumerate(names or numbers(len(y)))]
-    open_ = [row for row, holds in zip(rows, proved, strict=True) if not holds]
-    facts = {"instances": len(y), "proved": sum(proved), "not_proved": [name for name, _ in open_]}
-    tell(
-        facts if as_json else None,
-        f"The proofs of {sum(proved)} of {len(y)} instances hold" + ("; these do not:" if open_ else "."),
-        ["instance", "what the proof should show"],
-        *open_,
-    )
-    if open_:
-        raise typer.Exit(1)
 
 
 def _chosen(
@@ -171,10 +136,12 @@ def _decoded(
     problem: "qgt.Problem",
     defectives: int | None,
     calibrate: float,
+    cache: Path | None,
     device: str,
 ) -> "DecodedSheet":
     from qgt.lab.decoding import decode_sheet
     from qgt.lab.sheets import read_counts
+    from qgt.trust.cache import cache_folder
 
     y, names = read_counts(counts, problem.design, owner)
     with share_done("decoding") as show:
@@ -185,6 +152,7 @@ def _decoded(
             decoder,
             defectives=defectives,
             calibrate=calibrate or None,
+            cache=cache_folder(cache),
             device=device,
             on_progress=show,
         )
