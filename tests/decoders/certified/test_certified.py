@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import qgt
-from qgt.decoders.certified.relaxation import FREE, PIECES, Model, State, Tables, lower_bound, relax, rows_of
+from qgt.decoders.certified.costs import PIECES, Model, Tables
+from qgt.decoders.certified.relaxation import FREE, State, lower_bound, relax, rows_of
 from qgt.decoders.results import Answers, Decoded, Spans
 from qgt.model.factors import pool_costs
 from random_problems import case
@@ -281,8 +282,12 @@ def test_bad_odds_are_refused(odds: float) -> None:
 
 
 def test_priors_that_are_no_sums_are_refused() -> None:
-    problem = small(8, 12, qgt.Households(size=3, seed_rate=0.1, attack_rate=0.3), qgt.Noiseless(), 0)
-    assert "Households" in str(qgt.Certified().supports(problem))
+    class Simulated:
+        def sample(self, instances: int, items: int, *, generator: torch.Generator) -> torch.Tensor:
+            return torch.zeros(instances, items, dtype=torch.uint8)
+
+    problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), Simulated())
+    assert "Simulated" in str(qgt.Certified().supports(problem))
 
 
 @pytest.mark.parametrize("odds", [1.0, 100.0])

@@ -28,18 +28,19 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from qgt.decoders.certified.costs import Model, Tables
+from qgt.decoders.certified.items import cheapest_items, least_by_total
 from qgt.decoders.certified.nodes import (
     Found,
     Leaves,
     Nodes,
     as_leaves,
     joined,
-    places,
     split_by_first,
     split_by_item,
 )
 from qgt.decoders.certified.polish import cost_of, polished
-from qgt.decoders.certified.relaxation import Model, State, Tables, lower_bound, reduced_costs, relax, rows_of
+from qgt.decoders.certified.relaxation import State, least_pools, reduced_costs, relax, rows_of
 from qgt.model.prior import FREE
 
 CLOSE = 1e-6  # costs that differ by less are equal: a factor of 1.000001 in probability
@@ -79,8 +80,7 @@ class Search:
     def start(cls, model: Model, tables: Tables, *, slack: float, keep_leaves: bool) -> "Search":
         """Nothing found, nothing excluded."""
         finite = torch.where(tables.costs.isfinite(), tables.costs, 0.0).amax(1)  # (values,)
-        number = torch.where(model.numbers.isfinite(), model.numbers, -torch.inf).amax()
-        worst = model.constant + model.weights.clamp(min=0.0).sum() + finite[tables.which].sum(1) + number + 1.0
+        worst = model.most + finite[tables.which].sum(1) + 1.0
         answer = torch.zeros(len(worst), len(model.known), dtype=torch.uint8, device=worst.device)
         return cls(model, tables, slack, keep_leaves, worst, answer)
 
@@ -112,7 +112,7 @@ class Search:
         """Where all free items weigh the same and counts cost one of two values."""
         model, table = self.model, self.tables.costs
         weights, values = model.weights[model.known == FREE].unique(), table[table.isfinite()].unique()
-        if len(weights) != 1 or len(values) < 2:
+        if len(weights) != 1 or len(values) < 2 or model.groups is not None:
             return None
         low, high = values[0], values[-1]
         between = torch.minimum(values - low, high - values).amax()
@@ -221,32 +221,19 @@ class Search:
 
     def _swaps(self, nodes: Nodes) -> tuple[Tensor, Tensor, Tensor]:
         """The nodes' own x, the least cost of swapping each free item in or out, and a bound for all their x."""
-        free, reduced = nodes.fixed == FREE, reduced_costs(self.model, nodes.state.pi)
-        value, order = torch.where(free, reduced, torch.inf).sort(1)
-        number = nodes.total - (nodes.fixed == 1).sum(1)  # of free items that are defective
-        possible = (number >= 0) & (number <= free.sum(1))
-        at = torch.where(possible, number, 0)[:, None]
-        edge = torch.full_like(value[:, :1], torch.inf)
-        ends = torch.cat([-edge, value, edge], 1)
-        inside = free & (places(order) < at)
-        swap = torch.where(inside, ends.gather(1, at + 1) - reduced, reduced - ends.gather(1, at))
-        own = torch.where(free, inside, nodes.fixed == 1)
+        reduced = reduced_costs(self.model, nodes.state.pi)
+        own, items, swap = cheapest_items(self.model, nodes.fixed, nodes.total, reduced)
         rows = rows_of(self.model, self.tables, nodes.owner, nodes.total)
-        bound = lower_bound(self.model, rows, own.to(torch.int8), nodes.state.pi)
-        return own.to(torch.uint8), torch.where(free, swap, torch.inf), torch.where(possible, bound, torch.inf)
+        return own, swap, items + least_pools(self.model, rows, nodes.state.pi)
 
     def _split_by_total(self, nodes: Nodes) -> None:
         """One child for each number of defectives that the parent's multipliers do not exclude."""
         if not len(nodes.owner):
             return
-        free, ones = nodes.fixed == FREE, (nodes.fixed == 1).to(torch.int8)
-        value = torch.where(free, reduced_costs(self.model, nodes.state.pi), torch.inf).sort(1).values
         rows = rows_of(self.model, self.tables, nodes.owner, nodes.total)
-        rest = lower_bound(self.model, rows, ones, nodes.state.pi)[:, None]
-        bound = rest + torch.nn.functional.pad(value.cumsum(1), (1, 0))  # with 0, 1, ... free items defective
+        rest = least_pools(self.model, rows, nodes.state.pi)[:, None]
+        bound = rest + least_by_total(self.model, nodes.fixed, reduced_costs(self.model, nodes.state.pi))
         totals = torch.arange(bound.shape[1], device=bound.device)
-        number = totals - ones.sum(1)[:, None]  # of free items that are defective
-        bound = torch.where(number >= 0, bound.gather(1, number.clamp(min=0)), torch.inf)
         bound = bound + self.model.numbers - self.model.numbers.amin()  # which the root's bound has in it
         alive = bound < self.enough_for_each(nodes.owner)
         between = (alive.cumsum(1) > 0) & (alive.flip(1).cumsum(1).flip(1) > 0)

@@ -67,7 +67,7 @@ def check_claims(problem: Problem, y: Float64[Tensor, "instances pools"], result
     if not 1 <= proof.odds < math.inf:
         raise ValueError(f"the proof's odds={proof.odds} are not valid: they must be finite, and 1 or more.")
     if not isinstance(problem.prior, FactoredPrior):
-        raise ValueError(f"{problem.prior} is not a sum over items: certificates are for Bernoulli and FixedWeight.")
+        raise ValueError(f"{problem.prior} is not a sum over items and groups: it has no `costs`.")
     y = check_counts(problem, y, missing=True).cpu()
     _refuse_other_shapes(problem, y, result, proof)
     factors = problem.factors(y)

@@ -5,10 +5,12 @@ and r_j = w_j - (A' pi)_j, every x of k defectives in it costs
 
     cost(x) = constant + sum_j w_j x_j + sum_i f_i((A x)_i)
            >= constant + sum of the fixed r_j + the least free r_j, as many as make k
-                       + sum_i min over c of (f_i(c) + pi_i c)  =:  bound.
+                       + sum_i min over c of (f_i(c) + pi_i c)  =:  bound,
 
-The leaf is closed below a limit if that bound reaches it; or if the bounds of all x but one do, for any other swaps a
-free item for another, at the cost of the difference of their r_j; and that one is listed, or costs what the limit is.
+with the costs of the prior's groups, where it has any, inside the minimum over the free items (`item_sums`).
+
+The leaf is closed below a limit if that bound reaches it; or if the bounds of all x but the cheapest one do, for any
+other has a free item turned round; and that one is listed, or costs what the limit is.
 
 Where all items weigh the same and a count costs one of at most two values, the costs of x with k defectives have steps,
 and a bound above the last step below the limit reaches it. Sums are in float64, and bounds are lowered by more than
@@ -23,6 +25,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from qgt.decoders.certified.item_sums import Group, groups_of, least_by_number, own_and_turned
 from qgt.decoders.envelopes import Floats
 from qgt.decoders.results import Proof
 from qgt.model.factors import Factors
@@ -66,13 +69,22 @@ class Shared:
     known: NDArray[np.int8]  # (items,): 0 or 1 where the prior settles an item, else FREE
     numbers: Floats  # (items + 1,): what it costs that 0, 1, ... items are defective; infinite where impossible
     constant: float
+    groups: tuple[Group, ...]  # of the prior; none where it has none
 
     @classmethod
     def of(cls, factors: Factors) -> "Shared":
         """From the problem alone."""
         items, matrix = factors.items, factors.design.matrix.cpu().numpy().astype(np.float64)
         numbers = np.zeros(len(items.weights) + 1) if items.total is None else items.total.numpy()
-        return cls(matrix, items.weights.numpy(), items.known.numpy(), numbers, items.constant)
+        groups = groups_of(items.groups)
+        return cls(matrix, items.weights.numpy(), items.known.numpy(), numbers, items.constant, groups)
+
+    @property
+    def most(self) -> float:
+        """No possible x costs more, its counts aside."""
+        number = self.numbers[np.isfinite(self.numbers)].max()
+        groups = sum(group.table[np.isfinite(group.table)].max(initial=0.0) for group in self.groups)
+        return float(self.constant + np.maximum(self.weights, 0.0).sum() + number + groups)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,14 +110,15 @@ class Costs:
     def more_than_any(self) -> float:
         """More than any possible x costs."""
         finite = np.where(np.isfinite(self.tables), self.tables, -np.inf).max(1)
-        number = self.shared.numbers[np.isfinite(self.shared.numbers)].max()
-        return float(self.shared.constant + np.maximum(self.shared.weights, 0.0).sum() + finite.sum() + number + 1.0)
+        return float(self.shared.most + finite.sum() + 1.0)
 
     def of_x(self, x: NDArray[np.uint8]) -> Floats:
         """The costs of whole x: (rows,)."""
         known, ones = self.shared.known, np.minimum(x, 1)
         possible = ((known == FREE) | (known == x)).all(1) & (x <= 1).all(1)
         number = self.shared.numbers[ones.sum(1, dtype=np.int64)]
+        for group in self.shared.groups:
+            number = number + group.table[ones[:, group.items].sum(1, dtype=np.int64)]
         counts = (ones.astype(np.float64) @ self.shared.matrix.T).astype(np.int64)
         pools = self.tables[np.arange(len(self.tables)), counts].sum(1)
         return np.asarray(np.where(possible, self.shared.constant + x @ self.shared.weights + pools + number, np.inf))
@@ -115,7 +128,7 @@ class Costs:
         weights, known = self.shared.weights, self.shared.known
         free, finite = known == FREE, self.tables[np.isfinite(self.tables)]
         k = np.arange(len(known) + 1)
-        if not len(finite) or not free.any() or np.ptp(weights[free]) > 0:
+        if not len(finite) or not free.any() or np.ptp(weights[free]) > 0 or self.shared.groups:
             return np.full(len(k), limit)
         low, high = finite.min(), finite.max()
         if np.minimum(finite - low, high - finite).max() >= 1e-12:
@@ -178,12 +191,10 @@ def _closed(costs: Costs, limit: float, listed: set[bytes], leaves: Leaves) -> N
     fine: NDArray[np.bool_] = np.asarray(np.isfinite(leaves.pi).all(1))
     pi = np.where(fine[:, None], leaves.pi, 0.0)
     free, counts = fixed == FREE, np.arange(costs.tables.shape[1])
-    reduced = np.where(free, costs.shared.weights - pi @ costs.shared.matrix, np.inf)  # of the free items
-    ones = np.where(fixed == 1, costs.shared.weights - pi @ costs.shared.matrix, 0.0).sum(1)
-    value = np.sort(reduced, 1)  # (leaves, items)
-    cheapest = np.pad(np.cumsum(value, 1), ((0, 0), (1, 0)))  # of 0, 1, ... free items
+    reduced = costs.shared.weights - pi @ costs.shared.matrix
+    cheapest = least_by_number(costs.shared.groups, fixed, reduced)
     pools = sum((row + pi[:, i, None] * counts).min(1) for i, row in enumerate(costs.tables))
-    base = costs.shared.constant + ones + pools - _rounding(costs, pi)
+    base = costs.shared.constant + np.where(fixed == 1, reduced, 0.0).sum(1) + pools - _rounding(costs, pi)
 
     leaf, total = _pairs(least, most, fixed.shape[1])
     number = total - (fixed == 1).sum(1)[leaf]  # of free items that are defective
@@ -193,13 +204,10 @@ def _closed(costs: Costs, limit: float, listed: set[bytes], leaves: Leaves) -> N
     left = ~(bound >= enough)
     leaf, number, bound, enough = leaf[left], number[left], bound[left], enough[left]
 
-    edges = np.pad(value, ((0, 0), (1, 1)), constant_values=((0, 0), (-np.inf, np.inf)))
-    alone = bound + (edges[leaf, number + 1] - edges[leaf, number]) >= enough
+    own, more = own_and_turned(costs.shared.groups, fixed[leaf], reduced[leaf], number)
+    alone = bound + more.min(1, initial=np.inf) >= enough
     fine[leaf[~alone]] = False
-    leaf, number = leaf[alone], number[alone]
-    order = np.argsort(reduced[leaf], 1, kind="stable")
-    inside = np.argsort(order, 1, kind="stable") < number[:, None]
-    own = np.where(free[leaf], inside, fixed[leaf] == 1).astype(np.uint8)
+    leaf, own = leaf[alone], own[alone]
     dear = costs.of_x(own) >= limit - MARGIN
     for at, row, ok in zip(leaf.tolist(), own, dear.tolist(), strict=True):
         if not ok and row.tobytes() not in listed:
@@ -213,6 +221,7 @@ def _rounding(costs: Costs, pi: Floats) -> Floats:
     finite = np.where(np.isfinite(costs.tables), np.abs(costs.tables), 0.0).max(1).sum()
     items = np.abs(weights).sum() + (np.abs(pi) @ matrix).sum(1)
     number = np.abs(costs.shared.numbers[np.isfinite(costs.shared.numbers)]).max()
+    number += sum(np.abs(group.table[np.isfinite(group.table)]).max(initial=0.0) for group in costs.shared.groups)
     terms = abs(costs.shared.constant) + number + finite + items + np.abs(pi).sum(1) * costs.tables.shape[1]
     return np.asarray(4 * np.finfo(np.float64).eps * (sum(matrix.shape) + 10) * terms)
 

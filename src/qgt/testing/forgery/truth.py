@@ -200,7 +200,10 @@ def _dear(problem: Problem, y: Tensor) -> float:
     assert isinstance(problem.prior, FactoredPrior)
     items = problem.prior.costs(problem.items)
     finite = torch.where(tables.isfinite(), tables, -torch.inf).amax(1).sum()
-    return float(finite) + items.base + float(items.weights.clamp(min=0.0).sum()) + 1.0
+    rest = [items.total] if items.total is not None else []
+    rest += [] if items.groups is None else list(items.groups.tables)
+    dearest = sum(float(table[table.isfinite()].max()) for table in rest if bool(table.isfinite().any()))
+    return float(finite) + items.constant + float(items.weights.clamp(min=0.0).sum()) + dearest + 1.0
 
 
 def _bounds(problem: Problem, y: Tensor, proof: Proof, x: Tensor) -> Tensor:
@@ -214,11 +217,12 @@ def _bounds(problem: Problem, y: Tensor, proof: Proof, x: Tensor) -> Tensor:
     for i, size in enumerate(sizes.tolist()):
         counts = torch.arange(size + 1, dtype=torch.float64)
         pools += (tables[i, : size + 1] + pi[:, i, None] * counts).amin(1)
-    return costs.base + x.double() @ reduced.T + pools
+    numbers = costs.of(x) - x.double() @ costs.weights  # what is no item's by itself: of the total, and of groups
+    return numbers[:, None] + x.double() @ reduced.T + pools
 
 
 def has_steps(problem: Problem) -> bool:
     """Whether equal items and counts of two costs let a checker round bounds up."""
     assert isinstance(problem.prior, FactoredPrior)
     costs = problem.prior.costs(problem.items)
-    return bool((costs.weights[costs.known == FREE].diff().abs() < 1e-9).all())
+    return costs.groups is None and bool((costs.weights[costs.known == FREE].diff().abs() < 1e-9).all())
