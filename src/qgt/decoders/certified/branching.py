@@ -40,11 +40,14 @@ from qgt.decoders.certified.nodes import (
     split_by_item,
 )
 from qgt.decoders.certified.polish import cost_of, polished
+from qgt.decoders.certified.ranges import Ranges, turning_costs
 from qgt.decoders.certified.relaxation import State, least_pools, reduced_costs, relax, rows_of
+from qgt.decoders.results import KEPT
 from qgt.model.prior import FREE
 
 CLOSE = 1e-6  # costs that differ by less are equal: a factor of 1.000001 in probability
 ROOT_ITERATIONS, ITERATIONS = 100, 60
+MANY = 0.25  # of a node's free items, fixed at once: then its bound is worth another look
 FRACTIONAL = 0.1  # a relaxed item this far from 0 and 1 is worth a split
 
 
@@ -106,6 +109,11 @@ class Search:
         totals = torch.arange(len(self.model.known) + 1, device=owner.device)
         limit = self.limit(owner)[:, None].expand(-1, len(totals))
         return limit if self.levels is None else self.levels.below(limit, totals)
+
+    @cached_property
+    def ranges(self) -> Ranges | None:
+        """Envelopes of tables with steps, where there are any."""
+        return Ranges.of(self.tables)
 
     @cached_property
     def levels(self) -> Levels | None:
@@ -175,7 +183,7 @@ class Search:
         if not bool(open_.any()):
             return nodes
         some = nodes.pick(open_)
-        rows = rows_of(self.model, self.tables, some.owner, some.total)
+        rows = rows_of(self.model, self.tables, self.ranges, some.sets)
         bound, state = relax(self.model, rows, some.fixed, some.state, enough[open_], iterations)
         # What was shown of the parent holds for the child; but its leaf needs multipliers that show it.
         worse = bound < some.bound
@@ -204,12 +212,25 @@ class Search:
         loose = swap < (self.enough(nodes.owner, nodes.total) - nodes.bound)[:, None]  # (nodes, items)
         done = ~loose.any(1)
         self._record(nodes.owner[done], own[done])
-        nodes, loose, swap = self._close(nodes, done), loose[~done], swap[~done]
+        nodes, loose, swap, own = self._close(nodes, done), loose[~done], swap[~done], own[~done]
+        if self.ranges is not None:
+            nodes, loose, swap = self._keep(nodes, loose, swap, own)
         x = nodes.state.x
         fraction, item = torch.where(loose, torch.minimum(x, 1 - x), -1.0).max(1)
         two = fraction > FRACTIONAL
         self._push(split_by_item(nodes.pick(two), item[two]))
         self._push(split_by_first(nodes.pick(~two), loose[~two], swap[~two]))
+
+    def _keep(self, nodes: Nodes, loose: Tensor, swap: Tensor, own: Tensor) -> tuple[Nodes, Tensor, Tensor]:
+        """Fix the items that cannot be turned round; a node that this changes much is looked at again."""
+        tight = (nodes.fixed == FREE) & ~loose
+        some = tight.any(1)
+        kept = torch.where(tight, KEPT + own.to(torch.int8), nodes.fixed)
+        self._leaf(nodes.pick(some)._replace(fixed=kept[some]), nodes.total[some], nodes.total[some])
+        many = tight.sum(1) > MANY * (nodes.fixed == FREE).sum(1)
+        nodes = nodes._replace(fixed=torch.where(tight, own.to(torch.int8), nodes.fixed))
+        self._push(nodes.pick(many))
+        return nodes.pick(~many), loose[~many], swap[~many]
 
     def _push(self, nodes: Nodes) -> None:
         """Put nodes on their stacks, the least bounds on top."""
@@ -223,14 +244,17 @@ class Search:
         """The nodes' own x, the least cost of swapping each free item in or out, and a bound for all their x."""
         reduced = reduced_costs(self.model, nodes.state.pi)
         own, items, swap = cheapest_items(self.model, nodes.fixed, nodes.total, reduced)
-        rows = rows_of(self.model, self.tables, nodes.owner, nodes.total)
+        rows = rows_of(self.model, self.tables, self.ranges, nodes.sets)
+        if self.ranges is not None:
+            pools, pi = self.model.matrix[:-1], nodes.state.pi[:, :-1].double()
+            swap = swap + turning_costs(self.ranges, pools, nodes.owner, nodes.fixed, own, pi)
         return own, swap, items + least_pools(self.model, rows, nodes.state.pi)
 
     def _split_by_total(self, nodes: Nodes) -> None:
         """One child for each number of defectives that the parent's multipliers do not exclude."""
         if not len(nodes.owner):
             return
-        rows = rows_of(self.model, self.tables, nodes.owner, nodes.total)
+        rows = rows_of(self.model, self.tables, self.ranges, nodes.sets)
         rest = least_pools(self.model, rows, nodes.state.pi)[:, None]
         bound = rest + least_by_total(self.model, nodes.fixed, reduced_costs(self.model, nodes.state.pi))
         totals = torch.arange(bound.shape[1], device=bound.device)

@@ -6,7 +6,7 @@ A result makes claims about each instance, and its certificate is the evidence f
     listed       every x more than 1/odds as probable as the answer is among the alternatives
     impossible   no x explains the counts
 
-A certificate is a list of leaves, sets of x with multipliers of the pools (`leaves`). Claims hold if the leaves hold
+A certificate is a list of leaves, sets of x with multipliers of the pools (`leaves`, `closing`). Claims hold if the leaves hold
 every x together, and each is closed: below the answer's cost, below that cost plus log odds, or below everything.
 Probabilities are not believed either: no answer may be given more weight than it has among those listed.
 """
@@ -20,7 +20,8 @@ from jaxtyping import Bool, Float64
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qgt.decoders.certified.leaves import Costs, Leaves, Shared, closed, hold_every_x
+from qgt.decoders.certified.closing import closed
+from qgt.decoders.certified.leaves import Costs, Leaves, Shared, hold_every_x
 from qgt.decoders.contract import check_counts
 from qgt.decoders.envelopes import Floats
 from qgt.decoders.results import Answers, Decoded, Proof, Status

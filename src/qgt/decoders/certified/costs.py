@@ -114,7 +114,7 @@ class Tables:
     @classmethod
     def of(cls, pools: PoolCosts) -> "Tables":
         """The envelope of every table."""
-        envelopes = [_shortened(envelope_of(row)) for row in pools.tables.cpu().numpy()]
+        envelopes = [shortened(envelope_of(row)) for row in pools.tables.cpu().numpy()]
         most = max([1, *(len(envelope.slopes) for envelope in envelopes)])
         pieces = np.zeros((2 + 2 * most, len(envelopes)))
         for column, (start, cost, slopes, lengths) in zip(pieces.T, envelopes, strict=True):
@@ -129,7 +129,7 @@ class Tables:
         return softened(self.costs)
 
 
-def _shortened(envelope: Envelope) -> Envelope:
+def shortened(envelope: Envelope) -> Envelope:
     """An envelope of few pieces, nowhere above the given one."""
     start, cost, slopes, lengths = envelope
     if len(slopes) <= PIECES:

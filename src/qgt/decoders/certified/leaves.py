@@ -1,20 +1,7 @@
-"""What leaves show: plain sums over one instance's costs. NumPy only, and nothing of the solver.
-
-A leaf is a set of x: some items fixed, the number of defectives k between two numbers. With multipliers pi of the pools
-and r_j = w_j - (A' pi)_j, every x of k defectives in it costs
-
-    cost(x) = constant + sum_j w_j x_j + sum_i f_i((A x)_i)
-           >= constant + sum of the fixed r_j + the least free r_j, as many as make k
-                       + sum_i min over c of (f_i(c) + pi_i c)  =:  bound,
-
-with the costs of the prior's groups, where it has any, inside the minimum over the free items (`item_sums`).
-
-The leaf is closed below a limit if that bound reaches it; or if the bounds of all x but the cheapest one do, for any
-other has a free item turned round; and that one is listed, or costs what the limit is.
+"""One instance's leaves and costs, and whether the leaves hold every x. NumPy only, and nothing of the solver.
 
 Where all items weigh the same and a count costs one of at most two values, the costs of x with k defectives have steps,
-and a bound above the last step below the limit reaches it. Sums are in float64, and bounds are lowered by more than
-they can round off.
+and a bound above the last step below the limit reaches it. What a leaf shows is in `closing`.
 """
 
 from collections.abc import Iterator
@@ -25,9 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from qgt.decoders.certified.item_sums import Group, groups_of, least_by_number, own_and_turned
+from qgt.decoders.certified.item_sums import Group, groups_of
 from qgt.decoders.envelopes import Floats
-from qgt.decoders.results import Proof
+from qgt.decoders.results import KEPT, Proof
 from qgt.model.factors import Factors
 from qgt.model.prior import FREE
 
@@ -93,13 +80,15 @@ class Costs:
 
     shared: Shared
     tables: Floats  # (pools, counts), infinite where impossible
+    plain: NDArray[np.bool_]  # (pools,): whether a table is convex, so that a range of counts tells little
 
     @classmethod
     def of(cls, shared: Shared, factors: Factors, instance: int) -> "Costs":
         """A pool has no more defectives than items."""
         tables, sizes = factors.pools.of_instance(instance).cpu(), factors.design.pool_sizes.cpu()
+        plain = np.array([_is_plain(row) for row in tables.numpy()])
         tables = torch.where(torch.arange(tables.shape[1]) <= sizes[:, None], tables, torch.inf)
-        return cls(shared, tables.numpy())
+        return cls(shared, tables.numpy(), plain)
 
     @property
     def possible(self) -> bool:
@@ -146,6 +135,13 @@ class Costs:
         return reached
 
 
+def _is_plain(table: Floats) -> bool:
+    """Whether more than one count is possible, without gaps, and their costs are convex."""
+    counts = np.flatnonzero(np.isfinite(table))
+    steps = np.diff(table[counts])
+    return len(counts) > 1 and bool((np.diff(counts) == 1).all() and (np.diff(steps) >= 0).all())
+
+
 def hold_every_x(shared: Shared, leaves: Leaves) -> bool:
     """Whether every possible x is in some leaf: for each k, the leaves split the cube item by item."""
     fixed, free = leaves.fixed, shared.known == FREE
@@ -162,13 +158,25 @@ def hold_every_x(shared: Shared, leaves: Leaves) -> bool:
 
 
 def _covers(fixed: NDArray[np.int8]) -> bool:
-    """Whether boxes of a cube, rows of 0, 1 and FREE, cover it, as the leaves of a tree of splits do."""
+    """Whether boxes of a cube, rows of 0, 1 and FREE, cover it, as the leaves of a tree of splits do.
+
+    A row that keeps items and has no other fixed takes away all but the part of the cube where they are as kept.
+    """
     todo = [fixed]
     while todo:
         boxes = todo.pop()
         if (boxes == FREE).all(1).any():
             continue  # one of them is the whole cube
-        split = (boxes != FREE).all(0) & (len(boxes) > 0)
+        keeps = ((boxes == FREE) | (boxes == KEPT) | (boxes == KEPT + 1)).all(1)
+        if keeps.any():
+            row = boxes[int(keeps.argmax())]
+            at = np.flatnonzero(row != FREE)
+            rest = boxes[np.arange(len(boxes)) != int(keeps.argmax())]
+            rest = rest[((rest[:, at] == FREE) | (rest[:, at] == row[at] - KEPT)).all(1)]
+            rest[:, at] = FREE
+            todo.append(rest)
+            continue
+        split = ((boxes == 0) | (boxes == 1)).all(0) & (len(boxes) > 0)
         if not split.any():
             return False
         item = int(split.argmax())
@@ -177,56 +185,3 @@ def _covers(fixed: NDArray[np.int8]) -> bool:
             half[:, item] = FREE
             todo.append(half)
     return True
-
-
-def closed(costs: Costs, limit: float, listed: NDArray[np.uint8], leaves: Leaves) -> NDArray[np.bool_]:
-    """Whether each leaf holds nothing below the limit but x that are listed: (leaves,)."""
-    names = {row.tobytes() for row in listed}
-    parts = [_closed(costs, limit, names, part) for part in leaves.parts()]
-    return np.concatenate([np.zeros(0, dtype=bool), *parts])
-
-
-def _closed(costs: Costs, limit: float, listed: set[bytes], leaves: Leaves) -> NDArray[np.bool_]:
-    fixed, least, most = leaves.fixed, leaves.least, leaves.most
-    fine: NDArray[np.bool_] = np.asarray(np.isfinite(leaves.pi).all(1))
-    pi = np.where(fine[:, None], leaves.pi, 0.0)
-    free, counts = fixed == FREE, np.arange(costs.tables.shape[1])
-    reduced = costs.shared.weights - pi @ costs.shared.matrix
-    cheapest = least_by_number(costs.shared.groups, fixed, reduced)
-    pools = sum((row + pi[:, i, None] * counts).min(1) for i, row in enumerate(costs.tables))
-    base = costs.shared.constant + np.where(fixed == 1, reduced, 0.0).sum(1) + pools - _rounding(costs, pi)
-
-    leaf, total = _pairs(least, most, fixed.shape[1])
-    number = total - (fixed == 1).sum(1)[leaf]  # of free items that are defective
-    possible = (number >= 0) & (number <= free.sum(1)[leaf])
-    leaf, total, number = leaf[possible], total[possible], number[possible]
-    bound, enough = base[leaf] + cheapest[leaf, number] + costs.shared.numbers[total], costs.enough(limit)[total]
-    left = ~(bound >= enough)
-    leaf, number, bound, enough = leaf[left], number[left], bound[left], enough[left]
-
-    own, more = own_and_turned(costs.shared.groups, fixed[leaf], reduced[leaf], number)
-    alone = bound + more.min(1, initial=np.inf) >= enough
-    fine[leaf[~alone]] = False
-    leaf, own = leaf[alone], own[alone]
-    dear = costs.of_x(own) >= limit - MARGIN
-    for at, row, ok in zip(leaf.tolist(), own, dear.tolist(), strict=True):
-        if not ok and row.tobytes() not in listed:
-            fine[at] = False
-    return fine
-
-
-def _rounding(costs: Costs, pi: Floats) -> Floats:
-    """More than all sums of a leaf can be off: float64's precision times their terms and their number; (leaves,)."""
-    matrix, weights = costs.shared.matrix, costs.shared.weights
-    finite = np.where(np.isfinite(costs.tables), np.abs(costs.tables), 0.0).max(1).sum()
-    items = np.abs(weights).sum() + (np.abs(pi) @ matrix).sum(1)
-    number = np.abs(costs.shared.numbers[np.isfinite(costs.shared.numbers)]).max()
-    number += sum(np.abs(group.table[np.isfinite(group.table)]).max(initial=0.0) for group in costs.shared.groups)
-    terms = abs(costs.shared.constant) + number + finite + items + np.abs(pi).sum(1) * costs.tables.shape[1]
-    return np.asarray(4 * np.finfo(np.float64).eps * (sum(matrix.shape) + 10) * terms)
-
-
-def _pairs(least: NDArray[np.int64], most: NDArray[np.int64], items: int) -> tuple[NDArray[np.int64], ...]:
-    """Every leaf with every number of defectives it may have."""
-    k = np.arange(items + 1)
-    return ((k >= least[:, None]) & (k <= most[:, None])).nonzero()

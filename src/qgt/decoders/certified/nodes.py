@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from qgt.decoders.certified.items import places
-from qgt.decoders.certified.relaxation import State
+from qgt.decoders.certified.relaxation import Sets, State
 
 
 class Nodes(NamedTuple):
@@ -20,6 +20,11 @@ class Nodes(NamedTuple):
     total: Tensor  # (nodes,): the number of defectives, or FREE
     bound: Tensor  # (nodes,), float64
     state: State
+
+    @property
+    def sets(self) -> Sets:
+        """The sets of x alone."""
+        return Sets(self.owner, self.fixed, self.total)
 
     def pick(self, keep: Tensor | slice) -> "Nodes":
         """Some of the nodes."""

@@ -28,6 +28,7 @@ from torch import Tensor
 from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.items import least_items
 from qgt.decoders.certified.members import Charges
+from qgt.decoders.certified.ranges import Ranges, counts_between
 from qgt.model.prior import FREE
 
 STEP = 0.05  # of the primal variables, for costs of a few nats
@@ -48,9 +49,14 @@ class Rows(NamedTuple):
         return Rows(self.start[keep], self.cost[keep], self.slopes[:, keep], self.lengths[:, keep])
 
 
-def rows_of(model: Model, tables: Tables, owner: Tensor, total: Tensor) -> Rows:
-    """The rows of nodes that belong to the given instances and allow the given numbers of defectives."""
-    start, cost, *rest = tables.pieces[:, tables.which[owner]]  # each (nodes, pools)
+def rows_of(model: Model, tables: Tables, ranges: Ranges | None, nodes: "Sets") -> Rows:
+    """The rows of sets of x."""
+    owner, fixed, total = nodes
+    which, pieces = tables.which[owner], tables.pieces
+    if ranges is not None:
+        which = ranges.columns(which, *counts_between(model.matrix[:-1], fixed))
+        pieces = ranges.pieces
+    start, cost, *rest = pieces[:, which]  # each (nodes, pools)
     most = len(rest) // 2
     any_total = torch.where(total == FREE, float(model.matrix.shape[1]), 0.0)
     last = torch.zeros(2 * most, len(owner), 1, dtype=torch.float64, device=owner.device)
@@ -58,6 +64,14 @@ def rows_of(model: Model, tables: Tables, owner: Tensor, total: Tensor) -> Rows:
     both = torch.cat([torch.stack(rest), last], 2)
     number = torch.where(total == FREE, model.numbers.amin(), model.numbers[total.clamp(min=0)])
     return Rows(torch.cat([start, total.clamp(min=0)[:, None]], 1), cost.sum(1) + number, both[:most], both[most:])
+
+
+class Sets(NamedTuple):
+    """Sets of x, of several instances."""
+
+    owner: Tensor  # (nodes,): the instance
+    fixed: Tensor  # (nodes, items), int8: 0, 1 or FREE
+    total: Tensor  # (nodes,): the number of defectives, or FREE
 
 
 class State(NamedTuple):
