@@ -47,7 +47,9 @@ from qgt.model.prior import FREE
 
 CLOSE = 1e-6  # costs that differ by less are equal: a factor of 1.000001 in probability
 ROOT_ITERATIONS, ITERATIONS = 100, 60
-MANY = 0.25  # of a node's free items, fixed at once: then its bound is worth another look
+ITERATIONS_WITH_STEPS = 120  # their envelopes change from node to node, so multipliers have farther to go
+NUMBERS = 6  # of defectives, into which a node with steps may be split
+MANY = 0.1  # of a node's free items, fixed at once: then its bound is worth another look
 FRACTIONAL = 0.1  # a relaxed item this far from 0 and 1 is worth a split
 
 
@@ -135,13 +137,14 @@ class Search:
     def run(self, batch: int, deadline: float | None) -> None:
         """Search until no node is open, or time is up."""
         roots = iter(torch.arange(len(self.best), device=self.best.device).split(batch))
+        iterations = ITERATIONS if self.ranges is None else ITERATIONS_WITH_STEPS
         while deadline is None or time.perf_counter() < deadline:
             few = sum(len(block.owner) for block in self.open) < batch
             owner = next(roots, None) if few else None
             if owner is not None and len(owner):
                 self._branch(self._roots(owner))
             elif self.open:
-                self._branch(self._relax(self._take(batch), ITERATIONS))
+                self._branch(self._relax(self._take(batch), iterations))
             else:
                 return
         self.others.extend(self._untouched(owner) for owner in roots)
@@ -199,9 +202,9 @@ class Search:
         self.propose(owner, polished(self.model, self.tables, owner, rounded[nodes_open]))
         self.propose(nodes.owner[~nodes_open], rounded[~nodes_open])
         nodes = self._close(nodes, nodes.bound >= self.enough(nodes.owner, nodes.total))
-        roots = nodes.total == FREE
-        self._split_by_total(nodes.pick(roots))
-        self._split(nodes.pick(~roots))
+        any_total = nodes.total == FREE
+        few = self._split_by_total(nodes.pick(any_total))
+        self._split(joined([nodes.pick(~any_total), few]))
 
     def _split(self, nodes: Nodes) -> None:
         """Look at what may differ from each node's own x: split by it, or close the node where it is nothing."""
@@ -226,7 +229,7 @@ class Search:
         tight = (nodes.fixed == FREE) & ~loose
         some = tight.any(1)
         kept = torch.where(tight, KEPT + own.to(torch.int8), nodes.fixed)
-        self._leaf(nodes.pick(some)._replace(fixed=kept[some]), nodes.total[some], nodes.total[some])
+        self._leaf_of(nodes.pick(some)._replace(fixed=kept[some]))
         many = tight.sum(1) > MANY * (nodes.fixed == FREE).sum(1)
         nodes = nodes._replace(fixed=torch.where(tight, own.to(torch.int8), nodes.fixed))
         self._push(nodes.pick(many))
@@ -250,16 +253,23 @@ class Search:
             swap = swap + turning_costs(self.ranges, pools, nodes.owner, nodes.fixed, own, pi)
         return own, swap, items + least_pools(self.model, rows, nodes.state.pi)
 
-    def _split_by_total(self, nodes: Nodes) -> None:
-        """One child for each number of defectives that the parent's multipliers do not exclude."""
+    def _split_by_total(self, nodes: Nodes) -> Nodes:
+        """One child for each number of defectives that the parent's multipliers do not exclude.
+
+        Where pools have steps they tell little of that number: nodes with many numbers come back unsplit.
+        """
         if not len(nodes.owner):
-            return
+            return nodes
         rows = rows_of(self.model, self.tables, self.ranges, nodes.sets)
         rest = least_pools(self.model, rows, nodes.state.pi)[:, None]
         bound = rest + least_by_total(self.model, nodes.fixed, reduced_costs(self.model, nodes.state.pi))
         totals = torch.arange(bound.shape[1], device=bound.device)
         bound = bound + self.model.numbers - self.model.numbers.amin()  # which the root's bound has in it
         alive = bound < self.enough_for_each(nodes.owner)
+        many = torch.zeros_like(alive[:, 0])
+        if self.ranges is not None and self.model.members is None and self.model.numbers.isfinite().all():
+            many = alive.sum(1) > NUMBERS
+        unsplit, nodes, bound, alive = nodes.pick(many), nodes.pick(~many), bound[~many], alive[~many]
         between = (alive.cumsum(1) > 0) & (alive.flip(1).cumsum(1).flip(1) > 0)
         first, end = (alive.cumsum(1) == 0).sum(1), len(totals) - (alive.flip(1).cumsum(1) == 0).sum(1)
         self._leaf(nodes, torch.zeros_like(first), first - 1)
@@ -267,6 +277,7 @@ class Search:
         row, total = between.nonzero(as_tuple=True)
         # The children keep the parent's multipliers, and so start from what those show.
         self._push(nodes.pick(row)._replace(total=total, bound=bound[row, total]))
+        return unsplit
 
     # --- what is found ----------------------------------------------------------------------------------------------
 
@@ -292,10 +303,13 @@ class Search:
 
     def _close(self, nodes: Nodes, done: Tensor) -> Nodes:
         """Make leaves of the nodes that are done; return the others."""
-        closed = nodes.pick(done)
-        most = torch.where(closed.total == FREE, len(self.model.known), closed.total)
-        self._leaf(closed, closed.total.clamp(min=0), most)
+        self._leaf_of(nodes.pick(done))
         return nodes.pick(~done)
+
+    def _leaf_of(self, nodes: Nodes) -> None:
+        """Leaves of all numbers that nodes allow."""
+        most = torch.where(nodes.total == FREE, len(self.model.known), nodes.total)
+        self._leaf(nodes, nodes.total.clamp(min=0), most)
 
     def _leaf(self, nodes: Nodes, least: Tensor, most: Tensor) -> None:
         if self.keep_leaves:

@@ -34,10 +34,13 @@ def least_by_total(model: Model, fixed: Tensor, reduced: Tensor) -> Tensor:
 def cheapest_items(model: Model, fixed: Tensor, total: Tensor, reduced: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Each node's own x, what its items cost, and what they cost more with each free item turned round.
 
-    The numbers of defectives are given. A cost is infinite where the node has no x of as many.
+    A cost is infinite where the node has no x with its number of defectives; where that may be any, there must be no
+    groups, and the cheapest x has all items of negative reduced cost.
     """
     free, ones = fixed == FREE, fixed == 1
     number = total - ones.sum(1)  # of free items that are defective
+    any_number = total == FREE
+    number = torch.where(any_number, (free & (reduced < 0)).sum(1), number)
     possible = (number >= 0) & (number <= free.sum(1))
     number = torch.where(possible, number, 0)
     if model.members is None:
@@ -45,6 +48,7 @@ def cheapest_items(model: Model, fixed: Tensor, total: Tensor, reduced: Tensor) 
     else:
         inside, cost, more = group_swaps(model.members, fixed, reduced, number)
     cost = torch.where(possible, cost + (reduced * ones).sum(1), torch.inf)
+    more = torch.where(any_number[:, None] & free, reduced.abs(), more)
     return torch.where(free, inside, ones).to(torch.uint8), cost, more
 
 
