@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Bool, Float32, Float64, Int8, Int64, UInt8
 from torch import Tensor
 
-
 KEPT = 2  # and the status: of an item that a leaf keeps as it is
 
 
@@ -126,8 +125,8 @@ class Proof:
     """The leaves of each instance's search: sets of x, with the multipliers that exclude what is in them.
 
     A leaf is all x whose items agree with `fixed` (-1: free) and whose number of defectives lies between `least` and
-    `most`. One that *keeps* items (2: at 0, 3: at 1) is only those of them in which some such item is turned round: what
-    is left has the items as they are kept. `qgt.check_certificate` says what such a proof must show.
+    `most`. One that *keeps* items (2: at 0, 3: at 1) is only those of them in which some such item is turned round;
+    what is left has the items as they are kept. `qgt.check_certificate` says what such a proof must show.
 
     Example:
         >>> import torch, qgt

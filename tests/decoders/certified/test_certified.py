@@ -7,7 +7,7 @@ import torch
 
 import qgt
 from qgt.decoders.certified.costs import PIECES, Model, Tables
-from qgt.decoders.certified.relaxation import FREE, State, lower_bound, relax, rows_of
+from qgt.decoders.certified.relaxation import FREE, Sets, State, lower_bound, relax, rows_of
 from qgt.decoders.results import Answers, Decoded, Spans
 from qgt.model.factors import pool_costs
 from random_problems import case
@@ -178,7 +178,7 @@ def test_the_bound_holds_for_any_multipliers(name: str) -> None:
     g = torch.Generator().manual_seed(1)
     for scale in (0.0, 0.3, 3.0, 30.0):
         total = torch.full((30,), model.total)
-        rows = rows_of(model, tables, owner, total)
+        rows = rows_of(model, tables, None, Sets(owner, model.known.expand(30, -1), total))
         pi = scale * torch.randn(30, problem.pools + 1, generator=g)
         bound = lower_bound(model, rows, model.known.expand(30, -1), pi)
         for i in range(30):
@@ -190,7 +190,7 @@ def test_the_iteration_reaches_the_value_of_the_linear_program() -> None:
     y = drawn(problem, 50).y
     model, tables = Model.of(problem, y.device), Tables.of(pool_costs(problem.design, problem.noise, y))
     total = torch.full((50,), FREE)
-    rows = rows_of(model, tables, torch.arange(50), total)
+    rows = rows_of(model, tables, None, Sets(torch.arange(50), model.known.expand(50, -1), total))
     start = State(torch.zeros(50, 60), torch.zeros(50, 21), torch.zeros(50, 21))
     enough = torch.full((50,), torch.inf, dtype=torch.float64)
     bound = relax(model, rows, model.known.expand(50, -1), start, enough, 1000).bound

@@ -13,23 +13,20 @@ x is whole (a likely answer, with others to be excluded around it) by the first 
 All instances' open nodes lie on common stacks, from whose top as many as make a good batch are relaxed together: hard
 instances fill the batch with their own nodes, and new instances are fed in when it runs low.
 
-Where all items weigh the same and a count costs one of two values, an x with k defectives costs one of
-
-    constant + w k + v_0 (pools - s) + v_1 s,        s = 0, 1, ... pools that are off,
-
-so a bound above the last of these below the limit is as good as one at the limit.
+Where tables have steps, pools tell little of k, and nodes leave it open for longer; and items that no x below the limit
+has otherwise are fixed before a node splits, for every item fixed makes the envelopes of its pools tighter (`ranges`).
 """
 
 import time
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.items import cheapest_items, least_by_total
+from qgt.decoders.certified.levels import CLOSE, Levels
 from qgt.decoders.certified.nodes import (
     Found,
     Leaves,
@@ -45,25 +42,11 @@ from qgt.decoders.certified.relaxation import State, least_pools, reduced_costs,
 from qgt.decoders.results import KEPT
 from qgt.model.prior import FREE
 
-CLOSE = 1e-6  # costs that differ by less are equal: a factor of 1.000001 in probability
 ROOT_ITERATIONS, ITERATIONS = 100, 60
 ITERATIONS_WITH_STEPS = 120  # their envelopes change from node to node, so multipliers have farther to go
 NUMBERS = 6  # of defectives, into which a node with steps may be split
 MANY = 0.1  # of a node's free items, fixed at once: then its bound is worth another look
 FRACTIONAL = 0.1  # a relaxed item this far from 0 and 1 is worth a split
-
-
-class Levels(NamedTuple):
-    """The costs that x with k defectives can have: base[k], base[k] + step, ..."""
-
-    step: float
-    base: Tensor  # (items + 1,)
-
-    def below(self, limit: Tensor, total: Tensor) -> Tensor:
-        """Just above the last cost that is less than the limit; -inf where none is."""
-        base = self.base[total]
-        steps = torch.ceil((limit - base) / self.step) - 1
-        return torch.where(steps >= 0, base + self.step * steps + CLOSE, -torch.inf)
 
 
 @dataclass(eq=False)
@@ -119,18 +102,8 @@ class Search:
 
     @cached_property
     def levels(self) -> Levels | None:
-        """Where all free items weigh the same and counts cost one of two values."""
-        model, table = self.model, self.tables.costs
-        weights, values = model.weights[model.known == FREE].unique(), table[table.isfinite()].unique()
-        if len(weights) != 1 or len(values) < 2 or model.groups is not None:
-            return None
-        low, high = values[0], values[-1]
-        between = torch.minimum(values - low, high - values).amax()
-        if float(between) > 1e-12 or float(high - low) < 1e-3:
-            return None
-        free = torch.arange(len(model.known) + 1, device=table.device) - int((model.known == 1).sum())
-        base = model.constant + weights * free + self.tables.which.shape[1] * low + model.numbers
-        return Levels(float(high - low), base)
+        """Where there are any."""
+        return Levels.of(self.model, self.tables)
 
     # --- the search -------------------------------------------------------------------------------------------------
 
@@ -210,8 +183,11 @@ class Search:
         """Look at what may differ from each node's own x: split by it, or close the node where it is nothing."""
         if not len(nodes.owner):
             return
+        unsplit = nodes.total == FREE
+        if bool(unsplit.any()):  # their leaves have no multiplier of the number of defectives
+            nodes.state.pi[unsplit, -1] = 0.0
         own, swap, bound = self._swaps(nodes)
-        nodes = nodes._replace(bound=torch.maximum(nodes.bound, bound))
+        nodes = nodes._replace(bound=torch.where(unsplit, bound, torch.maximum(nodes.bound, bound)))
         loose = swap < (self.enough(nodes.owner, nodes.total) - nodes.bound)[:, None]  # (nodes, items)
         done = ~loose.any(1)
         self._record(nodes.owner[done], own[done])
@@ -308,8 +284,11 @@ class Search:
 
     def _leaf_of(self, nodes: Nodes) -> None:
         """Leaves of all numbers that nodes allow."""
-        most = torch.where(nodes.total == FREE, len(self.model.known), nodes.total)
-        self._leaf(nodes, nodes.total.clamp(min=0), most)
+        self._leaf(nodes, *self._numbers(nodes))
+
+    def _numbers(self, nodes: Nodes) -> tuple[Tensor, Tensor]:
+        """The least and the most number of defectives that nodes allow."""
+        return nodes.total.clamp(min=0), torch.where(nodes.total == FREE, len(self.model.known), nodes.total)
 
     def _leaf(self, nodes: Nodes, least: Tensor, most: Tensor) -> None:
         if self.keep_leaves:
@@ -318,8 +297,4 @@ class Search:
 
     def open_leaves(self) -> list[Leaves]:
         """The open nodes as leaves: what is left of a search that ran out of time."""
-        found = []
-        for block in self.open:
-            most = torch.where(block.total == FREE, len(self.model.known), block.total)
-            found.append(as_leaves(block, block.total.clamp(min=0), most))
-        return found
+        return [as_leaves(block, *self._numbers(block)) for block in self.open]

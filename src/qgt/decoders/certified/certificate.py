@@ -6,8 +6,9 @@ A result makes claims about each instance, and its certificate is the evidence f
     listed       every x more than 1/odds as probable as the answer is among the alternatives
     impossible   no x explains the counts
 
-A certificate is a list of leaves, sets of x with multipliers of the pools (`leaves`, `closing`). Claims hold if the leaves hold
-every x together, and each is closed: below the answer's cost, below that cost plus log odds, or below everything.
+A certificate is a list of leaves, sets of x with multipliers of the pools. Claims hold if the leaves hold every x
+together (`leaves`), and each is closed (`closing`): below the answer's cost, below that cost plus log odds, or below
+everything.
 Probabilities are not believed either: no answer may be given more weight than it has among those listed.
 """
 

@@ -51,7 +51,7 @@ class _Sums(NamedTuple):
 
     @classmethod
     def of(cls, costs: Costs, leaves: Leaves) -> "_Sums":
-        pi = np.where(np.isfinite(leaves.pi).all(1)[:, None], leaves.pi, 0.0)
+        pi = np.where(_finite(leaves)[:, None], leaves.pi, 0.0)
         fixed = np.where(leaves.fixed >= KEPT, np.int8(FREE), leaves.fixed)
         reduced = costs.shared.weights - pi @ costs.shared.matrix
         lowest, highest = _counts_between(costs, fixed)
@@ -73,14 +73,18 @@ class _Rows(NamedTuple):
 
 
 def _closed(sums: _Sums, limit: float, listed: set[bytes]) -> NDArray[np.bool_]:
-    fine: NDArray[np.bool_] = np.asarray(np.isfinite(sums.leaves.pi).all(1))
+    fine = _finite(sums.leaves)
     enough = sums.costs.enough(limit)
     fine[_open(sums, _by_number(sums, enough), limit, listed)] = False
-    several = ~fine & np.isfinite(sums.leaves.pi).all(1) & (sums.leaves.least < sums.leaves.most)
+    several = ~fine & _finite(sums.leaves) & (sums.leaves.least < sums.leaves.most)
     if several.any() and not sums.costs.shared.groups:
         fine[several] = True
         fine[_open(sums, _at_once(sums, np.flatnonzero(several), enough), limit, listed)] = False
     return fine
+
+
+def _finite(leaves: Leaves) -> NDArray[np.bool_]:
+    return np.asarray(np.isfinite(leaves.pi).all(1))
 
 
 def _by_number(sums: _Sums, enough: Floats) -> _Rows:
@@ -115,11 +119,11 @@ def _at_once(sums: _Sums, leaf: NDArray[np.int64], enough: Floats) -> _Rows:
 def _open(sums: _Sums, rows: _Rows, limit: float, listed: set[bytes]) -> NDArray[np.int64]:
     """The leaves of which some row is not closed by turning items round either."""
     kept = sums.leaves.fixed[rows.leaf] >= KEPT
-    keeps = kept.any(1)
+    keeps = np.asarray(kept.any(1))
     turned = rows.more + _turning(sums, rows)
     reached = rows.bound[:, None] + turned >= rows.enough[:, None]
     as_kept = rows.own == sums.leaves.fixed[rows.leaf] - KEPT
-    right = np.where(keeps[:, None], ~kept | (reached & as_kept), reached).all(1)
+    right = np.asarray(np.where(keeps[:, None], ~kept | (reached & as_kept), reached).all(1))
     alone = np.flatnonzero(right & ~keeps)
     dear = sums.costs.of_x(rows.own[alone]) >= limit - MARGIN
     for at, ok in zip(alone.tolist(), dear.tolist(), strict=True):
@@ -134,7 +138,7 @@ def _turning(sums: _Sums, rows: _Rows) -> Floats:
     leaf, place = np.unique(rows.leaf, return_inverse=True)
     pi, (lowest, highest) = sums.pi[leaf], _counts_between(sums.costs, sums.fixed[leaf])
     up, down = np.zeros(pi.shape), np.zeros(pi.shape)
-    for i in np.flatnonzero(~sums.costs.plain):
+    for i in np.flatnonzero(~sums.costs.plain).tolist():
         low, high = lowest[:, i], highest[:, i]
         least = _least(sums.costs, pi, i, low, high)
         sure = np.isfinite(least) & (low < high)
@@ -154,7 +158,7 @@ def _counts_between(costs: Costs, fixed: NDArray[np.int8]) -> tuple[NDArray[np.i
 
 
 def _least(costs: Costs, pi: Floats, pool: int, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> Floats:
-    """The minimum of one pool's table plus pi times the count; over a range, unless that would tell little: (leaves,)."""
+    """The minimum of a pool's table plus pi times the count, over a range unless the table is plain: (leaves,)."""
     counts = np.arange(costs.tables.shape[1])
     value = costs.tables[pool] + pi[:, pool, None] * counts
     if not costs.plain[pool]:

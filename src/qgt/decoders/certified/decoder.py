@@ -25,8 +25,9 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import positive
-from qgt.decoders.certified.branching import CLOSE, Search
+from qgt.decoders.certified.branching import Search
 from qgt.decoders.certified.costs import Model, Tables, supported
+from qgt.decoders.certified.levels import CLOSE
 from qgt.decoders.certified.nodes import Found, Leaves
 from qgt.decoders.certified.polish import polished
 from qgt.decoders.contract import BoundDecoder, Decoder, refuse_unsupported

@@ -18,6 +18,7 @@ from qgt.decoders.envelopes import Floats, corners_of, envelope_of
 from qgt.model.prior import FREE
 
 WIDE = 32  # a range of more counts than this is as good as none
+OFTEN = 0.05  # of a batch's counts
 DEAR = 1e6  # nats: what an impossible range costs more, in sums
 
 
@@ -34,7 +35,7 @@ def has_steps(table: Floats) -> bool:
     if len(counts) == 1:
         return bool(counts[0] == 0)
     corners, _ = corners_of(counts, table[counts])
-    return len(corners) < len(counts) or len(counts) < counts[-1] - counts[0] + 1
+    return bool(len(corners) < len(counts) or len(counts) < counts[-1] - counts[0] + 1)
 
 
 @dataclass(eq=False)
@@ -48,9 +49,11 @@ class Ranges:
 
     @classmethod
     def of(cls, tables: Tables) -> "Ranges | None":
-        """None where no table has steps."""
+        """None where few counts have tables with steps, and ranges would cost more than they tell."""
         steps = torch.tensor([has_steps(row) for row in tables.costs.cpu().numpy()], dtype=torch.bool)
-        return cls(tables, steps.to(tables.costs.device), tables.pieces) if bool(steps.any()) else None
+        steps = steps.to(tables.which.device)
+        often = float(steps[tables.which].float().mean()) >= OFTEN if tables.which.numel() else False
+        return cls(tables, steps, tables.pieces) if often else None
 
     def columns(self, which: Tensor, lowest: Tensor, highest: Tensor) -> Tensor:
         """Where `pieces` has the envelopes of tables `which` between two counts: (nodes, pools)."""
@@ -94,7 +97,8 @@ class Ranges:
         start, cost, *rest = self.pieces[:, columns]
         both = torch.stack(rest)
         slopes, lengths = both.chunk(2)
-        return cost + pi * start + ((slopes + pi).clamp(max=0.0) * lengths).sum(0)
+        least: Tensor = cost + pi * start + ((slopes + pi).clamp(max=0.0) * lengths).sum(0)
+        return least
 
 
 def counts_between(matrix: Tensor, fixed: Tensor) -> tuple[Tensor, Tensor]:

@@ -119,7 +119,6 @@ def relax(model: Model, rows: Rows, fixed: Tensor, state: State, enough: Tensor,
     for done in range(CHECK, iterations + 1, CHECK):
         run.advance(CHECK)
         for pi in (run.pi, run.total / run.since):
-            pi = torch.cat([pi[:, :-1], pi[:, -1:] * run.numbered], 1)  # noqa: PLW2901
             bound = lower_bound(model, run.rows, run.fixed, pi)
             better = bound > best[at]
             best[at] = torch.where(better, bound, best[at])
@@ -152,7 +151,6 @@ class _Run:
     counts: Tensor
     pi: Tensor
     total: Tensor  # of the multipliers since the last restart
-    numbered: Tensor  # (nodes, 1): 1 where the number of defectives is given, 0 where it may be any
     charges: Charges | None  # of the prior's groups
     since: int = 0
 
@@ -163,11 +161,10 @@ class _Run:
         shifts = (rows.start + before + STEP * rows.slopes).float()
         x = torch.clamp(state.x, lower, upper)
         zero = torch.zeros_like(state.pi)
-        numbered = (rows.lengths[0, :, -1:] == 0).float()
         charges = None if model.members is None else model.members.charges(fixed)
         return cls(
             model, rows, fixed, lower, upper, shifts, rows.lengths.float(), rows.start.float(), x, state.counts,
-            state.pi, zero, numbered, charges,
+            state.pi, zero, charges,
         )  # fmt: skip
 
     def advance(self, iterations: int) -> None:
@@ -198,6 +195,5 @@ class _Run:
         return _Run(
             self.model, self.rows.pick(keep), self.fixed[keep], self.lower[keep], self.upper[keep],
             self.shifts[:, keep], self.lengths[:, keep], self.begin[keep], self.x[keep], self.counts[keep],
-            self.pi[keep], self.total[keep], self.numbered[keep],
-            None if self.charges is None else self.charges.pick(keep), self.since,
+            self.pi[keep], self.total[keep], None if self.charges is None else self.charges.pick(keep), self.since,
         )  # fmt: skip

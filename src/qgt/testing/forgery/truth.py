@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qgt.decoders.results import Answers, Decoded, Proof, Status
+from qgt.decoders.results import KEPT, Answers, Decoded, Proof, Status
 from qgt.model.factors import pool_costs
 from qgt.model.prior import FREE, FactoredPrior
 from qgt.model.problem import Problem
@@ -132,12 +132,19 @@ def leaves_out(problem: Problem, proof: Proof, x: Tensor) -> bool:
 
 def _inside(proof: Proof, x: Tensor) -> Tensor:
     """Which x lie in which leaf: (x, leaves)."""
-    # An item is as it is fixed, or the leaf leaves it free: anything else holds no x.
+    # An item is as it is fixed, or the leaf leaves it free or keeps it: anything else holds no x.
     ones, fixed = x.float(), proof.fixed
-    known = (fixed == FREE) | (fixed == 0) | (fixed == 1)
+    known = (fixed >= FREE) & (fixed <= KEPT + 1)
     apart = ones @ (fixed == 0).float().T + (1 - ones) @ (fixed == 1).float().T  # (x, leaves): items that disagree
+    turned = ones @ (fixed == KEPT).float().T + (1 - ones) @ (fixed == KEPT + 1).float().T
     total = x.sum(1, dtype=torch.int64)[:, None]
-    return (apart == 0) & known.all(1) & (proof.least <= total) & (total <= proof.most)
+    held = (turned > 0) | ~_keeps(proof)  # a leaf that keeps items holds the x in which some of them are turned round
+    return (apart == 0) & held & known.all(1) & (proof.least <= total) & (total <= proof.most)
+
+
+def _keeps(proof: Proof) -> Tensor:
+    """Which leaves keep items: (leaves,)."""
+    return (proof.fixed >= KEPT).any(1)
 
 
 def in_leaf(problem: Problem, proof: Proof, leaf: int, generator: torch.Generator) -> Tensor | None:
@@ -146,6 +153,12 @@ def in_leaf(problem: Problem, proof: Proof, leaf: int, generator: torch.Generato
     costs, fixed = problem.prior.costs(problem.items), proof.fixed[leaf]
     if bool(((fixed != FREE) & (costs.known != FREE) & (fixed != costs.known)).any()):
         return None
+    kept = (fixed >= KEPT).nonzero().flatten()
+    if len(kept):  # turn one of them round, and forget the others
+        item = kept[int(torch.randint(len(kept), (), generator=generator))]
+        turned = KEPT + 1 - fixed[item]
+        fixed = torch.where(fixed >= KEPT, FREE, fixed).to(torch.int8)
+        fixed[item] = turned
     fixed = torch.where(fixed == FREE, costs.known, fixed)
     x, free = (fixed == 1).to(torch.uint8), (fixed == FREE).nonzero().flatten()
     least = max(int(proof.least[leaf]), int(x.sum()))
@@ -185,6 +198,9 @@ def fails_by_trying(problem: Problem, y: Tensor, claimed: Decoded, every: Tensor
         limit = float(cost[cost.isfinite()].max()) if bool(cost.isfinite().any()) else _dear(problem, y)
     below = _bounds(problem, y, proof, every) < limit - CLEAR  # (x, leaves)
     below &= _inside(proof, every)
+    if bool((below & _keeps(proof)).any()):
+        return True
+    below &= ~_keeps(proof)
     spared = listed | (cost >= limit - CLEAR)
     totals = every.sum(1, dtype=torch.int64)
     for total in range(problem.items + 1):
@@ -212,13 +228,31 @@ def _bounds(problem: Problem, y: Tensor, proof: Proof, x: Tensor) -> Tensor:
     costs, pi = problem.prior.costs(problem.items), proof.pi.double()
     matrix: NDArray[np.float64] = problem.design.matrix.double().numpy()
     reduced = costs.weights - pi @ torch.from_numpy(matrix)  # (leaves, items)
-    tables, sizes = pool_costs(problem.design, problem.noise, y).of_instance(0), problem.design.pool_sizes
-    pools = torch.zeros(len(pi), dtype=torch.float64)
-    for i, size in enumerate(sizes.tolist()):
-        counts = torch.arange(size + 1, dtype=torch.float64)
-        pools += (tables[i, : size + 1] + pi[:, i, None] * counts).amin(1)
     numbers = costs.of(x) - x.double() @ costs.weights  # what is no item's by itself: of the total, and of groups
+    tables = pool_costs(problem.design, problem.noise, y).of_instance(0)
+    pools = torch.full((len(x), len(pi)), -torch.inf, dtype=torch.float64)
+    for leaf in range(len(pi)):
+        fixed = torch.where(proof.fixed[leaf] >= KEPT, FREE, proof.fixed[leaf])
+        for value in (0, 1):  # of one item after the other, whose pools have one more at least, or one fewer at most
+            for item in (fixed == FREE).nonzero().flatten().tolist():
+                known = fixed.clone()
+                known[item] = value
+                shown = _least_pools(problem, tables, known, pi[leaf])
+                some = x[:, item] == value
+                pools[some, leaf] = pools[some, leaf].clamp(min=float(shown))
+        if not bool((fixed == FREE).any()):
+            pools[:, leaf] = _least_pools(problem, tables, fixed, pi[leaf])
     return numbers[:, None] + x.double() @ reduced.T + pools
+
+
+def _least_pools(problem: Problem, tables: Tensor, fixed: Tensor, pi: Tensor) -> Tensor:
+    """The sum over pools of the least table plus pi times the count, between the counts that fixed items leave."""
+    matrix = problem.design.matrix.double()
+    lowest = matrix @ (fixed == 1).double()
+    highest = lowest + matrix @ (fixed == FREE).double()
+    counts = torch.arange(tables.shape[1], dtype=torch.float64)
+    inside = (counts >= lowest[:, None]) & (counts <= highest[:, None])
+    return torch.where(inside, tables + pi[:, None] * counts, torch.inf).amin(1).sum()
 
 
 def has_steps(problem: Problem) -> bool:
