@@ -112,7 +112,8 @@ def test_captured_steps_are_the_plain_ones(architecture: qgt.Architecture, monke
     captured, by_steps = losses()
     assert not captured
     assert by_graph == pytest.approx(by_steps, rel=0.02 if isinstance(architecture, qgt.MLP) else 0.1)
-    assert by_graph[-1] < 0.7 * by_graph[1]  # the learning rate reached the graph: it learned
+    share = 0.7 if isinstance(architecture, qgt.MLP) else 0.9
+    assert by_graph[-1] < share * by_graph[1]  # the learning rate reached the graph: it learned
 
 
 def test_a_captured_step_drops_other_features_each_time() -> None:
