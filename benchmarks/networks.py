@@ -129,26 +129,40 @@ def train(name: str, recipe: Recipe, arguments: argparse.Namespace) -> None:
 
 
 def by_rounds(name: str, arguments: argparse.Namespace) -> None:
-    """Success and time of a decode for 1 to 20 rounds, on the same instances, on this device."""
+    """Success and time of a decode for 1 to 20 rounds, and of others in the same run, on the same instances."""
     name += arguments.suffix
     net = qgt.load(arguments.folder / name)
     problem = net.problem
     x, y = problem.simulate(arguments.instances or 20_000, generator=torch.Generator().manual_seed(SEED + 1))
     x, y = x.to(arguments.device), y.to(arguments.device)
-    rows = []
-    for rounds in ROUNDS:
-        decode = net.with_rounds(rounds).bind(problem)
-        decode(y[:100])  # warm
-        synchronize(arguments.device)
-        start = time.perf_counter()
-        calls = decode(y).x
-        synchronize(arguments.device)
-        microseconds = 1e6 * (time.perf_counter() - start) / len(y)
-        rows.append([rounds, right(x, calls), round(microseconds, 3)])
-        print(f"{name}, {rounds} rounds: {rows[-1][1] / len(y):.4f}, {microseconds:.2f} us", flush=True)
+    rows = [[rounds, *timed(net.with_rounds(rounds), problem, x, y, arguments.device)[1:]] for rounds in ROUNDS]
+    for rounds, right, microseconds in rows:
+        print(f"{name}, {rounds} rounds: {right / len(y):.4f}, {microseconds:.2f} us", flush=True)
+    others = {}
+    for key, decoder, most in (
+        ("AMP, scanning K", qgt.AMP(), len(y)),
+        ("GAMP", qgt.GAMP(), len(y)),
+        ("certified", qgt.Certified(odds=1.0, certificates=False), 500),
+    ):
+        if decoder.supports(problem) is None:
+            others[key] = timed(decoder, problem, x[:most], y[:most], arguments.device)
+            print(f"{name}, {key}: {others[key]}", flush=True)
     device = provenance(arguments.device)["device"]
     found = {"part": "rounds", "name": name, "device": device, "instances": len(y), "rounds_right_microseconds": rows}
-    save({**found, "measured_on": provenance(arguments.device)})
+    save({**found, "instances_right_microseconds": others, "measured_on": provenance(arguments.device)})
+
+
+def timed(
+    decoder: qgt.Decoder, problem: qgt.Problem, x: torch.Tensor, y: torch.Tensor, device: str
+) -> tuple[int, int, float]:
+    """How many instances, how many of them right, and microseconds for each."""
+    decode = decoder.bind(problem)
+    decode(y[:100])  # warm
+    synchronize(device)
+    start = time.perf_counter()
+    calls = decode(y).x
+    synchronize(device)
+    return len(y), right(x, calls), round(1e6 * (time.perf_counter() - start) / len(y), 3)
 
 
 def as_proposals(name: str, arguments: argparse.Namespace) -> None:

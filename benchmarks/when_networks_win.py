@@ -160,17 +160,20 @@ def draw() -> None:
     curves_figure(results([row for row in rows if row["part"] == "win"])).savefig(
         FIGURES / "when_networks_win.png", dpi=150
     )
-    frontier = json.loads(Path("results/frontier.json").read_text())["rows"]
-    scores = {r["decoder"]: qgt.Score.from_plain({"items": ITEMS, "outcomes": r["outcomes"]}) for r in frontier}
-    times = {row["decoder"]: 1e6 * row["seconds"] / row["instances"] for row in frontier}
+    scores, times = {}, {}
     for row in rows:
-        if row["part"] == "rounds" and row["name"] == "M25" and "CPU" in row["device"]:
-            for rounds, right, microseconds in row["rounds_right_microseconds"]:
-                if rounds in (1, 2, 5, 20):
-                    name = f"refining, {rounds} round{'s' if rounds > 1 else ''}"
-                    scores[name] = qgt.Score(ITEMS, {(1, 0, 0): right, (0, 1, 1): row["instances"] - right})
-                    times[name] = microseconds
-    frontier_figure(scores, times).savefig(FIGURES / "networks_frontier.png", dpi=150)
+        if row["part"] != "rounds" or row["name"] != "M25" or "CPU" not in row["device"]:
+            continue
+        points = {name: tuple(values) for name, values in row["instances_right_microseconds"].items()}
+        for rounds, right, microseconds in row["rounds_right_microseconds"]:
+            if rounds in (1, 2, 5, 20):
+                name = f"refining, {rounds} round{'s' if rounds > 1 else ''}"
+                points[name] = (row["instances"], right, microseconds)
+        for name, (instances, right, microseconds) in points.items():
+            scores[name] = qgt.Score(ITEMS, {(1, 0, 0): right, (0, 1, 1): instances - right})
+            times[name] = microseconds
+    if scores:
+        frontier_figure(scores, times).savefig(FIGURES / "networks_frontier.png", dpi=150)
 
 
 def main() -> None:

@@ -70,11 +70,11 @@ def record(net: qgt.NeuralDecoder) -> qgt.Training:
 # --- training -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("architecture", [qgt.MLP((64, 64)), qgt.ResidualMLP(64, 2)])
+@pytest.mark.parametrize("architecture", [qgt.MLP((64, 64)), qgt.ResidualMLP(64, 2), qgt.Refining(64, 1, 3)])
 def test_training_learns_as_it_does_on_a_cpu(architecture: qgt.Architecture) -> None:
     """Other random numbers: a success rate varies by about 0.02 from seed to seed, and the bound is five of those."""
-    fresh = isinstance(architecture, qgt.ResidualMLP)
-    config = qgt.TrainConfig.fresh(steps=300, batch=200, learning_rate=4e-3, validation=500) if fresh else SHORT
+    fresh = not isinstance(architecture, qgt.MLP)
+    config = qgt.TrainConfig.fresh(steps=500, batch=200, learning_rate=2e-3, validation=500) if fresh else SHORT
     rates = [
         success(qgt.train(problem(), architecture, config, generator=seeded(1, device))) for device in ("cuda", "cpu")
     ]
@@ -94,9 +94,10 @@ def plain_step(steps: Steps) -> None:
     steps._step()
 
 
-def test_captured_steps_are_the_plain_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("architecture", [qgt.MLP((64,), dropout=0.0), qgt.Refining(32, 1, 3)])
+def test_captured_steps_are_the_plain_ones(architecture: qgt.Architecture, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without dropout nothing random is left, and only the rounding of another kernel may differ."""
-    config, architecture = replace(SHORT, epochs=4, cosine=True), qgt.MLP((64,), dropout=0.0)
+    config = replace(SHORT, epochs=4, cosine=True, matrix_rate=0.02)
 
     def losses() -> tuple[bool, list[float]]:
         run = Run.begin([problem()], architecture, config, seeded())
@@ -110,8 +111,9 @@ def test_captured_steps_are_the_plain_ones(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(Steps, "_capture", plain_step)
     captured, by_steps = losses()
     assert not captured
-    assert by_graph == pytest.approx(by_steps, rel=0.02)
-    assert by_graph[-1] < 0.7 * by_graph[1]  # the learning rate reached the graph: it learned
+    assert by_graph == pytest.approx(by_steps, rel=0.02 if isinstance(architecture, qgt.MLP) else 0.1)
+    share = 0.7 if isinstance(architecture, qgt.MLP) else 0.9
+    assert by_graph[-1] < share * by_graph[1]  # the learning rate reached the graph: it learned
 
 
 def test_a_captured_step_drops_other_features_each_time() -> None:
@@ -194,6 +196,16 @@ def test_the_command_trains_and_saves_for_any_machine(tmp_path: Path, capsys: py
 
 
 # --- decoders -------------------------------------------------------------------------------------------------------
+
+
+def test_blocks_train_in_bfloat16_and_decode_in_float32() -> None:
+    network = qgt.Refining(32, 1, 2).build(problem().design, generator=seeded())
+    seen: list[torch.dtype] = []
+    network.blocks[0].register_forward_hook(lambda module, given, result: seen.append(result.dtype))
+    y = problem().simulate(50, generator=seeded(1)).y.float()[None]
+    assert network.train().rounds(y).scores.dtype == torch.float32
+    network.eval()(y)
+    assert seen == [torch.bfloat16] * 2 + [torch.float32] * 2
 
 
 def test_a_network_gives_the_same_scores() -> None:

@@ -283,6 +283,31 @@ def test_missing_counts_and_rounds_from_training_to_decoding(
         assert said in refused(capsys)
 
 
+def test_a_prior_without_a_formula_from_training_to_a_study(
+    tmp_path: Path, no_plugins: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outbreak = str(Path(__file__).parents[2] / "examples" / "outbreak.py")
+    prior = 'prior = { kind = "outbreak:Outbreak", contacts = 2, rounds = 1, transmission = 0.3 }'
+    design = 'design = { kind = "bernoulli", pools = 10, items = 20'
+    (tmp_path / "problem.toml").write_text(f"{design}, seed = 1 }}\n{prior}\n")
+    sizes = "width = 16\nrounds = 2\ntrain = { steps = 40, batch = 50, validation = 100 }"
+    network = f'[decoders.network]\nkind = "refining"\n{sizes}'
+    (tmp_path / "study.toml").write_text(f"instances = 40\nbatch = 20\n[problem]\n{design} }}\n{prior}\n{network}\n")
+    plugin = ["--plugin", outbreak]
+    refining = ["--architecture", "refining", "--width", "16", "--rounds", "2", "--steps", "40", "--batch", "50"]
+    assert train(tmp_path, tmp_path / "run", *refining, *plugin, "--json") == 0
+    facts = last_json(capsys)
+    assert facts["steps"] == 40
+    assert "limit_instances" not in facts  # nobody knows its limit
+    counts, calls = str(tmp_path / "counts.csv"), str(tmp_path / "calls.csv")
+    assert main(["simulate", str(tmp_path / "problem.toml"), "--instances", "6", "-o", counts, *plugin]) == 0
+    assert main(["decode", counts, "--model", str(tmp_path / "run"), "-o", calls, "--calibrate", "0.5", *plugin]) == 0
+    assert len(Path(calls).read_text().splitlines()) == 7
+    capsys.readouterr()
+    assert main(["bench", str(tmp_path / "study.toml"), "--workers", "1", "--json", *plugin]) == 0
+    assert [one["instances"] for one in last_json(capsys)["results"]] == [40]
+
+
 def test_a_network_that_only_guesses_gets_no_verdict(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

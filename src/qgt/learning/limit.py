@@ -55,7 +55,7 @@ def against_limit(
         >>> import torch, qgt
         >>> g = torch.Generator().manual_seed(0)
         >>> problem = qgt.Problem(qgt.Design.bernoulli(pools=9, items=12, generator=g), qgt.Bernoulli(0.1))
-        >>> found = against_limit(qgt.Certified(), problem, seconds=60, most=40, generator=g)
+        >>> found = against_limit(qgt.Certified(), problem, seconds=60.0, most=40, generator=g)
         >>> found.instances, found.proved, found.gap
         (40, 40, 0.0)
     """

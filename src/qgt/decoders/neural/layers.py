@@ -31,7 +31,10 @@ class Linear(nn.Module):
 
     def rows(self, h: Tensor) -> Tensor:
         """Map (models, instances, in) to (models, instances, out), in the input's dtype."""
-        return torch.baddbmm(self.bias[:, None, :].to(h.dtype), h, self.weight.mT.to(h.dtype))
+        weight, bias = self.weight.to(h.dtype), self.bias.to(h.dtype)
+        if len(weight) == 1:  # one kernel adds the bias too; a batched product would first fill its result with it
+            return F.linear(h.squeeze(0), weight.squeeze(0), bias.squeeze(0)).unsqueeze(0)
+        return torch.baddbmm(bias[:, None, :], h, weight.mT)
 
 
 class BatchNorm(nn.Module):
