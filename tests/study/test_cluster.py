@@ -15,7 +15,7 @@ from qgt.study import Study, run_study
 from qgt.study.cluster import check_address
 from qgt.study.store import Store
 
-distributed = pytest.importorskip("distributed")
+dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
 # Dask's own threads, sockets and event loops are not closed to the letter of Python's warnings.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -50,19 +50,19 @@ def test_the_counts_are_those_of_one_process(tmp_path: Path) -> None:
 
 
 def test_a_dead_workers_jobs_are_done_again(tmp_path: Path) -> None:
-    study = Study.from_plain(small(instances=400, batch=10))
+    study = Study.from_plain(small(instances=200, batch=10))
     run_study(study, tmp_path / "here.db")
     killed = []
     with cluster(processes=True, threads_per_worker=1, n_workers=2) as made:
 
         def kill(progress: qgt.StudyProgress) -> None:
-            if progress.row is not None and progress.done in (5, 40):
+            if progress.row is not None and progress.done == 5:
                 worker = next(iter(made.workers.values()))
                 os.kill(worker.pid, signal.SIGKILL)
                 killed.append(worker.pid)
 
         run_study(study, tmp_path / "there.db", scheduler=made.scheduler_address, on_progress=kill)
-    assert len(killed) == 2
+    assert len(killed) == 1
     assert rows(study, tmp_path / "here.db") == rows(study, tmp_path / "there.db")
 
 
@@ -80,7 +80,8 @@ def test_a_dead_scheduler_loses_nothing_that_was_written(tmp_path: Path) -> None
                 threading.Thread(target=made.close, daemon=True).start()
                 time.sleep(0.5)
 
-    with pytest.raises((ValueError, RuntimeError)):
+    impatient = dask.config.set({"distributed.comm.timeouts.connect": "1s"})
+    with impatient, pytest.raises(ValueError, match="is gone"):
         run_study(study, tmp_path / "study.db", scheduler=made.scheduler_address, on_progress=stop)
     there = rows(study, tmp_path / "study.db")
     assert len(written) >= 20

@@ -39,8 +39,6 @@ def decode_on_cluster(jobs: Iterable[Job], scheduler: str) -> Decoded:
     deaths: dict[Job, int] = {}
     sent: dict[Task, Any] = {}
     with _client(scheduler) as client, _told_if_gone(scheduler):
-        from distributed import wait
-
         try:
             while True:
                 # Two jobs for each thread keep it busy, and little is decoded beyond where a task stops.
@@ -49,7 +47,7 @@ def decode_on_cluster(jobs: Iterable[Job], scheduler: str) -> Decoded:
                     pending[_submit(client, job, plugins, sent)] = job
                 if not pending:
                     return
-                for future in wait(list(pending), return_when="FIRST_COMPLETED").done:
+                for future in _first_done(client, pending):
                     job = pending.pop(future)
                     if _worker_died(future, job, deaths):
                         pending[_submit(client, job, plugins, sent)] = job
@@ -60,6 +58,15 @@ def decode_on_cluster(jobs: Iterable[Job], scheduler: str) -> Decoded:
         finally:
             with contextlib.suppress(Exception):  # gone already, perhaps
                 client.cancel(list(pending), force=True)
+
+
+def _first_done(client: Any, pending: Iterable[Any]) -> Iterable[Any]:
+    """Wait until at least one is done, well or not."""
+    from distributed import wait
+
+    with client.as_current():
+        done: Iterable[Any] = wait(list(pending), return_when="FIRST_COMPLETED").done  # type: ignore[no-untyped-call]
+    return done
 
 
 def check_address(scheduler: str) -> str:
@@ -99,7 +106,7 @@ def _client(scheduler: str) -> Iterator[Any]:
     except ImportError as error:
         raise ValueError("scheduler needs the package distributed: install qgt[cluster].") from error
     try:
-        client = Client(scheduler, timeout=WAIT, set_as_default=False)
+        client: Any = Client(scheduler, timeout=WAIT, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, TimeoutError) as error:
         raise ValueError(
             f"scheduler={scheduler!r} does not answer ({error}): start it, or check the address."
@@ -119,7 +126,7 @@ def _told_if_gone(scheduler: str) -> Iterator[None]:
     """Say in words that the scheduler is gone."""
     from distributed import CancelledError
     from distributed.client import FutureCancelledError
-    from distributed.comm import CommClosedError
+    from distributed.comm.core import CommClosedError
 
     try:
         yield
