@@ -1,4 +1,4 @@
-"""Counts and statuses in CSV files: read them and match their rows and columns by name to what they belong to."""
+"""Statuses in CSV files: read them and match their rows and columns by name."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,17 +11,18 @@ from qgt.files import tables
 from qgt.model.design import Design
 
 
-def read_counts(
-    path: str | Path, design: Design, owner: str
-) -> tuple[Float64[Tensor, "instances pools"], tuple[str, ...] | None]:
-    """The counts of a file, columns in the design's order, and its instances' names (None where it has none).
-
-    A count that is missing (an empty cell, NA or NaN) is NaN.
-    """
-    sheet = tables.read(path, columns=design.pool_names, missing=True)
-    _refuse_sideways(path, sheet, design, owner)
-    order = _order("pool", path, sheet, design.pool_names, owner)
-    return torch.tensor(sheet.values, dtype=torch.float64)[:, order], sheet.row_names
+def read_calls(
+    path: str | Path, design: Design, instances: Sequence[str] | int, owner: str
+) -> Float64[Tensor, "instances items"]:
+    """The calls of a file, rows in the order of the instances and columns in the design's; NaN where one is empty."""
+    sheet = tables.read(path, columns=design.item_names, missing=True)
+    rows = _order("instance", path, sheet, instances, owner)
+    columns = _order("item", path, sheet, design.item_names, "the design")
+    values = torch.tensor(sheet.values, dtype=torch.float64)  # (instances, items)
+    for row, column in (~values.isnan() & (values != 0) & (values != 1)).nonzero()[:1].tolist():
+        place = sheet.place(row, column)
+        raise ValueError(f"{path}: {place} holds {sheet.values[row][column]:g}; write 0, 1 or nothing.")
+    return values[rows][:, columns]
 
 
 def read_pair(
@@ -33,15 +34,6 @@ def read_pair(
     rows = _order("instance", calls, called, true.row_names or len(true.values), str(truth))
     columns = _order("item", calls, called, true.column_names or len(true.values[0]), str(truth))
     return _statuses(truth, true), _statuses(calls, called)[rows][:, columns]
-
-
-def _refuse_sideways(path: str | Path, sheet: tables.Table, design: Design, owner: str) -> None:
-    """Raise a ValueError where the rows, not the columns, are the pools."""
-    pools = set(design.pool_names)
-    if pools == set(sheet.row_names or ()) and pools.isdisjoint(sheet.column_names or ()):
-        raise ValueError(
-            f"{path}: has one row for each pool of {owner}; turn it: one column per pool, one row per instance."
-        )
 
 
 def _order(kind: str, path: str | Path, sheet: tables.Table, wanted: Sequence[str] | int, owner: str) -> list[int]:
