@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DECODER_NAMES = (
     "amp, belief (very many items), certified, exact, exhaustive (up to 20 items), gamp, linear_program, "
     "maximum_neighborhood, peeling (exact counts), prevalence, comp, dd, scomp or a plugin's file:Class; "
-    "default certified."
+    "default certified, or belief for more than 5000 items in small pools."
 )
 
 
@@ -108,16 +108,18 @@ def decode(
         )
     given = {"odds": odds, "time_limit": time_limit}
     texts = [*(settings or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
-    name, chosen, loaded = _chosen(problem, decoder, model, texts, keep_proofs=certificate is not None)
+    name, chosen, loaded, why = _chosen(problem, decoder, model, texts, keep_proofs=certificate is not None)
     read = read_sheet(counts, problem, loaded)
     sheet = _decoded(read, chosen, loaded, defectives, calibrate, cache, chosen_device(device))
     facts = {"counts": counts, "problem": problem or model, "decoder": name, **_versions(loaded)}
     write_files(_files(sheet, output, report, html, certificate, facts))
     written = {key: str(path) for key, path in outputs.items() if path is not None}
     if as_json:
-        tell({**_plain(name, sheet, written), "notes": list(read.notes)}, "", [])
+        tell({**_plain(name, sheet, written), "notes": [*why, *read.notes]}, "", [])
     else:
         _tell(sheet, written)
+        if why:
+            tell(None, f"\n{why[0]}", [])
         if read.notes:
             tell(None, f"\n{counts}: {' '.join(read.notes)}", [])
     raise typer.Exit(int(any(one.verdict == "impossible" for one in sheet.accounts)))
@@ -132,24 +134,27 @@ def refuse_with_rounds(given: Mapping[str, object]) -> None:
 
 def _chosen(
     problem: Path | None, name: str | None, model: Path | None, settings: list[str], *, keep_proofs: bool
-) -> tuple[str, "qgt.Decoder", "qgt.Problem"]:
-    """The decoder asked for, with its options, and the problem to bind it to."""
+) -> tuple[str, "qgt.Decoder", "qgt.Problem", Sequence[str]]:
+    """The decoder asked for, with its options, the problem to bind it to, and why another than the usual one."""
     from qgt.decoders.registry import make_decoder
+    from qgt.lab.choice import Choice, usual_decoder
     from qgt.lab.options import parse_settings, with_settings
 
     if model is not None:
         net = with_settings(qgt.load(model), parse_settings("neural", settings))
         if keep_proofs:
             raise ValueError("certificate has no meaning for a network: leave it out.")
-        return "neural", net, net.problem if problem is None else qgt.Problem.load(problem)
+        return "neural", net, net.problem if problem is None else qgt.Problem.load(problem), ()
     assert problem is not None  # one of the two was given
-    name = name or "certified"
+    loaded, why = qgt.Problem.load(problem), ""
+    if name is None:  # whoever sets an option or wants a proof means the usual one
+        name, why = Choice("certified") if settings or keep_proofs else usual_decoder(loaded)
     if keep_proofs and name != "certified":
         raise ValueError(f"certificate has no meaning for {name}: it is for --decoder certified.")
     options = parse_settings(name, settings)
     if name == "certified":
         options.setdefault("certificates", str(keep_proofs).lower())
-    return name, make_decoder(name, options), qgt.Problem.load(problem)
+    return name, make_decoder(name, options), loaded, [why] if why else ()
 
 
 def _decoded(

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from qgt.study import StudyProgress, StudyResult
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Problem, grid and decoders: TOML or JSON.")]
+Scheduler = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="Decode on a Dask cluster: tls://HOST:PORT; see docs/cluster.md.")
+]
 FORMATS = (".svg", ".png", ".pdf")
 NOW_AND_THEN = 30.0  # seconds between two lines of progress where there is no terminal
 
@@ -31,6 +34,7 @@ def bench(
         int | None, typer.Option(metavar="N", min=1, help="Processes to decode in; default: one per core.")
     ] = None,
     device: Annotated[str, typer.Option(metavar="D", help="auto, cpu or cuda (in one process).")] = "cpu",
+    scheduler: Scheduler = None,
     instances: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="Instead of the study's number; a decoder's own, if smaller, stays."),
@@ -60,7 +64,7 @@ def bench(
     planned = qgt.Study.load(study)
     planned = planned if instances is None else planned.with_instances(instances)
     with _progress_bar() as show:
-        qgt.run_study(planned, db, workers=workers or _cores(), device=chosen, on_progress=show)
+        qgt.run_study(planned, db, workers=workers or _cores(), device=chosen, scheduler=scheduler, on_progress=show)
     found = qgt.study_results(planned, db)
     if counts is not None:
         write_files({counts: StudyCounts.of(planned, db).save})
@@ -123,6 +127,7 @@ def reproduce(
         int | None, typer.Option(metavar="N", min=1, help="Processes to decode in; default: one per core.")
     ] = None,
     device: Annotated[str, typer.Option(metavar="D", help="auto, cpu or cuda (in one process).")] = "auto",
+    scheduler: Scheduler = None,
     redraw: Annotated[bool, typer.Option("--redraw", help="Only draw again, from FOLDER/counts.json.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -146,7 +151,9 @@ def reproduce(
         chosen = chosen_device(device)
         with _progress_bar("steps") as show:
             scale = paper.QUICK if quick else paper.FULL
-            counts = paper.reproduce(output, scale, workers=workers or _cores(), device=chosen, on_progress=show)
+            counts = paper.reproduce(
+                output, scale, workers=workers or _cores(), device=chosen, scheduler=scheduler, on_progress=show
+            )
     labels = {one.decoder: one.label for one in counts.vs_pools}
     needs = {labels[name]: number for name, number in paper.pools_needed(counts).items()}
     facts = paper.run_facts(counts)

@@ -11,6 +11,7 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from qgt.decoders.amp import AMP
+from qgt.decoders.belief.decoder import BeliefPropagation
 from qgt.decoders.contract import BoundDecoder, Decode, Decoder
 from qgt.decoders.gamp import GAMP
 from qgt.decoders.results import Decoded, Status
@@ -129,7 +130,8 @@ def _file_fit(
     if not fit.suspect:
         return fit, True, ()
     fits = not hopeless(problem, y, result.x, torch.where(possible, own, 0.0), reference)
-    decoder = next((one for one in (GAMP(), AMP()) if one.supports(problem) is None), None)
+    quick = (BeliefPropagation(), GAMP(), AMP()) if problem.design.sparse else (GAMP(), AMP())
+    decoder = next((one for one in quick if one.supports(problem) is None), None)
     return fit, fits, () if decoder is None else likely_causes(problem, y, decoder, calls=result.x)
 
 

@@ -42,6 +42,7 @@ def reproduce(
     *,
     workers: int = 1,
     device: str = "cpu",
+    scheduler: str | None = None,
     on_progress: OnProgress | None = None,
 ) -> Counts:
     """Run what is not yet in the folder, and write `counts.json`, the figures and the tables there.
@@ -57,7 +58,8 @@ def reproduce(
         _train_stacks(plan.tasks, networks_folder(db), device, on_progress)
     for name, studies in plan.parts.items():
         for study in studies:
-            run_study(study, db, workers=workers, device=device, on_progress=_named(name, on_progress))
+            told = _named(name, on_progress)
+            run_study(study, db, workers=workers, device=device, scheduler=scheduler, on_progress=told)
     collect(plan, db).save(folder / "counts.json")
     return redraw(folder)
 

@@ -18,6 +18,7 @@ from qgt.decoders.neural.decoder import NeuralDecoder, load
 from qgt.decoders.neural.record import Epoch
 from qgt.files.provenance import provenance
 from qgt.study.batch import Job
+from qgt.study.cluster import check_address, decode_on_cluster
 from qgt.study.entry import Recipe
 from qgt.study.networks import ensure_network, network_path, weights_digest
 from qgt.study.plan import Study, Task
@@ -54,13 +55,15 @@ def run_study(
     workers: int = 1,
     device: str = "cpu",
     networks: Path | None = None,
+    scheduler: str | None = None,
     on_progress: OnProgress | None = None,
 ) -> None:
     """Decode whatever of a study is not yet in the database.
 
     With one worker all work is done in this process, with its threads; with more, in as many processes of one thread
-    each. On "cuda" it is done in this process, on instances drawn as on a CPU. Networks are kept in the folder
-    `networks`, by default beside the database.
+    each. On "cuda" it is done in this process, on instances drawn as on a CPU. Given the address of a Dask `scheduler`,
+    its workers decode instead (networks train here). However it is done, the counts are the same. Networks are kept in
+    the folder `networks`, by default beside the database.
 
     Example:
         >>> from qgt import Study, study_results
@@ -74,6 +77,8 @@ def run_study(
     whole("workers", workers, least=1)
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise ValueError(f"device={device!r} cannot be used here: give cpu or, where there is a GPU, cuda.")
+    if scheduler is not None:
+        check_address(scheduler)
     folder = networks_folder(db) if networks is None else networks
     with Store(db) as store:
         # Tasks that are equal share a tally.
@@ -82,7 +87,10 @@ def run_study(
         ledger.tell("starting")
         _train(ledger, folder, device)
         jobs = (Job(task, batch, device, folder) for task, batch in ledger.missing())
-        decoded = decode_in_processes(jobs, workers) if workers > 1 and device == "cpu" else decode_here(jobs)
+        if scheduler is not None:
+            decoded = decode_on_cluster(jobs, scheduler)
+        else:
+            decoded = decode_in_processes(jobs, workers) if workers > 1 and device == "cpu" else decode_here(jobs)
         with contextlib.closing(decoded):  # whatever happens here ends the workers at once
             for job, row in decoded:
                 store.add(row)

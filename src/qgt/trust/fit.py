@@ -17,6 +17,7 @@ from qgt.trust.reference import Misfit, Reference, both, misfit, normal_tail, sh
 INSTANCE_ALARM = 5e-4  # a p-value below this makes an instance suspect
 FILE_ALARM = 1e-2  # and a file
 FILE_HOPELESS = 1e-4  # the fit of a file, without its suspect instances, below which no answer of it is trusted
+FEW = 100  # simulated instances below which a pool's own variance says little
 MANY, MOST = 3, 0.25  # suspect instances, by number and by share, that condemn a file
 
 
@@ -174,7 +175,7 @@ def _mean_p(values: Tensor, reference: Tensor) -> float:
     if share > 0:
         return share
     deviation = max(float(finite.std()), 1e-12) / math.sqrt(len(values))
-    return min(1 / 4000, normal_tail((float(values.mean()) - float(finite.mean())) / deviation))
+    return min(max(1 / 4000, 1 / len(finite)), normal_tail((float(values.mean()) - float(finite.mean())) / deviation))
 
 
 def _pools_fit(found: Misfit, reference: Reference) -> Float64[Tensor, " pools"]:
@@ -185,7 +186,9 @@ def _pools_fit(found: Misfit, reference: Reference) -> Float64[Tensor, " pools"]
     n = max(1, len(found.pools))
     finite = found.pools.cpu().nan_to_num(posinf=0.0)
     excess = finite.mean(0) - reference.pool_mean
-    variance = reference.pool_variance.clamp(min=1e-12)
+    # A pool that was never off in few simulations is not one that is never off: then all pools speak for it.
+    shared = float(reference.pool_variance.mean()) * min(1.0, FEW / max(1, len(reference.noise)))
+    variance = reference.pool_variance.clamp(min=max(shared, 1e-12))
     largest = (finite.amax(0) if len(finite) else reference.pool_mean) - reference.pool_mean
     reach = torch.maximum(largest, variance.sqrt()).clamp(min=1e-9)
     ratio = reach * excess.clamp(min=0.0) / variance

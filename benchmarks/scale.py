@@ -1,0 +1,170 @@
+"""Seconds, memory and wrong items of decoders on ever more items: weight 8, M/N = 0.25, 6 % defective, S/N = 0.1.
+
+python benchmarks/scale.py --sizes 1000 10000 --decoders belief amp                 # adds to results/scale.json
+python benchmarks/scale.py --sizes 1000 10000 100000 1000000 --limit 600 --threads 2
+python benchmarks/scale.py --sizes 1000 10000 100000 1000000 --decoders belief amp gamp --device cuda
+python benchmarks/scale.py --draw                                                    # only docs/images/scale.png
+
+Each measurement has a process of its own, so that its peak of memory is its own. A decoder that takes longer than the
+limit is not tried on more items. What is in the file already is not measured again; the file is whole at any moment.
+"""
+
+import argparse
+import json
+import math
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+import qgt
+from qgt.files.atomic import replacing
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS, FIGURE = ROOT / "results/scale.json", ROOT / "docs/images/scale.png"
+DECODERS = {
+    "belief": ("belief propagation", qgt.BeliefPropagation()),
+    "amp": ("AMP", qgt.AMP()),
+    "gamp": ("GAMP", qgt.GAMP()),
+    "linear_program": ("linear program", qgt.LinearProgram()),
+    "certified": ("certified, odds 1", qgt.Certified(odds=1.0, time_limit=60.0, certificates=False)),
+}
+WEIGHT, RATIO, RATE, NOISE = 8, 0.25, 0.06, 0.1
+
+
+def measure(decoder: str, items: int, device: str) -> dict[str, object]:
+    """One instance, decoded once after a first time that pays for set-up on a GPU."""
+    generator = torch.Generator().manual_seed(items)
+    design = qgt.Design.column_regular(pools=int(items * RATIO), items=items, weight=WEIGHT, generator=generator)
+    problem = qgt.Problem(design, qgt.Bernoulli(RATE), qgt.SparseInteger(rate=NOISE, bound=1))
+    x, y = problem.simulate(1, generator=generator)
+    start = time.perf_counter()
+    decode = DECODERS[decoder][1].bind(problem)
+    bound = time.perf_counter() - start
+    y = y.to(device)
+    if device == "cuda":
+        decode(y)
+        torch.cuda.reset_peak_memory_stats()
+    start = time.perf_counter()
+    result = decode(y)
+    wrong = int((result.x.cpu() != x).sum())  # on a GPU this waits for the work to be done
+    seconds = time.perf_counter() - start
+    memory = torch.cuda.max_memory_allocated() if device == "cuda" else 1024 * _peak()
+    return {
+        "decoder": decoder,
+        "items": items,
+        "pools": design.pools,
+        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+        "threads": torch.get_num_threads(),
+        "bind_seconds": round(bound, 4),
+        "seconds": round(seconds, 4),
+        "gigabytes": round(memory / 1e9, 3),
+        "defective": int(x.sum()),
+        "wrong": wrong,
+        "status": qgt.Status(int(result.status[0])).name,
+        "iterations": None if result.evidence.iterations is None else int(result.evidence.iterations[0]),
+    }
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # kilobytes
+
+
+def in_process(decoder: str, items: int, device: str, threads: int, limit: float) -> dict[str, object] | None:
+    """The same in a process of its own; None where that takes too long or fails."""
+    command = [sys.executable, __file__, "--one", decoder, "--sizes", str(items), "--device", device]
+    environment = {"OMP_NUM_THREADS": str(threads)}
+    try:
+        done = subprocess.run(
+            [*command, "--threads", str(threads)], capture_output=True, timeout=limit, env={**os.environ, **environment}
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    if done.returncode:
+        print(done.stderr.decode()[-500:], file=sys.stderr)
+        return None
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def load() -> list[dict[str, object]]:
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+
+
+def save(rows: list[dict[str, object]]) -> None:
+    with replacing(RESULTS) as temporary:
+        Path(temporary).write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def draw(rows: list[dict[str, object]]) -> None:
+    """Seconds and gigabytes against items, both logarithmic, with the slope of each line."""
+    from matplotlib.figure import Figure
+
+    from qgt.pictures.figures import COLOURS, MARKERS, save_figure
+
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    axes = figure.subplots(1, 2)
+    lines = sorted({(str(row["decoder"]), str(row["device"])) for row in rows}, key=lambda line: line[1] != "cpu")
+    for number, (decoder, device) in enumerate(lines):
+        mine = sorted((row for row in rows if (row["decoder"], row["device"]) == (decoder, device)), key=_items)
+        for ax, key in zip(axes, ("seconds", "gigabytes"), strict=True):
+            points = [(_items(row), float(str(row[key]))) for row in mine]
+            where = "" if device == "cpu" else f", {device}"
+            label = f"{DECODERS[decoder][0]}{where}{_slope(points)}"
+            style = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 5}
+            ax.loglog(*zip(*points, strict=True), label=label, linestyle="-" if device == "cpu" else "--", **style)
+    for ax, words in zip(axes, ("seconds for one instance", "peak memory, GB"), strict=True):
+        ax.set_xlabel("items")
+        ax.set_ylabel(words)
+        ax.grid(True, which="major", alpha=0.3)
+        ax.legend(fontsize=7)
+    save_figure(figure, FIGURE, "png")
+
+
+def _items(row: dict[str, object]) -> int:
+    return int(str(row["items"]))
+
+
+def _slope(points: list[tuple[int, float]]) -> str:
+    """The exponent of growth over the last factor of ten or more."""
+    if len(points) < 2 or min(points[-1][1], points[-2][1]) <= 0:
+        return ""
+    (a, s), (b, t) = points[-2:]
+    return f": slope {math.log(t / s) / math.log(b / a):.2f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000])
+    parser.add_argument("--decoders", nargs="+", choices=DECODERS, default=list(DECODERS))
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds for one measurement, set-up included")
+    parser.add_argument("--draw", action="store_true", help="only draw")
+    parser.add_argument("--one", choices=DECODERS, help="measure one decoder at one size here and print it")
+    given = parser.parse_args()
+    if given.one:
+        torch.set_num_threads(given.threads)
+        return print(json.dumps(measure(given.one, given.sizes[0], given.device)))
+    rows = load()
+    for decoder in () if given.draw else given.decoders:
+        for items in sorted(given.sizes):
+            same = {"decoder": decoder, "items": items}
+            if any(same.items() <= row.items() and (row["device"] == "cpu") == (given.device == "cpu") for row in rows):
+                continue
+            found = in_process(decoder, items, given.device, given.threads, given.limit)
+            print(found or f"{decoder} on {items:,} items: not within {given.limit:g} s", flush=True)
+            if found is None:
+                break
+            rows.append(found)
+            save(rows)
+    if rows:
+        draw(rows)
+
+
+if __name__ == "__main__":
+    main()
