@@ -41,8 +41,8 @@ def plan_words(plan: Plan) -> list[str]:
         >>> import torch
         >>> from qgt.lab.planning import Question, plan
         >>> from qgt.lab.samples import Samples
-        >>> question = Question(Samples.numbered(24), positives=(0, 2), certainty=0.9)
-        >>> made = plan(question, generator=torch.Generator().manual_seed(0), seconds=5.0)
+        >>> question = Question(Samples.numbered(12), positives=(0, 1), certainty=0.8)
+        >>> made = plan(question, generator=torch.Generator().manual_seed(0), seconds=2.0)
         >>> plan_words(made)[1].startswith("Make ")
         True
     """
