@@ -104,7 +104,8 @@ class Plan:
 
     Example:
         >>> import torch, qgt
-        >>> made = plan(Question(qgt.Samples.numbered(12), (0, 1), certainty=0.8), generator=torch.Generator(), seconds=2.0)
+        >>> question = Question(qgt.Samples.numbered(12), (0, 1), certainty=0.8)
+        >>> made = plan(question, generator=torch.Generator().manual_seed(0), seconds=2.0)
         >>> made.recommended in made.candidates, made.problem.design.items
         (True, 12)
     """
