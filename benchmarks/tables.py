@@ -22,6 +22,7 @@ from qgt.study import StudyCounts, StudyResult
 from setting import Bins, calibration_error, scatter
 
 ROOT = Path(__file__).resolve().parents[1]
+WORDS = ("certain", "confident", "unsure", "suspect", "impossible")
 FIGURES = ("success_vs_pools.png", "vs_noise.png", "vs_pools.png")  # of a reproduction, shown in the pages
 
 
@@ -152,6 +153,104 @@ def growth_table(root: Path) -> str:
     return markdown_table(header, lines)
 
 
+def misfit_table(setting: str, root: Path) -> str:
+    """What plates were told with something wrong in the file, in per cent; and wrong answers that were trusted."""
+    lines = []
+    for row in _read(root, "misfit")["rows"]:
+        if row["setting"] != setting:
+            continue
+        share = [f"{100 * row[word] / row['plates']:.1f}" for word in WORDS]
+        wrong = 100 * (row["wrong_certain"] + row["wrong_confident"]) / row["plates"]
+        files = f"{row['alarms']:,} of {row['files']:,}"
+        first = f"{row['true_cause_first']} of {row['alarms']}" if row["names_a_cause"] and row["alarms"] else ""
+        lines.append([row["misuse"], f"{row['plates']:,}", *share, f"{wrong:.2f}", files, first])
+    header = ["what is wrong", "plates", *(f"{word}, %" for word in WORDS), "trusted but wrong, %"]
+    return markdown_table([*header, "files that do not fit", "its cause named first"], lines)
+
+
+def calibration_table(root: Path) -> str:
+    """How far confidence is from the share of right answers, beyond scatter."""
+    lines = []
+    for row in _read(root, "calibration")["rows"]:
+        beyond = [_beyond(row["error"], row["scatter"]), _beyond(row["complete_error"], row["complete_scatter"])]
+        right = f"{row['right'] / row['instances']:.3f}"
+        complete = f"{100 * row['complete'] / row['instances']:.0f} %"
+        lines.append([row["problem"], row["decoder"], f"{row['instances']:,}", right, complete, *beyond])
+    header = ["problem", "decoder", "instances", "right", "list complete"]
+    return markdown_table([*header, "calibration error beyond scatter", "of complete lists"], lines)
+
+
+def forgery_table(root: Path) -> str:
+    """Forged certificates by kind, and how many were accepted; honest ones, and how many were refused."""
+    found = _read(root, "forgery")
+    lines = [[row["kind"], f"{row['forged']:,}", row["accepted"]] for row in found["kinds"]]
+    forged, accepted = (sum(row[key] for row in found["kinds"]) for key in ("forged", "accepted"))
+    honest, refused = (sum(row[key] for row in found["honest"]) for key in ("honest", "refused"))
+    lines += [["all of these", f"{forged:,}", accepted]]
+    lines += [["honest", f"{honest:,}", f"{honest - refused:,}"]]
+    return markdown_table(["what was forged", "certificates", "accepted"], lines)
+
+
+def _beyond(error: float | None, chance: float | None) -> str:
+    return "" if error is None or chance is None else f"{max(0.0, error - chance):.4f}"
+
+
+def networks_table(root: Path) -> str:
+    """Refining networks: success for the time of training, and the design read back."""
+    lines = []
+    for row in _networks(root, "train"):
+        tests = {key: _score(outcomes) for key, outcomes in row["tests"].items()}
+        rates = [_with_interval(score) for score in tests.values()]
+        longer = f"{rates[1]}, {list(tests)[1]}" if len(rates) > 1 else "-"
+        errors = " / ".join(f"{value:.2f}" for value in row["error_percent"].values())
+        where = f"{row['seconds']:.0f} s, {row['device']}"
+        lines.append([row["M"], row["prior"], row["network"], where, rates[0], longer, errors])
+    header = ["M", "items", "network", "trained", "success rate, 95 % interval", "with more rounds"]
+    return markdown_table([*header, "error of A, %: least squares / mean Jacobian / regression"], lines)
+
+
+def rounds_table(root: Path) -> str:
+    """Refining networks by rounds at decoding time."""
+    lines = []
+    for row in _networks(root, "rounds"):
+        for rounds, right, microseconds in row["rounds_right_microseconds"]:
+            score = qgt.Score(100, {(1, 0, 0): right, (0, 1, 1): row["instances"] - right})
+            lines.append([row["name"], row["device"], rounds, _with_interval(score), f"{microseconds:,.1f}"])
+    header = ["network", "machine", "rounds", "success rate, 95 % interval", "microseconds per decode"]
+    return markdown_table(header, lines)
+
+
+def proposals_table(root: Path) -> str:
+    """Certified's time with and without proposals, in one run."""
+    lines = []
+    for row in _networks(root, "proposals"):
+        for key, name in (("alone", "none"), ("network", "refining network"), ("gamp", "GAMP")):
+            one, n = row[key], row["instances"]
+            each = f"{1e3 * one['seconds'] / n:,.0f}"
+            lines.append([row["M"], n, name, each, f"{row['alone']['seconds'] / one['seconds']:.2f}", one["proved"]])
+    return markdown_table(["M", "instances", "proposals", "ms per instance", "times as fast", "proved"], lines)
+
+
+def win_table(root: Path) -> str:
+    """Success by M for each setting and decoder, on the same instances."""
+    rows = _networks(root, "win")
+    lines = []
+    for setting, m in sorted({(row["setting"], row["M"]) for row in rows}):
+        some = {row["decoder"]: row for row in rows if (row["setting"], row["M"]) == (setting, m)}
+        names = ("exact MAP", "MAP, independent items", "paper's network", "refining network")
+        cells = [_with_interval(_score(some[name]["outcomes"]), 2) if name in some else "-" for name in names]
+        lines.append([setting, m, max(row["instances"] for row in some.values()), *cells])
+    header = ["prior", "M", "instances", "exact MAP (limit)", "MAP, independent items", "paper's network"]
+    return markdown_table([*header, "refining network"], lines)
+
+
+def _networks(root: Path, part: str) -> list[dict[str, Any]]:
+    """The rows of one part of results/networks.json; none before the first measurement."""
+    if not (root / "results/networks.json").exists():
+        return []
+    return [row for row in _read(root, "networks")["rows"] if row["part"] == part]
+
+
 def paper_table(name: str, root: Path) -> str:
     """A table of the reproduction."""
     return paper.TABLES[name](paper.Counts.load(root / "results/paper/counts.json"))
@@ -159,15 +258,23 @@ def paper_table(name: str, root: Path) -> str:
 
 TABLES = {
     "agreement": agreement_table,
+    "calibration": calibration_table,
     "certified_speed": certified_speed_table,
     "certified_split": certified_split_table,
     "certified_success": certified_success_table,
     "decoders": decoders_table,
     "decoders_pairs": pairs_table,
+    "forgery": forgery_table,
     "growth": growth_table,
+    "misfit_lab": partial(misfit_table, "lab"),
+    "misfit_readme": partial(misfit_table, "readme"),
+    "networks": networks_table,
+    "networks_proposals": proposals_table,
+    "networks_rounds": rounds_table,
     "residual": residual_table,
     "tamper": tamper_table,
     "unseen": unseen_table,
+    "when_networks_win": win_table,
     **{f"paper_{name}": partial(paper_table, name) for name in paper.TABLES},
 }
 
@@ -246,7 +353,10 @@ def main() -> int:
         stale(root, write=True)
         return 0
     for name, make in TABLES.items():
-        print(f"{name}\n{make(root)}\n")
+        try:
+            print(f"{name}\n{make(root)}\n")
+        except FileNotFoundError as error:  # not measured yet
+            print(f"{name}\n{error.filename} is not there\n")
     return 0
 
 

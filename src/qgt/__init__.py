@@ -10,6 +10,7 @@ from qgt.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from qgt.decoders.amp import AMP as AMP
+    from qgt.decoders.belief.decoder import BeliefPropagation as BeliefPropagation
     from qgt.decoders.certified.certificate import Claims as Claims
     from qgt.decoders.certified.certificate import check_certificate as check_certificate
     from qgt.decoders.certified.certificate import check_claims as check_claims
@@ -30,13 +31,15 @@ if TYPE_CHECKING:
     from qgt.decoders.highs.linear_program import LinearProgram as LinearProgram
     from qgt.decoders.neural.decoder import NeuralDecoder as NeuralDecoder
     from qgt.decoders.neural.decoder import load as load
+    from qgt.decoders.neural.mlp import MLP as MLP
+    from qgt.decoders.neural.mlp import ResidualMLP as ResidualMLP
     from qgt.decoders.neural.model_file import ModelFileError as ModelFileError
-    from qgt.decoders.neural.network import MLP as MLP
     from qgt.decoders.neural.network import Architecture as Architecture
-    from qgt.decoders.neural.network import ResidualMLP as ResidualMLP
     from qgt.decoders.neural.record import Epoch as Epoch
     from qgt.decoders.neural.record import Training as Training
+    from qgt.decoders.neural.refining import Refining as Refining
     from qgt.decoders.neural.settings import TrainConfig as TrainConfig
+    from qgt.decoders.peeling import Peeling as Peeling
     from qgt.decoders.registry import DECODERS as DECODERS
     from qgt.decoders.results import Answers as Answers
     from qgt.decoders.results import Decoded as Decoded
@@ -83,13 +86,15 @@ if TYPE_CHECKING:
     from qgt.model.prior import Sampler as Sampler
     from qgt.model.problem import Instances as Instances
     from qgt.model.problem import Problem as Problem
-    from qgt.model.readings import Binned as Binned
     from qgt.model.readings import Gaussian as Gaussian
     from qgt.model.readings import PositiveNegative as PositiveNegative
     from qgt.model.readings import Reads as Reads
-    from qgt.model.readings import Saturating as Saturating
+    from qgt.model.scales import Binned as Binned
+    from qgt.model.scales import Saturating as Saturating
     from qgt.model.unknown import UnknownLevel as UnknownLevel
     from qgt.model.unknown import UnknownRate as UnknownRate
+    from qgt.rounds.choosing import NextPools as NextPools
+    from qgt.rounds.choosing import next_pools as next_pools
     from qgt.study.pairs import Comparison as Comparison
     from qgt.study.pairs import compare_decoders as compare_decoders
     from qgt.study.plan import Study as Study
@@ -122,21 +127,26 @@ _PUBLIC = {
     "decoders.results": ("Answers", "Decoded", "Evidence", "Proof", "Spans", "Status"),
     "model.factors": ("Factors", "PoolCosts"),
     "decoders.amp": ("AMP",),
+    "decoders.belief.decoder": ("BeliefPropagation",),
     "decoders.certified.decoder": ("Certified",),
     "decoders.highs.exact": ("ExactMAP",),
     "decoders.exhaustive": ("Exhaustive",),
     "decoders.gamp": ("GAMP",),
     "decoders.greedy": ("MaximumNeighborhood", "Prevalence"),
     "decoders.highs.linear_program": ("LinearProgram",),
+    "decoders.peeling": ("Peeling",),
     "decoders.neural.decoder": ("NeuralDecoder", "load"),
     "decoders.neural.model_file": ("ModelFileError",),
     "decoders.neural.record": ("Epoch", "Training"),
     "decoders.neural.settings": ("TrainConfig",),
     "files.plugins": ("Plugin", "load_plugin"),
     "model.design": ("Design",),
-    "decoders.neural.network": ("MLP", "Architecture", "ResidualMLP"),
+    "decoders.neural.mlp": ("MLP", "ResidualMLP"),
+    "decoders.neural.network": ("Architecture",),
+    "decoders.neural.refining": ("Refining",),
     "model.noise": ("Noise", "Noiseless", "Outliers", "PerPool", "RoundedGaussian", "SparseInteger"),
-    "model.readings": ("Binned", "Gaussian", "PositiveNegative", "Reads", "Saturating"),
+    "model.readings": ("Gaussian", "PositiveNegative", "Reads"),
+    "model.scales": ("Binned", "Saturating"),
     "model.households": ("Households",),
     "model.prior": ("Bernoulli", "FactoredPrior", "FixedWeight", "Groups", "ItemCosts", "Prior", "Sampler"),
     "model.unknown": ("UnknownLevel", "UnknownRate"),
@@ -149,6 +159,7 @@ _PUBLIC = {
     "lab.samples": ("Samples",),
     "lab.transfers": ("few_transfers",),
     "lab.verdicts": ("Verdict",),
+    "rounds.choosing": ("NextPools", "next_pools"),
     "trust.calibration": ("Calibrated",),
     "trust.fit": ("FileFit", "file_fit", "instance_fit"),
     "trust.reference": ("Reference",),

@@ -4,6 +4,7 @@ import types
 from collections.abc import Mapping
 
 from qgt.decoders.amp import AMP
+from qgt.decoders.belief.decoder import BeliefPropagation
 from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.classical import COMP, DD, SCOMP
 from qgt.decoders.contract import Decoder
@@ -12,11 +13,13 @@ from qgt.decoders.gamp import GAMP
 from qgt.decoders.greedy import MaximumNeighborhood, Prevalence
 from qgt.decoders.highs.exact import ExactMAP
 from qgt.decoders.highs.linear_program import LinearProgram
+from qgt.decoders.peeling import Peeling
 from qgt.files import codec
 from qgt.model.problem import PARTS
 
 DECODERS: dict[str, type[Decoder]] = {
     "amp": AMP,
+    "belief": BeliefPropagation,
     "certified": Certified,
     "comp": COMP,
     "dd": DD,
@@ -25,6 +28,7 @@ DECODERS: dict[str, type[Decoder]] = {
     "gamp": GAMP,
     "linear_program": LinearProgram,
     "maximum_neighborhood": MaximumNeighborhood,
+    "peeling": Peeling,
     "prevalence": Prevalence,
     "scomp": SCOMP,
 }

@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Bool, Float32, Float64, Int8, Int64, UInt8
 from torch import Tensor
 
+KEPT = 2  # and the status: of an item that a leaf keeps as it is
+
 
 class Status(IntEnum):
     """What is known of one instance's calls. A failed instance is data, not an exception.
@@ -74,8 +76,12 @@ class Spans:
 
     def rows(self, instance: int) -> slice:
         """The rows of one instance."""
-        end = int(self.ends[instance])
-        return slice(end - int(self.numbers[instance]), end)
+        return slice(int(self.ends[instance - 1]) if instance else 0, int(self.ends[instance]))
+
+    def alone(self, instance: int) -> "tuple[Spans, slice]":
+        """Spans of one instance, and the rows that are its."""
+        rows = self.rows(instance)
+        return Spans(self.ends.new_tensor([rows.stop - rows.start])), rows
 
     def pick(self, instances: Int64[Tensor, " picked"]) -> "tuple[Spans, Int64[Tensor, ' rows']]":
         """Spans of some instances, and the rows that are theirs."""
@@ -106,7 +112,8 @@ class Answers:
 
     def of_instance(self, instance: int) -> "Answers":
         """One instance's answers."""
-        return self.pick(torch.tensor([instance], device=self.x.device))
+        spans, rows = self.spans.alone(instance)
+        return Answers(spans, self.x[rows], self.log_joint[rows], self.probability[rows])
 
     def cpu(self) -> "Answers":
         """The same, on the CPU."""
@@ -123,7 +130,8 @@ class Proof:
     """The leaves of each instance's search: sets of x, with the multipliers that exclude what is in them.
 
     A leaf is all x whose items agree with `fixed` (-1: free) and whose number of defectives lies between `least` and
-    `most`. `qgt.check_certificate` says what such a proof must show.
+    `most`. One that *keeps* items (2: at 0, 3: at 1) is only those of them in which some such item is turned round;
+    what is left has the items as they are kept. `qgt.check_certificate` says what such a proof must show.
 
     Example:
         >>> import torch, qgt
@@ -142,7 +150,8 @@ class Proof:
 
     def of_instance(self, instance: int) -> "Proof":
         """One instance's leaves."""
-        return self.pick(torch.tensor([instance], device=self.fixed.device))
+        spans, rows = self.spans.alone(instance)
+        return Proof(self.odds, spans, self.fixed[rows], self.least[rows], self.most[rows], self.pi[rows])
 
     def pick(self, instances: Int64[Tensor, " picked"]) -> "Proof":
         """The leaves of some instances."""

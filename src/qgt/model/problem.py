@@ -27,7 +27,8 @@ from qgt.model.factors import Factors, pool_costs
 from qgt.model.households import Households
 from qgt.model.noise import Noise, Noiseless, Outliers, PerPool, RoundedGaussian, SparseInteger
 from qgt.model.prior import Bernoulli, FactoredPrior, FixedWeight, Prior, Sampler
-from qgt.model.readings import Binned, Gaussian, PositiveNegative, Reads, Saturating
+from qgt.model.readings import Gaussian, PositiveNegative, Reads
+from qgt.model.scales import Binned, Saturating
 from qgt.model.unknown import UnknownLevel, UnknownRate
 
 PRIORS: dict[str, type] = {
@@ -52,7 +53,9 @@ NOISES: dict[str, type] = {
 MAKERS: dict[str, Callable[..., Design]] = {
     "bernoulli": Design.bernoulli,
     "column_regular": Design.column_regular,
+    "coupled": Design.coupled,
     "doubly_regular": Design.doubly_regular,
+    "sparse_graph_code": Design.sparse_graph_code,
 }
 Spec = Mapping[str, keys.Table]  # a problem as plain data: design, prior and noise
 PARTS: codec.Kinds = {Sampler: PRIORS, Prior: PRIORS, Noise: NOISES}

@@ -10,14 +10,12 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from qgt.decoders.results import Answers, Decoded, Proof, Status
+from qgt.decoders.results import KEPT, Answers, Decoded, Proof, Status
 from qgt.model.factors import pool_costs
-from qgt.model.prior import FREE, FactoredPrior
+from qgt.model.prior import FREE, FactoredPrior, ItemCosts
 from qgt.model.problem import Problem
 
 MOST_ITEMS = 14  # of which every x is tried
@@ -62,6 +60,11 @@ class Truth:
         cost = -problem.log_joint(answers.x, y.expand(len(answers.x), -1))
         order = cost.argsort(stable=True)
         return cls(problem, y, answers.x[order], cost[order], math.log(honest.proof.odds))
+
+    @cached_property
+    def trial(self) -> "Trial":
+        """Every x, where they are few."""
+        return Trial.of(self.problem, self.y)
 
     @property
     def possible(self) -> bool:
@@ -132,93 +135,137 @@ def leaves_out(problem: Problem, proof: Proof, x: Tensor) -> bool:
 
 def _inside(proof: Proof, x: Tensor) -> Tensor:
     """Which x lie in which leaf: (x, leaves)."""
-    # An item is as it is fixed, or the leaf leaves it free: anything else holds no x.
+    # An item is as it is fixed, or the leaf leaves it free or keeps it: anything else holds no x.
     ones, fixed = x.float(), proof.fixed
-    known = (fixed == FREE) | (fixed == 0) | (fixed == 1)
+    known = (fixed >= FREE) & (fixed <= KEPT + 1)
     apart = ones @ (fixed == 0).float().T + (1 - ones) @ (fixed == 1).float().T  # (x, leaves): items that disagree
+    turned = ones @ (fixed == KEPT).float().T + (1 - ones) @ (fixed == KEPT + 1).float().T
     total = x.sum(1, dtype=torch.int64)[:, None]
-    return (apart == 0) & known.all(1) & (proof.least <= total) & (total <= proof.most)
+    held = (turned > 0) | ~_keeps(proof)  # a leaf that keeps items holds the x in which some of them are turned round
+    return (apart == 0) & held & known.all(1) & (proof.least <= total) & (total <= proof.most)
 
 
-def in_leaf(problem: Problem, proof: Proof, leaf: int, generator: torch.Generator) -> Tensor | None:
-    """Some x of one leaf that the prior allows, drawn at random; None where none was found."""
+def _keeps(proof: Proof) -> Tensor:
+    """Which leaves keep items: (leaves,)."""
+    return (proof.fixed >= KEPT).any(1)
+
+
+def in_leaves(problem: Problem, proof: Proof, number: int, generator: torch.Generator) -> Tensor:
+    """Up to so many x that the prior allows, each drawn from a leaf of one instance's proof: (rows, items)."""
     assert isinstance(problem.prior, FactoredPrior)
-    costs, fixed = problem.prior.costs(problem.items), proof.fixed[leaf]
-    if bool(((fixed != FREE) & (costs.known != FREE) & (fixed != costs.known)).any()):
-        return None
+    costs = problem.prior.costs(problem.items)
+    leaf = torch.randint(max(1, len(proof.least)), (number if len(proof.least) else 0,), generator=generator)
+    fixed = _one_turned(proof.fixed[leaf], generator)
+    sound = ~((fixed != FREE) & (costs.known != FREE) & (fixed != costs.known)).any(1)
     fixed = torch.where(fixed == FREE, costs.known, fixed)
-    x, free = (fixed == 1).to(torch.uint8), (fixed == FREE).nonzero().flatten()
-    least = max(int(proof.least[leaf]), int(x.sum()))
-    most = min(int(proof.most[leaf]), int(x.sum()) + len(free))
+    ones, free = (fixed == 1).sum(1), fixed == FREE
+    least, most = torch.maximum(proof.least[leaf], ones), torch.minimum(proof.most[leaf], ones + free.sum(1))
     if costs.number is not None:
-        least, most = max(least, costs.number), min(most, costs.number)
-    if least > most:
-        return None
-    total = int(torch.randint(least, most + 1, (), generator=generator))
-    chosen = free[torch.randperm(len(free), generator=generator)][: total - int(x.sum())]
-    x[chosen] = 1
-    return x
+        least, most = least.clamp(min=costs.number), most.clamp(max=costs.number)
+    part = torch.rand(len(leaf), generator=generator, dtype=torch.float64)
+    wanted = least + (part * (most - least + 1)).long() - ones  # of the free items
+    keys = torch.rand(fixed.shape, generator=generator, dtype=torch.float64)
+    rank = torch.where(free, keys, torch.inf).argsort(1).argsort(1)
+    x = (fixed == 1) | (free & (rank < wanted[:, None]))
+    return x[sound & (least <= most)].to(torch.uint8)
 
 
-def fails_by_trying(problem: Problem, y: Tensor, claimed: Decoded, every: Tensor) -> bool:
+def _one_turned(fixed: Tensor, generator: torch.Generator) -> Tensor:
+    """Of the items that each row keeps, one drawn at random is fixed to the opposite, and the others are free."""
+    kept = fixed >= KEPT
+    keys = torch.rand(fixed.shape, generator=generator, dtype=torch.float64)
+    first = torch.where(kept, keys, -1.0).argmax(1, keepdim=True)
+    chosen = kept & torch.zeros_like(kept).scatter(1, first, True)
+    return torch.where(chosen, KEPT + 1 - fixed, torch.where(kept, FREE, fixed)).to(torch.int8)
+
+
+def fails_by_trying(truth: Truth, claimed: Decoded) -> bool:
     """Whether the proof of a claim that is true shows it not, by the definitions: for few items and no steps of cost.
 
-    `every` is all x. A leaf is closed if at most one x of each number of defectives has a bound below the limit, and
-    that one is listed or costs as much.
+    A leaf is closed if at most one x of each number of defectives has a bound below the limit, and that one is listed
+    or costs as much.
     """
-    proof, answers = claimed.proof, claimed.evidence.alternatives
-    assert proof is not None and answers is not None and isinstance(problem.prior, FactoredPrior)
-    if int(claimed.status[0]) == Status.INFEASIBLE and not bool(problem.explainable(y)[0]):
+    proof, answers, trial = claimed.proof, claimed.evidence.alternatives, truth.trial
+    assert proof is not None and answers is not None
+    if int(claimed.status[0]) == Status.INFEASIBLE and not bool(truth.problem.explainable(truth.y)[0]):
         return False  # a count that is impossible by itself needs no leaves
-    if leaves_out(problem, proof, every):
+    inside = _inside(proof, trial.x)  # (x, leaves)
+    if not bool((inside.any(1) | ~trial.allowed).all()) or not bool(proof.pi.isfinite().all()):
         return True
-    if not bool(proof.pi.isfinite().all()):
-        return True
-    cost = -problem.log_joint(every, y.expand(len(every), -1))
-    limit, listed = math.inf, torch.zeros(len(every), dtype=torch.bool)
+    limit, listed = trial.dear, torch.zeros(len(trial.x), dtype=torch.bool)
     if int(claimed.status[0]) == Status.PROVED:
         complete = claimed.evidence.complete is not None and bool(claimed.evidence.complete[0])
-        limit = -float(problem.log_joint(claimed.x, y)) + (math.log(proof.odds) if complete else 0.0)
-        names = {row.tobytes() for row in torch.cat([claimed.x, answers.x]).numpy()}
-        listed = torch.tensor([row.tobytes() in names for row in every.numpy()])
-    else:
-        limit = float(cost[cost.isfinite()].max()) if bool(cost.isfinite().any()) else _dear(problem, y)
-    below = _bounds(problem, y, proof, every) < limit - CLEAR  # (x, leaves)
-    below &= _inside(proof, every)
-    spared = listed | (cost >= limit - CLEAR)
-    totals = every.sum(1, dtype=torch.int64)
-    for total in range(problem.items + 1):
-        some = below[totals == total]
-        if bool((some.sum(0) > 1).any()) or bool((some & ~spared[totals == total, None]).any()):
-            return True
-    return False
+        limit = truth.cost_of(claimed.x[0]) + (math.log(proof.odds) if complete else 0.0)
+        named = torch.cat([claimed.x, answers.x])
+        listed[(named.long() << torch.arange(named.shape[1])).sum(1)[(named <= 1).all(1)]] = True
+    below = (trial.bounds(proof) < limit - CLEAR) & inside  # (x, leaves)
+    if bool((below & _keeps(proof)).any()) or bool((below & ~(listed | (trial.cost >= limit - CLEAR))[:, None]).any()):
+        return True
+    several = torch.zeros(trial.x.shape[1] + 1, below.shape[1]).index_add_(0, trial.totals, below.float())
+    return bool((several > 1).any())
 
 
-def _dear(problem: Problem, y: Tensor) -> float:
-    """A cost that no x of finite cost has."""
-    tables = pool_costs(problem.design, problem.noise, y).of_instance(0)
-    assert isinstance(problem.prior, FactoredPrior)
-    items = problem.prior.costs(problem.items)
-    finite = torch.where(tables.isfinite(), tables, -torch.inf).amax(1).sum()
-    return float(finite) + items.base + float(items.weights.clamp(min=0.0).sum()) + 1.0
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Every x of one instance of few items, and what proofs of it are held against."""
 
+    problem: Problem
+    y: Tensor  # (1, pools)
+    x: Tensor  # (every x, items)
+    cost: Tensor
+    allowed: Tensor  # by the prior
+    totals: Tensor  # numbers of defectives
+    tables: Tensor  # (pools, counts), infinite beyond a pool's size
+    costs: ItemCosts
 
-def _bounds(problem: Problem, y: Tensor, proof: Proof, x: Tensor) -> Tensor:
-    """What the multipliers of each leaf show of each x: (x, leaves)."""
-    assert isinstance(problem.prior, FactoredPrior)
-    costs, pi = problem.prior.costs(problem.items), proof.pi.double()
-    matrix: NDArray[np.float64] = problem.design.matrix.double().numpy()
-    reduced = costs.weights - pi @ torch.from_numpy(matrix)  # (leaves, items)
-    tables, sizes = pool_costs(problem.design, problem.noise, y).of_instance(0), problem.design.pool_sizes
-    pools = torch.zeros(len(pi), dtype=torch.float64)
-    for i, size in enumerate(sizes.tolist()):
-        counts = torch.arange(size + 1, dtype=torch.float64)
-        pools += (tables[i, : size + 1] + pi[:, i, None] * counts).amin(1)
-    return costs.base + x.double() @ reduced.T + pools
+    @classmethod
+    def of(cls, problem: Problem, y: Tensor) -> "Trial":
+        """Try them all."""
+        assert isinstance(problem.prior, FactoredPrior)
+        x, costs = every_x(problem.items), problem.prior.costs(problem.items)
+        tables, sizes = pool_costs(problem.design, problem.noise, y).of_instance(0), problem.design.pool_sizes
+        tables = torch.where(torch.arange(tables.shape[1]) <= sizes[:, None], tables, torch.inf)
+        cost = -problem.log_joint(x, y.expand(len(x), -1))
+        return cls(problem, y, x, cost, costs.of(x).isfinite(), x.sum(1, dtype=torch.int64), tables, costs)
+
+    @property
+    def dear(self) -> float:
+        """At least what any x of finite cost costs."""
+        if bool(self.cost.isfinite().any()):
+            return float(self.cost[self.cost.isfinite()].max())
+        finite = torch.where(self.tables.isfinite(), self.tables, -torch.inf).amax(1).sum()
+        rest = [] if self.costs.total is None else [self.costs.total]
+        rest += [] if self.costs.groups is None else list(self.costs.groups.tables)
+        dearest = sum(float(table[table.isfinite()].max()) for table in rest if bool(table.isfinite().any()))
+        return float(finite) + self.costs.constant + float(self.costs.weights.clamp(min=0.0).sum()) + dearest + 1.0
+
+    def bounds(self, proof: Proof) -> Tensor:
+        """The most that the multipliers of each leaf show of each x, by one of its items at a time: (x, leaves)."""
+        pi, matrix = proof.pi.double(), self.problem.design.matrix.double()
+        fixed = torch.where(proof.fixed >= KEPT, FREE, proof.fixed)
+        reduced = self.costs.weights - pi @ matrix  # (leaves, items)
+        numbers = self.costs.of(self.x) - self.x.double() @ self.costs.weights  # of the total and of groups
+        lowest = (fixed == 1).double() @ matrix.T  # (leaves, pools)
+        highest = lowest + (fixed == FREE).double() @ matrix.T
+        counts = torch.arange(self.tables.shape[1], dtype=torch.float64)
+        costs = self.tables + pi[:, :, None] * counts  # (leaves, pools, counts)
+
+        def least(low: Tensor, high: Tensor) -> Tensor:
+            within = (counts >= low[:, :, None]) & (counts <= high[:, :, None])
+            return torch.where(within, costs, torch.inf).amin(2)
+
+        any_, fewer, more = least(lowest, highest), least(lowest, highest - 1), least(lowest + 1, highest)
+        pools = torch.where((fixed == FREE).any(1), -torch.inf, any_.sum(1)).expand(len(self.x), -1)
+        for item in range(fixed.shape[1]):  # whose pools have one more at least, or one fewer at most
+            own = matrix[:, item] > 0
+            at_0, at_1 = torch.where(own, fewer, any_).sum(1), torch.where(own, more, any_).sum(1)
+            shown = torch.where(self.x[:, item, None] == 1, at_1, at_0)  # (x, leaves)
+            pools = torch.where(fixed[:, item] == FREE, torch.maximum(pools, shown), pools)
+        return numbers[:, None] + self.x.double() @ reduced.T + pools
 
 
 def has_steps(problem: Problem) -> bool:
     """Whether equal items and counts of two costs let a checker round bounds up."""
     assert isinstance(problem.prior, FactoredPrior)
     costs = problem.prior.costs(problem.items)
-    return bool((costs.weights[costs.known == FREE].diff().abs() < 1e-9).all())
+    return costs.groups is None and bool((costs.weights[costs.known == FREE].diff().abs() < 1e-9).all())
