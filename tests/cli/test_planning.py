@@ -38,7 +38,8 @@ def test_from_nothing_to_calls_without_editing_a_file(capsys):
     x = torch.zeros(1, 96, dtype=torch.uint8)
     x[0, [4, 50]] = 1
     fill(folder.path / "counts.csv", folder.problem.design.count(x)[0].tolist())
-    assert main(["decode", "plan/counts.csv", "--problem", "plan", "-o", "calls.csv", "--calibrate", "1", "--json"]) == 0
+    given = ["decode", "plan/counts.csv", "--problem", "plan"]
+    assert main([*given, "-o", "calls.csv", "--calibrate", "1", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["results"][0]["defective"] == ["S5", "S51"]
     assert any(folder.code in note for note in found["notes"])

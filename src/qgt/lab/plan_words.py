@@ -67,7 +67,7 @@ def plan_words(plan: Plan) -> list[str]:
     if not plan.reached:
         words.append(
             f"Caution: no design within these limits was shown right on {100 * question.certainty:g} % of plates. "
-            "Allow more pools or transfers, allow follow-ups, or ask for less."
+            "Allow more pools, transfers or follow-ups, give it more time, or ask for less."
         )
     words.append(
         f"All of this holds if {_range(question.positives)} samples are positive and the assay errs as stated (seed "
