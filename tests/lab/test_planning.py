@@ -7,7 +7,7 @@ import torch
 
 from qgt import Bernoulli, Design, Noiseless, PositiveNegative, SparseInteger, UnknownRate
 from qgt.decoders.results import Decoded, Evidence
-from qgt.lab import planning
+from qgt.lab import planning, question
 from qgt.lab.asking import parse_assay, parse_errors, parse_positives
 from qgt.lab.counts import read_counts
 from qgt.lab.expectations import expected_prior
@@ -28,12 +28,13 @@ def seeded(seed: int) -> torch.Generator:
 @pytest.fixture
 def quick(monkeypatch):
     """Few plates, and time enough for all of them: then the seed alone decides."""
-    for name, value in {"SCOUTED": 20, "MEASURED": 40, "CONFIRMED": 150, "SPREAD": (1.0, 1.3), "WEIGHTS": (4,)}.items():
+    for name, value in {"SCOUTED": 20, "MEASURED": 40, "CONFIRMED": 150, "SPREAD": (1.0, 1.3)}.items():
         monkeypatch.setattr(planning, name, value)
+    monkeypatch.setattr(question, "WEIGHTS", (4,))
 
 
-def made(question: Question, seed: int = 0) -> planning.Plan:
-    return plan(question, generator=seeded(seed), seconds=2000.0)
+def made(asked: Question, seed: int = 0) -> planning.Plan:
+    return plan(asked, generator=seeded(seed), seconds=2000.0)
 
 
 @pytest.fixture
@@ -57,8 +58,8 @@ def test_the_promise_holds_on_new_plates(small):
 
 
 def test_the_same_seed_gives_the_same_plan(quick):
-    question = Question(Samples.numbered(16), (0, 2), certainty=0.8)
-    one, two, other = made(question, 3), made(question, 3), made(question, 4)
+    asked = Question(Samples.numbered(16), (0, 2), certainty=0.8)
+    one, two, other = made(asked, 3), made(asked, 3), made(asked, 4)
     assert [(c.design.fingerprint, c.successes, c.plates) for c in one.candidates] == [
         (c.design.fingerprint, c.successes, c.plates) for c in two.candidates
     ]
@@ -68,12 +69,10 @@ def test_the_same_seed_gives_the_same_plan(quick):
 
 def test_limits_are_kept_and_progress_is_shown(quick):
     seen = []
-    question = Question(
+    asked = Question(
         Samples.numbered(24), (1, 2), certainty=0.8, most_pools=20, largest_pool=6, most_transfers=3, follow_ups=True
     )
-    result = plan(
-        question, generator=seeded(0), progress=lambda done, total: seen.append((done, total)), seconds=2000.0
-    )
+    result = plan(asked, generator=seeded(0), progress=lambda done, total: seen.append((done, total)), seconds=2000.0)
     for one in result.candidates:
         assert one.pools <= 20
         assert one.largest_pool <= 6

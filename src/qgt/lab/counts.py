@@ -60,6 +60,14 @@ def read_counts(
         design: The design whose pools were counted.
         samples: The samples, so that their names, and what a spreadsheet made of them, are recognised.
         data: The file's content, as with an upload or a text that was typed.
+
+    Example:
+        >>> design = Design.from_rows(["110", "011"])
+        >>> read_counts("typed", design, data=b"plate,P1,P2\\nA,1,0\\n").y
+        tensor([[1., 0.]], dtype=torch.float64)
+        >>> read_counts("typed", design, data=b"plate,P1,P2\\nA,1,x\\n")
+        Traceback (most recent call last):
+        ValueError: typed: row 2, column 3 holds 'x'; write a finite number, or leave the cell empty if it is missing.
     """
     grids = read_grids(source, data)
     read = [_read_sheet(grid, design, samples) for grid in grids]

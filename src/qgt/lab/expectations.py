@@ -6,6 +6,7 @@ under which the lower number is expected to the one under which the higher is.
 """
 
 import math
+from functools import lru_cache
 
 from qgt.lab.samples import Samples
 from qgt.model.households import Households
@@ -19,6 +20,7 @@ Range = tuple[int | float, int | float]  # the fewest and the most
 FEWEST = 0.02  # of the higher number: a level has no lower end at 0
 
 
+@lru_cache(maxsize=16)  # finding the levels takes long, and every simulation asks again
 def expected_prior(samples: Samples, positives: Range) -> Prior:
     """The prior of a range of positives.
 

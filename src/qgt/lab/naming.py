@@ -31,7 +31,7 @@ def check_code(design: Design) -> str:
 
     Example:
         >>> check_code(Design.from_rows(["110", "011"]))
-        'HXFC85'
+        '869FD3'
     """
     number = int.from_bytes(_digest(design)[:8], "big")
     return "".join(ALPHABET[number // len(ALPHABET) ** place % len(ALPHABET)] for place in range(6))
@@ -42,7 +42,7 @@ def short_name(design: Design) -> str:
 
     Example:
         >>> short_name(Design.from_rows(["110", "011"]))
-        'topaz-tern'
+        'green-dove'
     """
     digest = _digest(design)
     words = (FIRST.split(), SECOND.split())
@@ -54,7 +54,7 @@ def label(design: Design) -> str:
 
     Example:
         >>> label(Design.from_rows(["110", "011"]))
-        'Design topaz-tern, check code HXFC85'
+        'Design green-dove, check code 869FD3'
     """
     return f"Design {short_name(design)}, check code {check_code(design)}"
 
@@ -63,8 +63,8 @@ def code_in(text: str) -> str | None:
     """The check code that a line shows; None where it shows none.
 
     Example:
-        >>> code_in("# Design topaz-tern, check code HXFC85"), code_in("# made on Monday")
-        ('HXFC85', None)
+        >>> code_in("# Design green-dove, check code 869FD3"), code_in("# made on Monday")
+        ('869FD3', None)
     """
     found = _CODE.search(text)
     return found[1].upper() if found else None

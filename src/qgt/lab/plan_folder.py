@@ -42,7 +42,14 @@ BLANK = ("pool", "pool plate", "well", "samples", "count")  # the header of the 
 
 @dataclass(frozen=True, eq=False)
 class PlanFolder:
-    """What a plan folder holds."""
+    """What a plan folder holds.
+
+    Example:
+        >>> import qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["11"], item_names=["S1", "S2"]), qgt.Bernoulli(0.1))
+        >>> PlanFolder(Path("plan"), "calm-owl", "234567", problem, qgt.Samples.numbered(2), 10.0).samples.wells
+        ('A1', 'B1')
+    """
 
     path: Path
     name: str  # the design's short name
@@ -59,6 +66,15 @@ def write_plan(plan: Plan, folder: str | Path, *, volume: float = 10.0) -> PlanF
         plan: The plan.
         folder: The folder, which must not be there yet, or be empty.
         volume: Microlitres of each transfer.
+
+    Example:
+        >>> import tempfile, torch, qgt
+        >>> question = qgt.Question(qgt.Samples.numbered(12), (0, 1), certainty=0.8)
+        >>> made = qgt.plan(question, generator=torch.Generator().manual_seed(0), seconds=2.0)
+        >>> with tempfile.TemporaryDirectory() as here:
+        ...     folder = write_plan(made, Path(here) / "plan")
+        ...     read_plan(folder.path).code == folder.code, (folder.path / "pooling_sheet.html").exists()
+        (True, True)
     """
     target = Path(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -78,7 +94,13 @@ def write_plan(plan: Plan, folder: str | Path, *, volume: float = 10.0) -> PlanF
 
 
 def read_plan(folder: str | Path) -> PlanFolder:
-    """Read what `write_plan` wrote; raise a ValueError where the design has changed since."""
+    """Read what `write_plan` wrote; raise a ValueError where the design has changed since.
+
+    Example:
+        >>> read_plan("nowhere")
+        Traceback (most recent call last):
+        ValueError: nowhere/problem.toml: cannot be read (No such file or directory); check the path.
+    """
     path = Path(folder)
     problem = Problem.load(path / "problem.toml")
     samples = Samples.read(path / "samples.csv")

@@ -41,8 +41,8 @@ def plan_words(plan: Plan) -> list[str]:
         >>> import torch
         >>> from qgt.lab.planning import Question, plan
         >>> from qgt.lab.samples import Samples
-        >>> question = Question(Samples.numbered(24), positives=(0, 2), certainty=0.9)
-        >>> made = plan(question, generator=torch.Generator().manual_seed(0), seconds=5.0)
+        >>> question = Question(Samples.numbered(12), positives=(0, 1), certainty=0.8)
+        >>> made = plan(question, generator=torch.Generator().manual_seed(0), seconds=2.0)
         >>> plan_words(made)[1].startswith("Make ")
         True
     """
@@ -67,7 +67,7 @@ def plan_words(plan: Plan) -> list[str]:
     if not plan.reached:
         words.append(
             f"Caution: no design within these limits was shown right on {100 * question.certainty:g} % of plates. "
-            "Allow more pools or transfers, allow follow-ups, or ask for less."
+            "Allow more pools, transfers or follow-ups, give it more time, or ask for less."
         )
     words.append(
         f"All of this holds if {_range(question.positives)} samples are positive and the assay errs as stated (seed "

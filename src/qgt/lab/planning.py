@@ -12,23 +12,20 @@ calls are. Plates are drawn from the same prior and assay that `problem` holds, 
 """
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import Generator
 
-from qgt.arguments import fraction, whole
-from qgt.lab.expectations import Range, expected_prior
-from qgt.lab.samples import Samples
+from qgt.lab.expectations import expected_prior
+from qgt.lab.question import Question as Question
 from qgt.lab.scouting import Scout, Tally, fewest
 from qgt.model.design import Design
-from qgt.model.noise import Noise, Noiseless
 from qgt.model.problem import Problem
-from qgt.theory.limits import pools_needed
 from qgt.trust.scoring import Interval, wilson
 
 OnProgress = Callable[[int, int], None]  # steps done, and of how many
-WEIGHTS = (4, 6, 8)  # transfers per sample that are tried
 SPREAD = (1.0, 1.15, 1.35)  # pools of the candidates, over the fewest that did well enough
 RATIO = 1.07  # of the pools at which scouting stops
 SCOUTED, MEASURED, CONFIRMED = 60, 400, 1000  # plates
@@ -36,49 +33,21 @@ CONFIRMATIONS = 4  # candidates that are confirmed at most, and as many again wi
 GROWTH = 1.15  # of the pools, where no candidate is certain enough
 SCOUTING, MEASURING, CONFIRMING = 0.5, 0.25, 0.25  # shares of the time
 LOOKS = 5  # of scouting at each weight, about
+ALONE = 0.8  # of the certainty that the first round must give where follow-ups make up for the rest
 STEPS = 100  # of progress
 Z99 = 2.5758293035489004  # the normal quantile of a two-sided 99 % interval
 
 
-@dataclass(frozen=True)
-class Question:
-    """What a person knows and wants before any pool is made.
-
-    Example:
-        >>> question = Question(Samples.numbered(96), positives=(1, 4), certainty=0.95)
-        >>> question.assay, question.follow_ups
-        (Noiseless(), False)
-    """
-
-    samples: Samples
-    positives: Range  # how many of the samples are expected to be positive: from, to
-    assay: Noise = Noiseless()  # noqa: RUF009 - frozen and without fields, so sharing it is harmless
-    certainty: float = 0.95  # the share of plates that must be decoded without a single error
-    most_pools: int | None = None
-    largest_pool: int | None = None  # samples in one pool
-    most_transfers: int | None = None  # pools that one sample goes into
-    follow_ups: bool = False  # whether doubtful samples may be tested alone in a second round
-
-    def __post_init__(self) -> None:
-        low, high = self.positives
-        if not 0 <= low <= high or not 0 < high < len(self.samples):
-            raise ValueError(
-                f"positives={self.positives} is not valid for {len(self.samples)} samples: give two numbers, the "
-                "fewest and the most that you expect."
-            )
-        certainty = fraction("certainty", self.certainty)
-        if not 0.5 <= certainty <= 0.99:
-            raise ValueError(f"certainty={certainty} is not valid: give a share from 0.5 to 0.99, such as 0.95.")
-        for name in ("most_pools", "largest_pool", "most_transfers"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, whole(name, getattr(self, name), least=1))
-        if self.samples.households is not None and self.samples.risks is not None:
-            raise ValueError("samples has both households and risks, which no prior here joins: leave one out.")
-
-
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One design, and how it did on simulated plates."""
+    """One design, and how it did on simulated plates.
+
+    Example:
+        >>> from qgt import Design
+        >>> one = Candidate(Design.from_rows(["1100", "0111"]), 1, 100, 97, 0.5, 1.0)
+        >>> one.success, one.tests_saved, one.largest_pool
+        (0.97, 1.5, 3)
+    """
 
     design: Design
     weight: int  # transfers per sample
@@ -131,7 +100,15 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Candidates, the fewest pools first, and the one that is recommended."""
+    """Candidates, the fewest tests first, and the one that is recommended.
+
+    Example:
+        >>> import torch, qgt
+        >>> question = Question(qgt.Samples.numbered(12), (0, 1), certainty=0.8)
+        >>> made = plan(question, generator=torch.Generator().manual_seed(0), seconds=2.0)
+        >>> made.recommended in made.candidates, made.problem.design.items
+        (True, 12)
+    """
 
     question: Question
     candidates: tuple[Candidate, ...]
@@ -163,11 +140,11 @@ def plan(
         seconds: About the longest that it may take; on a slow machine fewer plates are simulated.
 
     Example:
-        >>> import torch
-        >>> question = Question(Samples.numbered(24), positives=(0, 2), certainty=0.9)
-        >>> made = plan(question, generator=torch.Generator().manual_seed(0), seconds=5.0)
-        >>> made.recommended.pools < 24, made.reached
-        (True, True)
+        >>> import torch, qgt
+        >>> question = Question(qgt.Samples.numbered(12), positives=(0, 1), certainty=0.8)
+        >>> made = plan(question, generator=torch.Generator().manual_seed(0), seconds=2.0)
+        >>> made.recommended.pools < 12
+        True
     """
     scout = Scout(
         question.samples,
@@ -176,9 +153,9 @@ def plan(
         question.certainty if question.follow_ups else None,
         int(generator.initial_seed()),
     )
-    show = progress or (lambda done, total: None)
+    show, deadline = progress or (lambda done, total: None), time.perf_counter() + seconds
     measured = _measured(question, scout, _shapes(question, scout, show, seconds), show, seconds)
-    tried = _confirmed(question, scout, measured, show, seconds)
+    tried = _confirmed(question, scout, measured, show, seconds, deadline)
     reached = tried[-1].interval.low >= question.certainty
     recommended = tried[-1] if reached else max(tried, key=lambda one: one.interval.low)
     fresh = {one.design.fingerprint: one for one in tried}
@@ -191,22 +168,22 @@ def plan(
 def _shapes(question: Question, scout: Scout, show: OnProgress, seconds: float) -> list[tuple[int, int, bool]]:
     """Pools, weight and whether households go together, of the designs worth measuring."""
     found: list[tuple[int, int, bool]] = []
-    weights, guess = _weights(question), None
+    weights, guess = question.weights, None
+    wanted = ALONE * question.certainty if question.follow_ups else question.certainty
     for number, weight in enumerate(weights):
         show(round(SCOUTING * STEPS * number / len(weights)), STEPS)
-        least, most = _range(question, weight)
+        least, most = question.pool_range(weight)
         if least > most:
             continue
 
         def good(pools: int, weight: int = weight) -> bool:
-            tally = scout.measure(
-                "scouting",
+            tally = scout.first_round(
                 scout.design(pools, weight),
                 SCOUTED,
                 seconds=SCOUTING * seconds / len(weights) / LOOKS,
-                hopeless_below=question.certainty,
+                hopeless_below=wanted,
             )
-            return tally.success >= question.certainty
+            return tally.success >= wanted
 
         best = fewest(good, least, most, first=guess or 2 * least, ratio=RATIO)
         guess = best or guess
@@ -222,29 +199,6 @@ def _shapes(question: Question, scout: Scout, show: OnProgress, seconds: float) 
     return found
 
 
-def _weights(question: Question) -> list[int]:
-    """Transfers per sample to try: the usual ones, as far as they are allowed."""
-    most = min(question.most_transfers or WEIGHTS[-1], question.most_pools or WEIGHTS[-1], len(question.samples))
-    return [weight for weight in WEIGHTS if weight <= most] or [most]
-
-
-def _range(question: Question, weight: int) -> tuple[int, int]:
-    """The fewest and the most pools to try: more pools than samples save nothing."""
-    items = len(question.samples)
-    most = min(question.most_pools or items, items)
-    room = math.ceil(items * weight / min(question.largest_pool or items, items))
-    least = max(weight, min(room, most))
-    while least < most and least < _bound(question, math.ceil(items * weight / least)):
-        least += 1
-    return max(least, room), most
-
-
-def _bound(question: Question, size: int) -> float:
-    """The pools of one size that are needed at least."""
-    items = len(question.samples)
-    return pools_needed(question.assay, sum(question.positives) / 2 / items, items=items, size=min(size, items))
-
-
 def _measured(
     question: Question, scout: Scout, shapes: Sequence[tuple[int, int, bool]], show: OnProgress, seconds: float
 ) -> list[Candidate]:
@@ -253,40 +207,45 @@ def _measured(
     for number, (pools, weight, together) in enumerate(shapes):
         show(round(STEPS * (SCOUTING + MEASURING * number / len(shapes))), STEPS)
         design = scout.design(pools, weight, together=together)
-        time = MEASURING * seconds / len(shapes)
+        share = MEASURING * seconds / len(shapes)
         made.append(
-            _candidate(question, design, weight, together, scout.measure("measuring", design, MEASURED, seconds=time))
+            _candidate(question, design, weight, together, scout.measure("measuring", design, MEASURED, seconds=share))
         )
     return sorted(made, key=lambda one: (one.tests, one.transfers))
 
 
 def _candidate(question: Question, design: Design, weight: int, together: bool, tally: Tally) -> Candidate:
-    bound = _bound(question, int(design.pool_sizes.max()))
+    bound = question.entropy_bound(int(design.pool_sizes.max()))
     return Candidate(design, weight, tally.plates, tally.right, tally.follow_ups / tally.plates, bound, together)
 
 
 def _confirmed(
-    question: Question, scout: Scout, candidates: Sequence[Candidate], show: OnProgress, seconds: float
+    question: Question,
+    scout: Scout,
+    candidates: Sequence[Candidate],
+    show: OnProgress,
+    seconds: float,
+    deadline: float,
 ) -> list[Candidate]:
     """Candidates on plates that did not choose them, the cheapest first, until one is certain enough.
 
     Where none of those that did well is, designs with more and more pools follow.
     """
     wanted = question.certainty
-    enough = math.ceil(3 * Z99**2 * wanted / (1 - wanted))  # so many that a few failures still show enough
+    enough = math.ceil(Z99**2 * wanted / (1 - wanted))  # fewer plates show too little even if all are right
     likely = [one for one in candidates if one.success >= wanted][:CONFIRMATIONS]
     queue = [one.shape for one in likely or [max(candidates, key=lambda one: one.success)]]
     tried: list[Candidate] = []
-    while queue and len(tried) < 2 * CONFIRMATIONS:
+    while queue and len(tried) < 2 * CONFIRMATIONS and (not tried or time.perf_counter() < deadline):
         show(round(STEPS * (SCOUTING + MEASURING + CONFIRMING * len(tried) / (2 * CONFIRMATIONS))), STEPS)
         pools, weight, together = queue.pop(0)
         design = scout.design(pools, weight, together=together)
-        time = CONFIRMING * seconds / CONFIRMATIONS
-        tally = scout.measure("confirming", design, max(CONFIRMED, enough), seconds=time)
+        share = max(CONFIRMING * seconds / CONFIRMATIONS, (deadline - time.perf_counter()) / 2)
+        tally = scout.measure("confirming", design, max(CONFIRMED, 3 * enough), seconds=share)
         tried.append(_candidate(question, design, weight, together, tally))
-        if tried[-1].interval.low >= wanted:
+        if tried[-1].interval.low >= wanted or tally.plates < enough:  # more pools would not make up for lack of time
             break
-        most = _range(question, weight)[1]
+        most = question.pool_range(weight)[1]
         if not queue and pools < most:
             queue.append((min(most, math.ceil(GROWTH * pools)), weight, together))
     return tried

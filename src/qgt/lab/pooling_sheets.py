@@ -89,7 +89,7 @@ def _sample_maps(samples: Samples) -> list[PlateMap]:
             for name, own, well in zip(samples.names, samples.plates, samples.wells, strict=True)
             if own == plate
         }
-        maps.append(_map(f"Samples: {plate}", samples.plate_size(plate), here))
+        maps.append(_map(f"Plate of samples: {plate}", samples.plate_size(plate), here))
     return maps
 
 
@@ -99,7 +99,7 @@ def _pool_maps(design: Design, made: Moves) -> list[PlateMap]:
         here = {move.pool_well: move.pool for move in made.moves if move.pool_plate == plate}
         sizes = dict(zip(design.pool_names, design.pool_sizes.tolist(), strict=True))
         texts = {well: (pool, f"{sizes[pool]} samples") for well, pool in here.items()}
-        maps.append(_map(f"Pools: {plate}", POOL_PLATE, texts))
+        maps.append(_map(f"Plate of pools: {plate}", POOL_PLATE, texts))
     return maps
 
 

@@ -1,8 +1,9 @@
 """Simulated plates of one design: how many are decoded right, and how many samples have to be tested again.
 
-Every number of plates is fixed beforehand, and every design and plate is drawn from a generator of its own that
-depends on the seed, the weight, the number of pools and the purpose alone. A limit on time is the one thing that can
-change a result: where a machine is too slow, fewer plates are simulated, and the plan says how many.
+Every design and plate is drawn from a generator of its own that depends on the seed, the weight, the number of pools
+and the purpose alone. A limit on time is the one thing that can change a result: where a machine is too slow, fewer of
+the plates are decoded, and the plan says how many. They are not decoded in a hurry instead, which would make a good
+design look bad; only the first search for the number of pools may be hasty.
 """
 
 import hashlib
@@ -26,7 +27,8 @@ from qgt.model.noise import Noise
 from qgt.model.problem import Problem
 from qgt.trust.scoring import wilson
 
-PART = 50  # plates decoded together: after each part one may stop
+LEAST_PART, MOST_PART = 10, 100  # plates decoded together: after each part one may stop
+PLATE, HASTY = 0.25, 0.05  # seconds for one plate, shared with the others of its part: few need more than 0.01
 ODDS = 100.0  # answers that come close are at least 1/odds as probable
 
 
@@ -91,6 +93,7 @@ def simulated(
     retest_below: float | None,
     generator: Generator,
     seconds: float,
+    each: float = PLATE,
     hopeless_below: float | None = None,
 ) -> Tally:
     """Simulate and decode plates.
@@ -100,19 +103,22 @@ def simulated(
         plates: How many.
         retest_below: See `judged`.
         generator: Where the random numbers come from.
-        seconds: Time for all of them; when it is over, those that were decoded count.
+        seconds: Time for all of them; when it is over, those that are decoded count.
+        each: Time for one plate, shared with the others of its part.
         hopeless_below: Stop once the success is clearly below this.
     """
     start = time.perf_counter()
-    decode = planned_decoder(problem, listing=retest_below is not None, time_limit=seconds / plates)
-    tally = Tally()
+    decode = planned_decoder(problem, listing=retest_below is not None, time_limit=each)
+    x, y = problem.simulate(plates, generator=generator)
+    tally, size = Tally(), LEAST_PART
     while tally.plates < plates:
-        x, y = problem.simulate(min(PART, plates - tally.plates), generator=generator)
-        tally += judged(x, decode(y), retest_below)
-        if time.perf_counter() - start > seconds:
+        part = slice(tally.plates, tally.plates + size)
+        tally += judged(x[part], decode(y[part]), retest_below)
+        spent = time.perf_counter() - start
+        if spent >= seconds or (hopeless_below is not None and wilson(tally.right, tally.plates).high < hopeless_below):
             break
-        if hopeless_below is not None and wilson(tally.right, tally.plates).high < hopeless_below:
-            break
+        # Large parts are fast, small ones stop in time.
+        size = max(LEAST_PART, min(MOST_PART, int((seconds - spent) / spent * tally.plates / 2)))
     return tally
 
 
@@ -142,9 +148,19 @@ class Scout:
         """The design with the prior and the assay."""
         return Problem(design, expected_prior(self.samples, self.positives), self.assay)
 
-    def measure(
-        self, purpose: str, design: Design, plates: int, *, seconds: float, hopeless_below: float | None = None
-    ) -> Tally:
+    def first_round(self, design: Design, plates: int, *, seconds: float, hopeless_below: float) -> Tally:
+        """Simulate plates in a hurry and without follow-ups, to find about how many pools it takes."""
+        return simulated(
+            self.problem(design),
+            plates,
+            retest_below=None,
+            generator=self._generator("scouting", design.fingerprint),
+            seconds=seconds,
+            each=HASTY,
+            hopeless_below=hopeless_below,
+        )
+
+    def measure(self, purpose: str, design: Design, plates: int, *, seconds: float) -> Tally:
         """Simulate plates that no other purpose uses."""
         return simulated(
             self.problem(design),
@@ -152,7 +168,6 @@ class Scout:
             retest_below=self.retest_below,
             generator=self._generator(purpose, design.fingerprint),
             seconds=seconds,
-            hopeless_below=hopeless_below,
         )
 
     def _generator(self, *parts: object) -> Generator:

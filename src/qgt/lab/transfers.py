@@ -81,7 +81,7 @@ def shared_pools(design: Design) -> tuple[int, float]:
         return 0, 0.0
     matrix = design.matrix.to(torch.float32)
     shared = (matrix.T @ matrix)[*torch.triu_indices(design.items, design.items, 1)]
-    return int(shared.max()), float(shared.mean())
+    return int(shared.max()), float(shared.to(torch.float64).mean())
 
 
 def _pair_costs(

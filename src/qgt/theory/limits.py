@@ -88,7 +88,7 @@ def pools_needed(noise: Noise, rate: float, *, items: int, size: int) -> float:
 
     Example:
         >>> round(pools_needed(Noiseless(), 0.06, items=100, size=50), 1)
-        12.4
+        11.9
     """
     items, rate = whole("items", items, least=1), fraction("rate", rate)
     weights = _binomial(whole("size", size, least=1), rate)

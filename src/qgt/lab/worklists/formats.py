@@ -28,7 +28,7 @@ def worklist_files(made: Moves, formats: Sequence[str] | None = None) -> dict[st
         >>> samples = Samples.numbered(3)
         >>> made = moves_of(Design.from_rows(["110", "011"], item_names=samples.names), samples, 10.0)
         >>> list(worklist_files(made, ["tecan", "echo"]))
-        ['tecan-5Q6HV5.gwl', 'echo-5Q6HV5.csv']
+        ['tecan-ND3B38.gwl', 'echo-ND3B38.csv']
     """
     texts: dict[str, str] = {}
     for name in FORMATS if formats is None else formats:

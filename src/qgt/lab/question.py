@@ -1,0 +1,68 @@
+"""The question that a plan answers: what a person knows and wants before any pool is made."""
+
+import math
+from dataclasses import dataclass
+
+from qgt.arguments import fraction, whole
+from qgt.lab.expectations import Range
+from qgt.lab.samples import Samples
+from qgt.model.noise import Noise, Noiseless
+from qgt.theory.limits import pools_needed
+
+WEIGHTS = (4, 6, 8)  # transfers per sample that are tried
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a person knows and wants before any pool is made.
+
+    Example:
+        >>> question = Question(Samples.numbered(96), positives=(1, 4), certainty=0.95)
+        >>> question.assay, question.follow_ups
+        (Noiseless(), False)
+    """
+
+    samples: Samples
+    positives: Range  # how many of the samples are expected to be positive: from, to
+    assay: Noise = Noiseless()  # noqa: RUF009 - frozen and without fields, so sharing it is harmless
+    certainty: float = 0.95  # the share of plates that must be decoded without a single error
+    most_pools: int | None = None
+    largest_pool: int | None = None  # samples in one pool
+    most_transfers: int | None = None  # pools that one sample goes into
+    follow_ups: bool = False  # whether doubtful samples may be tested alone in a second round
+
+    def __post_init__(self) -> None:
+        low, high = self.positives
+        if not 0 <= low <= high or not 0 < high < len(self.samples):
+            fault = f"positives={self.positives} is not valid for {len(self.samples)} samples"
+            raise ValueError(f"{fault}: give two numbers, the fewest and the most that you expect.")
+        certainty = fraction("certainty", self.certainty)
+        if not 0.5 <= certainty <= 0.99:
+            raise ValueError(f"certainty={certainty} is not valid: give a share from 0.5 to 0.99, such as 0.95.")
+        for name in ("most_pools", "largest_pool", "most_transfers"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, whole(name, getattr(self, name), least=1))
+        if self.samples.households is not None and self.samples.risks is not None:
+            raise ValueError("samples has both households and risks, which no prior here joins: leave one out.")
+
+    @property
+    def weights(self) -> list[int]:
+        """Transfers per sample to try: the usual ones, as far as they are allowed."""
+        most = min(self.most_transfers or WEIGHTS[-1], self.most_pools or WEIGHTS[-1], len(self.samples))
+        return [weight for weight in WEIGHTS if weight <= most] or [most]
+
+    def pool_range(self, weight: int) -> tuple[int, int]:
+        """The fewest and the most pools to try; more pools than samples save nothing."""
+        items = len(self.samples)
+        most = min(self.most_pools or items, items)
+        room = math.ceil(items * weight / min(self.largest_pool or items, items))
+        least = max(weight, min(room, most))
+        while least < most and least < self.entropy_bound(math.ceil(items * weight / least)):
+            least += 1
+        return max(least, room), most
+
+    def entropy_bound(self, size: int) -> float:
+        """The number of pools of one size below which no design can work."""
+        items = len(self.samples)
+        rate = sum(self.positives) / 2 / items
+        return pools_needed(self.assay, rate, items=items, size=min(size, items))

@@ -1,0 +1,91 @@
+"""From nothing to calls for 96 samples with three commands; the plan verb's questions and refusals."""
+
+import csv
+import json
+
+import pytest
+import torch
+
+from qgt.cli import main
+from qgt.lab.plan_folder import read_plan
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("qgt.lab.question.WEIGHTS", (6,))
+    for name, value in {"SCOUTED": 20, "MEASURED": 40, "CONFIRMED": 150, "SPREAD": (1.2,)}.items():
+        monkeypatch.setattr(f"qgt.lab.planning.{name}", value)
+
+
+def fill(path, counts):
+    """What a person types: a count at the end of each line."""
+    lines = path.read_text().splitlines()
+    filled = [f"{line}{count:g}" for line, count in zip(lines[2:], counts, strict=True)]
+    path.write_text("\n".join([*lines[:2], *filled]) + "\n")
+
+
+def test_from_nothing_to_calls_without_editing_a_file(capsys):
+    assert (
+        main(["plan", "--samples", "96", "--positives", "1-4", "--errors", "0.02", "-o", "plan", "--seconds", "600"])
+        == 0
+    )
+    said = capsys.readouterr().out
+    assert "Wrote the folder plan." in said
+    assert "<- recommended" in said
+    folder = read_plan("plan")
+    assert folder.problem.items == 96
+    x = torch.zeros(1, 96, dtype=torch.uint8)
+    x[0, [4, 50]] = 1
+    fill(folder.path / "counts.csv", folder.problem.design.count(x)[0].tolist())
+    given = ["decode", "plan/counts.csv", "--problem", "plan"]
+    assert main([*given, "-o", "calls.csv", "--calibrate", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["results"][0]["defective"] == ["S5", "S51"]
+    assert any(folder.code in note for note in found["notes"])
+    with open("calls.csv") as stream:
+        header, row = list(csv.reader(stream))
+    assert [name for name, call in zip(header[1:], row[1:], strict=True) if call == "1"] == ["S5", "S51"]
+    # Counts of another plan are refused, whatever they are.
+    assert (
+        main(["plan", "--samples", "96", "--positives", "1-4", "-o", "other", "--seed", "1", "--seconds", "600"]) == 0
+    )
+    capsys.readouterr()
+    assert main(["decode", "plan/counts.csv", "--problem", "other"]) == 2
+    assert "belong to another design" in capsys.readouterr().err
+
+
+def test_a_plan_as_json_from_a_samples_file(tmp_path, capsys):
+    (tmp_path / "s.csv").write_text("sample;well\nAnn;A1\nBob;A2\n" + "".join(f"x{i};B{i}\n" for i in range(1, 11)))
+    command = "plan --samples s.csv --positives 10% --follow-ups --certainty 0.8 --most-transfers 4 -o p --json"
+    assert main(f"{command} --seconds 600".split()) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["question"]["positives"] == pytest.approx([1.2, 1.2])
+    assert found["question"]["follow_ups"] is True
+    assert sum(one["recommended"] for one in found["candidates"]) == 1
+    assert read_plan("p").samples.names[:2] == ("Ann", "Bob")
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("plan -o p", "--samples is missing"),
+        ("plan --samples 96 -o p", "--positives is missing"),
+        ("plan --samples none.csv --positives 1 -o p", "none.csv: cannot be read"),
+        ("plan --samples 96 --positives lots -o p", "positives='lots' is not valid"),
+        ("plan --samples 96 --positives 200 -o p", "positives=(200.0, 200.0) is not valid for 96 samples"),
+        ("plan --samples 96 --positives 2 --assay smell -o p", "assay='smell' is not known"),
+        (
+            "plan --samples 96 --positives 2 --assay positive --errors 0.9 -o p",
+            "errors=[0.9] is not valid for positive",
+        ),
+        ("plan --samples 96 --positives 2 --certainty 1 -o p", "certainty=1.0 is not valid"),
+        ("plan --samples 96 --positives 2 -o full", "full: is there already"),
+    ],
+)
+def test_bad_questions_are_refused_before_any_work(command, said, tmp_path, capsys):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").touch()
+    assert main(command.split()) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "p").exists()
