@@ -25,7 +25,7 @@ import qgt
 from qgt.files.atomic import write_text
 from qgt.files.provenance import provenance
 from qgt.pictures.figures import save_figure
-from qgt.pictures.tests_needed import tests_by_prevalence, tests_by_rounds
+from qgt.pictures.tests_needed import prevalence_figure, rounds_figure
 from qgt.rounds.history import Setting
 from qgt.rounds.policies import FollowUp, Policy, simulate_policy
 from qgt.rounds.schemes import Scheme
@@ -203,7 +203,7 @@ def draw(found: dict[str, Any]) -> None:
     least = [(case.rate, bound(case.rate, case.noise)) for case in cases("curve") if case.policy == "follow-up"]
     IMAGES.mkdir(parents=True, exist_ok=True)
     if curve:
-        save_figure(tests_by_prevalence(curve, least), IMAGES / "follow_up_prevalence.png", "png")
+        save_figure(prevalence_figure(curve, least), IMAGES / "follow_up_prevalence.png", "png")
     points = {
         case.policy: (
             *mean(found[case.key]["rounds"])[:1],
@@ -214,7 +214,7 @@ def draw(found: dict[str, Any]) -> None:
         if (case.rate, case.noise) == (0.06, 0.1) and case.key in found
     }
     if points:
-        save_figure(tests_by_rounds(points, bound(0.06, 0.1)), IMAGES / "follow_up_rounds.png", "png")
+        save_figure(rounds_figure(points, bound(0.06, 0.1)), IMAGES / "follow_up_rounds.png", "png")
 
 
 def _failed(found: dict[str, Any]) -> float:

@@ -191,7 +191,10 @@ def test_a_kill_leaves_a_whole_round_or_none() -> None:
     for files in range(4):
         shutil.rmtree("r2", ignore_errors=True)
         ended = subprocess.run(
-            [sys.executable, "-c", kill, str(files)], env=os.environ, capture_output=True, timeout=120
+            [sys.executable, "-c", kill, str(files)],
+            env={**os.environ, "PYTHONPATH": str(Path(qgt.__file__).parents[1])},
+            capture_output=True,
+            timeout=120,
         )
         assert ended.returncode == (9 if files < 3 else 0), ended.stderr
         whole = Path("r2/round.json").exists()

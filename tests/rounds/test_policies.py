@@ -74,17 +74,17 @@ def test_the_confidence_leaves_room_for_what_is_not_listed():
         for i, history in enumerate(histories):
             exact = qgt.Exhaustive().bind(history.problem)(history.y[None]).evidence.confidence[0]
             sure = float(exact) > 0.95
-            assert float(result.evidence.confidence[i]) <= float(exact) + (1e-3 if sure else 0.05)
-            assert float(result.evidence.confidence[i]) >= 0.8 * float(exact) - 0.1
+            assert float(result.evidence.confidence[i]) <= float(exact) + (1e-6 if sure else 0.05)
+            assert float(result.evidence.confidence[i]) >= 0.8 * float(exact) - 0.15
 
 
 def test_what_is_listed_last_tells_what_is_not_listed():
     x, spans = torch.zeros(3, 2, dtype=torch.uint8), qgt.Spans(torch.tensor([3]))
     weight = torch.tensor([0.9, 0.072, 0.028], dtype=torch.float64)
     answers = qgt.Answers(spans, x, weight.log(), weight)
-    assert float(unlisted(answers, 100.0)) == pytest.approx(0.10 + 0.01)
-    assert float(unlisted(answers, 300.0)) == pytest.approx(0.028 + 1 / 300)  # only the last is below 1/30
-    assert float(unlisted(answers, 1e6)) == pytest.approx(1e-6)
+    assert float(unlisted(answers, 100.0)) == pytest.approx(0.10 + 0.03)
+    assert float(unlisted(answers, 300.0)) == pytest.approx(0.028 + 0.01)  # only the last is below 1/30
+    assert float(unlisted(answers, 1e6)) == pytest.approx(3e-6)
 
 
 @pytest.mark.parametrize("confidence", [0.3, 1.0])
@@ -127,12 +127,12 @@ def test_more_pools_keep_names_and_noise():
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-@pytest.mark.parametrize("rate", [0.02, 0.1, 0.5])
+@pytest.mark.parametrize("rate", [0.02, 0.2])
 def test_schemes_are_right_without_noise(name, rate):
-    setting = Setting(40, qgt.Bernoulli(rate), qgt.Noiseless())
+    setting = Setting(30, qgt.Bernoulli(rate), qgt.Noiseless())
     ran = simulate_policy(Scheme(name), setting, 5, generator=generator())
     assert not bool(ran.wrong.any())
-    assert int(ran.tests.max()) <= (80 if name == "checked" else 41)
+    assert int(ran.tests.max()) <= (60 if name == "checked" else 31)
 
 
 def test_schemes_cost_what_they_should():

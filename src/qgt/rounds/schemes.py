@@ -123,7 +123,7 @@ class Scheme:
         >>> from qgt.rounds.policies import simulate_policy
         >>> setting, g = Setting(100, qgt.Bernoulli(0.06), qgt.Noiseless()), torch.Generator().manual_seed(0)
         >>> ran = simulate_policy(Scheme("grouped_halving"), setting, 20, generator=g)
-        >>> int(ran.wrong.sum()), 20 < ran.tests.double().mean() < 40
+        >>> int(ran.wrong.sum()), 20 < float(ran.tests.double().mean()) < 40
         (0, True)
     """
 
