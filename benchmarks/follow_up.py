@@ -91,11 +91,11 @@ def policy_of(case: Case) -> Policy:
     lead = 4 if case.noise else 1
     first = start_of(case.rate, case.noise)
     ours = {
-        "follow-up": FollowUp(first=first, risk=0.02, confidence=0.997, odds=30.0),
-        "one pool a round": FollowUp(first=first, pools=1, confidence=0.997, odds=30.0),
-        "three pools a round": FollowUp(first=first, pools=3, confidence=0.997, odds=30.0),
-        "one follow-up": FollowUp(first=first + 2, risk=0.0005, follow_ups=1, confidence=0.999, odds=300.0),
-        "non-adaptive": FollowUp(first=round(1.75 * first), follow_ups=0),
+        "follow-up": FollowUp(first=first, risk=0.05, confidence=0.996, odds=30.0, time_limit=2.0),
+        "one pool a round": FollowUp(first=first, pools=1, confidence=0.996, odds=30.0, time_limit=2.0),
+        "three pools a round": FollowUp(first=first, pools=3, confidence=0.996, odds=30.0, time_limit=2.0),
+        "one follow-up": FollowUp(first + 2, risk=0.0003, spare=1, follow_ups=1, odds=300.0, time_limit=4.0),
+        "non-adaptive": FollowUp(first=round(1.9 * first), follow_ups=0),
     }
     return ours[case.policy] if case.policy in ours else Scheme(case.policy, lead=lead)
 

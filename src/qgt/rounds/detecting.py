@@ -6,6 +6,7 @@ random ones that tells most cases apart, until none are alike.
 """
 
 from collections.abc import Generator, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, product
 from math import prod
 
@@ -17,8 +18,8 @@ Script = Generator[
     Sequence[Pool], list[int], list[int]
 ]  # pools of a round, their counts, and in the end the defectives
 Group = tuple[Pool, int]  # items, and how many of them are defective
-MOST = 4096  # cases that are told apart together
-TRIED = 64  # random pools, of which the best is taken
+MOST = 1024  # cases that are told apart together
+TRIED = 32  # random pools, of which the best is taken
 
 
 def detected(groups: Sequence[Sequence[Group]]) -> Script:
@@ -62,17 +63,24 @@ def _blocks(sizes: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _telling(cases: Tensor) -> Tensor:
-    """Rows of 0s and 1s whose sums tell all cases apart: (rows, columns), each the best of some random ones."""
+    """Rows of 0s and 1s whose sums tell all cases apart: (rows, columns)."""
+    return _found(bytes(cases.to(torch.uint8).flatten().tolist()), cases.shape[1])
+
+
+@lru_cache(maxsize=1024)  # a script runs again after every round, over the same cases
+def _found(cells: bytes, columns: int) -> Tensor:
+    """The rows for cases given as bytes, each the best of some random ones and of single columns."""
+    cases = torch.tensor(list(cells)).reshape(-1, columns)
     seeded = torch.Generator().manual_seed(0)  # a script that runs again must choose the same pools
     cell, rows = torch.zeros(len(cases), dtype=torch.int64), []
     while int(cell.max()) + 1 < len(cases):
-        tried = torch.rand(TRIED, cases.shape[1], generator=seeded) < 0.5
-        tried = torch.cat([tried, torch.eye(cases.shape[1], dtype=torch.bool)]).to(torch.int64)
+        tried = torch.rand(TRIED, columns, generator=seeded) < 0.5
+        tried = torch.cat([tried, torch.eye(columns, dtype=torch.bool)]).to(torch.int64)
         keys = cell[:, None] * (int(cases.sum(1).max()) + 1) + cases @ tried.T  # (cases, tried)
-        best = max(range(len(tried)), key=lambda i: len(keys[:, i].unique()))
+        best = int((keys.sort(0).values.diff(dim=0) > 0).sum(0).argmax())
         rows.append(tried[best])
         cell = keys[:, best].unique(return_inverse=True)[1]
-    return torch.stack(rows) if rows else torch.zeros(0, cases.shape[1], dtype=torch.int64)
+    return torch.stack(rows) if rows else torch.zeros(0, columns, dtype=torch.int64)
 
 
 def _nearest(predicted: Tensor, counts: Sequence[int]) -> int:
