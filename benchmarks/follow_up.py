@@ -88,7 +88,7 @@ def start_of(rate: float, noise: float) -> int:
 
 def policy_of(case: Case) -> Policy:
     """The policy of a name."""
-    lead = 4 if case.noise else 1
+    lead = (2 if case.policy == "checked" else 4) if case.noise else 1  # as many as make 999 of 1,000 right
     first = start_of(case.rate, case.noise)
     ours = {
         "follow-up": FollowUp(first=first, risk=0.05, confidence=0.996, odds=30.0, time_limit=2.0),

@@ -164,6 +164,17 @@ def test_repeats_make_a_scheme_right_despite_noise():
     assert 80 <= float(led.tests.double().mean()) < 100 and int(led.rounds.max()) > 1
 
 
+def test_checked_halving_survives_a_wrong_count_of_the_whole():
+    script = SCRIPTS["checked"](8, 0.1)
+    pools, truth, asked = next(script), {3}, 0
+    with pytest.raises(StopIteration) as end:
+        while True:
+            asked += 1
+            counts = [sum(item in truth for item in pool) for pool in pools]
+            pools = script.send([2] if asked == 1 else counts)  # the whole is said to have two
+    assert end.value.value == [3] and asked == 1 + 3 + 1 + 1
+
+
 @pytest.mark.parametrize(
     ("given", "said"), [({"name": "magic"}, "name='magic'"), ({"name": "halving", "lead": 0}, "lead=0")]
 )

@@ -23,31 +23,44 @@ TRIED = 32  # random pools, of which the best is taken
 
 
 def detected(groups: Sequence[Sequence[Group]]) -> Script:
-    """How many of each group's items are defective, all groups together: each may have one of a few numbers."""
-    answer: list[int] = []
+    """How many of each group's items are defective, in one round: each may have one of a few numbers."""
+    blocks = []
     for block in _blocks([len(ways) for ways in groups]):
         ways = [groups[i] for i in block]
         cases = torch.tensor([[number for _, number in case] for case in product(*ways)])
-        chosen = _telling(cases)
-        items = [way[0][0] for way in ways]
-        pools = [[item for i in row.nonzero().flatten().tolist() for item in items[i]] for row in chosen]
-        counts = (yield pools) if pools else []
-        answer += cases[_nearest(cases @ chosen.T, counts)].tolist()
-    return answer
+        blocks.append((cases, [list(way[0][0]) for way in ways]))
+    return [number for row in (yield from _measured(blocks)) for number in row]
 
 
 def told_apart(groups: Sequence[Sequence[list[int]]]) -> Script:
-    """Which items of each group are defective: each may be one of some sets."""
-    defective: list[int] = []
+    """Which items of each group are defective, in one round: each may be one of some sets."""
+    blocks, items = [], []
     for block in _blocks([len(sets) for sets in groups]):
-        sets = [list(chain(*case)) for case in product(*(groups[i] for i in block))]
-        items = sorted({item for case in sets for item in case})
-        cases = torch.tensor([[int(item in case) for item in items] for case in map(set, sets)])
-        chosen = _telling(cases)
-        pools = [[items[i] for i in row.nonzero().flatten().tolist()] for row in chosen]
-        counts = (yield pools) if pools else []
-        defective += sets[_nearest(cases @ chosen.T, counts)]
-    return defective
+        sets = [set(chain(*case)) for case in product(*(groups[i] for i in block))]
+        items.append(sorted(set().union(*sets)))
+        blocks.append(
+            (torch.tensor([[int(item in one) for item in items[-1]] for one in sets]), [[i] for i in items[-1]])
+        )
+    found = yield from _measured(blocks)
+    return [item for own, row in zip(items, found, strict=True) for item, one in zip(own, row, strict=True) if one]
+
+
+def _measured(
+    blocks: Sequence[tuple[Tensor, Sequence[Sequence[int]]]],
+) -> Generator[Sequence[Pool], list[int], list[list[int]]]:
+    """The case of each block, given as its cases and the items that each of their columns stands for."""
+    chosen = [_telling(cases) for cases, _ in blocks]
+    pools = [
+        [item for column in row.nonzero().flatten().tolist() for item in columns[column]]
+        for (_, columns), rows in zip(blocks, chosen, strict=True)
+        for row in rows
+    ]
+    counts = list((yield pools) if pools else [])
+    answer = []
+    for (cases, _), rows in zip(blocks, chosen, strict=True):
+        own, counts = counts[: len(rows)], counts[len(rows) :]
+        answer.append([int(number) for number in cases[_nearest(cases @ rows.T, own)].tolist()])
+    return answer
 
 
 def _blocks(sizes: Sequence[int]) -> Iterator[list[int]]:
