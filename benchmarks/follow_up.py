@@ -25,7 +25,7 @@ import qgt
 from qgt.files.atomic import write_text
 from qgt.files.provenance import provenance
 from qgt.pictures.figures import save_figure
-from qgt.pictures.tests_needed import tests_by_prevalence, tests_by_rounds
+from qgt.pictures.tests_needed import prevalence_figure, rounds_figure
 from qgt.rounds.history import Setting
 from qgt.rounds.policies import FollowUp, Policy, simulate_policy
 from qgt.rounds.schemes import Scheme
@@ -88,14 +88,14 @@ def start_of(rate: float, noise: float) -> int:
 
 def policy_of(case: Case) -> Policy:
     """The policy of a name."""
-    lead = 4 if case.noise else 1
+    lead = (2 if case.policy == "checked" else 4) if case.noise else 1  # as many as make 999 of 1,000 right
     first = start_of(case.rate, case.noise)
     ours = {
-        "follow-up": FollowUp(first=first, risk=0.02, confidence=0.997, odds=30.0),
-        "one pool a round": FollowUp(first=first, pools=1, confidence=0.997, odds=30.0),
-        "three pools a round": FollowUp(first=first, pools=3, confidence=0.997, odds=30.0),
-        "one follow-up": FollowUp(first=first + 2, risk=0.0005, follow_ups=1, confidence=0.999, odds=300.0),
-        "non-adaptive": FollowUp(first=round(1.75 * first), follow_ups=0),
+        "follow-up": FollowUp(first=first, risk=0.05, confidence=0.996, odds=30.0, time_limit=2.0),
+        "one pool a round": FollowUp(first=first, pools=1, confidence=0.996, odds=30.0, time_limit=2.0),
+        "three pools a round": FollowUp(first=first, pools=3, confidence=0.996, odds=30.0, time_limit=2.0),
+        "one follow-up": FollowUp(first + 2, risk=0.0003, spare=1, follow_ups=1, odds=300.0, time_limit=4.0),
+        "non-adaptive": FollowUp(first=round(1.9 * first), follow_ups=0),
     }
     return ours[case.policy] if case.policy in ours else Scheme(case.policy, lead=lead)
 
@@ -203,7 +203,7 @@ def draw(found: dict[str, Any]) -> None:
     least = [(case.rate, bound(case.rate, case.noise)) for case in cases("curve") if case.policy == "follow-up"]
     IMAGES.mkdir(parents=True, exist_ok=True)
     if curve:
-        save_figure(tests_by_prevalence(curve, least), IMAGES / "follow_up_prevalence.png", "png")
+        save_figure(prevalence_figure(curve, least), IMAGES / "follow_up_prevalence.png", "png")
     points = {
         case.policy: (
             *mean(found[case.key]["rounds"])[:1],
@@ -214,7 +214,7 @@ def draw(found: dict[str, Any]) -> None:
         if (case.rate, case.noise) == (0.06, 0.1) and case.key in found
     }
     if points:
-        save_figure(tests_by_rounds(points, bound(0.06, 0.1)), IMAGES / "follow_up_rounds.png", "png")
+        save_figure(rounds_figure(points, bound(0.06, 0.1)), IMAGES / "follow_up_rounds.png", "png")
 
 
 def _failed(found: dict[str, Any]) -> float:

@@ -68,23 +68,23 @@ def test_a_batch_is_what_each_is_alone():
 
 def test_the_confidence_leaves_room_for_what_is_not_listed():
     """On small problems the exact posterior is known: where it is sure, the confidence is not above it."""
-    for seed in range(4):
+    for seed in range(2):
         _, histories = some_histories(seed=seed)
         result = Settle(confidence=0.95)(histories)
         for i, history in enumerate(histories):
             exact = qgt.Exhaustive().bind(history.problem)(history.y[None]).evidence.confidence[0]
             sure = float(exact) > 0.95
-            assert float(result.evidence.confidence[i]) <= float(exact) + (1e-3 if sure else 0.05)
-            assert float(result.evidence.confidence[i]) >= 0.8 * float(exact) - 0.1
+            assert float(result.evidence.confidence[i]) <= float(exact) + (1e-6 if sure else 0.05)
+            assert float(result.evidence.confidence[i]) >= 0.8 * float(exact) - 0.15
 
 
 def test_what_is_listed_last_tells_what_is_not_listed():
     x, spans = torch.zeros(3, 2, dtype=torch.uint8), qgt.Spans(torch.tensor([3]))
     weight = torch.tensor([0.9, 0.072, 0.028], dtype=torch.float64)
     answers = qgt.Answers(spans, x, weight.log(), weight)
-    assert float(unlisted(answers, 100.0)) == pytest.approx(0.10 + 0.01)
-    assert float(unlisted(answers, 300.0)) == pytest.approx(0.028 + 1 / 300)  # only the last is below 1/30
-    assert float(unlisted(answers, 1e6)) == pytest.approx(1e-6)
+    assert float(unlisted(answers, 100.0)) == pytest.approx(0.10 + 0.03)
+    assert float(unlisted(answers, 300.0)) == pytest.approx(0.028 + 0.01)  # only the last is below 1/30
+    assert float(unlisted(answers, 1e6)) == pytest.approx(3e-6)
 
 
 @pytest.mark.parametrize("confidence", [0.3, 1.0])
@@ -97,10 +97,10 @@ def test_fit_counts_all_rounds():
     """P-values of honest histories are not small more often than they say; a wrong later count is seen."""
     g = generator(3)
     problem = qgt.Problem(qgt.Design.bernoulli(pools=12, items=30, generator=g), qgt.Bernoulli(0.1), NOISY)
-    x, y = problem.simulate(30, generator=g)
+    x, y = problem.simulate(16, generator=g)
     matrix = (torch.rand(8, 30, generator=g) < 0.5).to(torch.uint8)
     honest, bad = [], []
-    for i in range(30):
+    for i in range(16):
         history = History.start(problem, y[i]).after(
             matrix, measure(Setting(30, problem.prior, NOISY), x[i], matrix, generator=g)
         )
@@ -108,8 +108,8 @@ def test_fit_counts_all_rounds():
         wrong = history.y.clone()
         wrong[-4:] += 1
         bad.append(history_fit(History(history.problem, wrong, history.rounds), x[i], generator=g))
-    assert sum(p < 0.1 for p in honest) <= 8  # 3 expected at most, deviation 1.6
-    assert sorted(bad)[15] < 0.02 < sorted(honest)[15]
+    assert sum(p < 0.1 for p in honest) <= 6  # 1.6 expected at most, deviation 1.2
+    assert sorted(bad)[8] < 0.02 < sorted(honest)[8]
 
 
 def test_more_pools_keep_names_and_noise():
@@ -127,12 +127,12 @@ def test_more_pools_keep_names_and_noise():
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-@pytest.mark.parametrize("rate", [0.02, 0.1, 0.5])
+@pytest.mark.parametrize("rate", [0.02, 0.2])
 def test_schemes_are_right_without_noise(name, rate):
-    setting = Setting(40, qgt.Bernoulli(rate), qgt.Noiseless())
+    setting = Setting(30, qgt.Bernoulli(rate), qgt.Noiseless())
     ran = simulate_policy(Scheme(name), setting, 5, generator=generator())
     assert not bool(ran.wrong.any())
-    assert int(ran.tests.max()) <= (80 if name == "checked" else 41)
+    assert int(ran.tests.max()) <= (60 if name == "checked" else 31)
 
 
 def test_schemes_cost_what_they_should():
@@ -164,6 +164,17 @@ def test_repeats_make_a_scheme_right_despite_noise():
     assert 80 <= float(led.tests.double().mean()) < 100 and int(led.rounds.max()) > 1
 
 
+def test_checked_halving_survives_a_wrong_count_of_the_whole():
+    script = SCRIPTS["checked"](8, 0.1)
+    pools, truth, asked = next(script), {3}, 0
+    with pytest.raises(StopIteration) as end:
+        while True:
+            asked += 1
+            counts = [sum(item in truth for item in pool) for pool in pools]
+            pools = script.send([2] if asked == 1 else counts)  # the whole is said to have two
+    assert end.value.value == [3] and asked == 1 + 3 + 1 + 1
+
+
 @pytest.mark.parametrize(
     ("given", "said"), [({"name": "magic"}, "name='magic'"), ({"name": "halving", "lead": 0}, "lead=0")]
 )
@@ -174,7 +185,7 @@ def test_bad_schemes_are_refused(given, said):
 
 def test_follow_ups_end_sure_and_right_with_fewer_tests():
     setting = Setting(30, qgt.Bernoulli(0.06), NOISY)
-    ran = simulate_policy(FollowUp(first=8, risk=0.05), setting, 10, generator=generator(1))
+    ran = simulate_policy(FollowUp(first=8, risk=0.05), setting, 5, generator=generator(1))
     assert not bool(ran.wrong.any()) and bool((ran.confidence >= 0.999).all())
     assert float(ran.tests.double().mean()) < 16 and int(ran.rounds.max()) > 1
     fewest = 30 * -(0.06 * math.log2(0.06) + 0.94 * math.log2(0.94)) / math.log2(31)
@@ -184,7 +195,7 @@ def test_follow_ups_end_sure_and_right_with_fewer_tests():
 def test_the_last_round_is_the_last():
     setting = Setting(40, qgt.Bernoulli(0.05), NOISY)
     for most in (0, 1):
-        ran = simulate_policy(FollowUp(first=6, follow_ups=most, risk=0.2), setting, 6, generator=generator(1))
+        ran = simulate_policy(FollowUp(first=6, follow_ups=most, risk=0.2), setting, 3, generator=generator(1))
         assert int(ran.rounds.max()) == most + 1 and float(ran.confidence.min()) < 0.999
 
 

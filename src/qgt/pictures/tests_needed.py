@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def tests_by_prevalence(
+def prevalence_figure(
     found: Mapping[str, Sequence[tuple[float, float, float]]], bound: Sequence[tuple[float, float]]
 ) -> "Figure":
     """Draw the mean number of tests over the prevalence, a line for each policy, and the entropy bound.
@@ -39,7 +39,7 @@ def tests_by_prevalence(
     return figure
 
 
-def tests_by_rounds(found: Mapping[str, tuple[float, float, float, float]], bound: float) -> "Figure":
+def rounds_figure(found: Mapping[str, tuple[float, float, float, float]], bound: float) -> "Figure":
     """Draw the mean number of tests over the mean number of rounds, a point for each policy, and the entropy bound.
 
     Args:

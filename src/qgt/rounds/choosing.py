@@ -24,12 +24,13 @@ from qgt.rounds.information import Channel, told, told_flipped
 from qgt.rounds.posterior import Posterior, posterior_of
 
 RANDOM = 48  # pools looked at first
-CLIMBERS = 3  # of them, improved
-TRIED = 6  # first halves of a swap
+CLIMBERS = 6  # of them, improved
+TRIED = 8  # first halves of a swap
 SCENARIOS = 96  # of the reports of earlier pools in the round
-SPARSE = 12  # one in so many of them is enough to compare pools
+COMPARED = 12  # of them that pools are compared in: those that leave a doubt
 LIGHT = 1e-4  # bits that one transfer less is worth
 NOTHING = 1e-6  # bits
+SETTLED = 1e-5  # the chance of a wrong answer at which a scenario leaves no doubt
 GAIN = 3e-5  # bits that a step must win: far above what float32 rounds off, so that no search goes in circles
 
 
@@ -149,7 +150,7 @@ class Limits:
 def choose(known: Posterior, noise: Noise, limits: Limits, *, generator: Generator) -> NextPools:
     """The pools of a round that tell most of the answers that are known."""
     matrix = torch.zeros(0, known.x.shape[1], dtype=torch.uint8)
-    information, weight = 0.0, known.weight.float()[None]
+    information, weight, share = 0.0, known.weight.float()[None], 1.0
     scenarios = _Scenarios.of(known.weight, generator)
     while len(matrix) < limits.pools and not (len(matrix) and scenarios.risk <= limits.risk):
         usable = (known.open_items & (matrix.sum(0) < limits.uses)).nonzero().flatten()
@@ -158,13 +159,13 @@ def choose(known: Posterior, noise: Noise, limits: Limits, *, generator: Generat
         x = known.x[:, usable].float()  # (answers, usable)
         climb = _Climb(Channel.of(noise, sizes=len(usable), most=int(x.sum(1).max())), x, weight, limits.at_most)
         pool, more = climb.best(generator)
-        if more <= NOTHING:
+        if share * more <= NOTHING:
             break
         row = matrix.new_zeros(1, matrix.shape[1])
         row[0, usable[pool]] = 1
-        matrix, information = torch.cat([matrix, row]), information + more
+        matrix, information = torch.cat([matrix, row]), information + share * more
         scenarios = scenarios.after(noise, known.x, row[0], generator)
-        weight = scenarios.weight[::SPARSE].float()
+        weight, share = scenarios.doubtful()
     return NextPools(matrix, min(information, known.entropy), known.entropy, scenarios.risk)
 
 
@@ -191,6 +192,14 @@ class _Scenarios:
     def risk(self) -> float:
         """The chance that the most probable answer is wrong, on average."""
         return float((1 - self.weight.amax(1)).mean().clamp(min=0.0))
+
+    def doubtful(self) -> tuple[Tensor, float]:
+        """Weights of some scenarios that leave a doubt, float32, and how large a share of all such ones are."""
+        open_ = (1 - self.weight.amax(1) > SETTLED).nonzero().flatten()
+        if not len(open_):
+            return self.weight[:1].float(), 0.0
+        some = open_[torch.linspace(0, len(open_) - 1, min(COMPARED, len(open_))).long()]
+        return self.weight[some].float(), len(open_) / len(self.weight)
 
     def after(self, noise: Noise, x: Tensor, pool: Tensor, generator: Generator) -> "_Scenarios":
         """Draw the pool's report in each scenario, and weigh the answers by it."""

@@ -6,6 +6,7 @@ random ones that tells most cases apart, until none are alike.
 """
 
 from collections.abc import Generator, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, product
 from math import prod
 
@@ -17,36 +18,49 @@ Script = Generator[
     Sequence[Pool], list[int], list[int]
 ]  # pools of a round, their counts, and in the end the defectives
 Group = tuple[Pool, int]  # items, and how many of them are defective
-MOST = 4096  # cases that are told apart together
-TRIED = 64  # random pools, of which the best is taken
+MOST = 1024  # cases that are told apart together
+TRIED = 32  # random pools, of which the best is taken
 
 
 def detected(groups: Sequence[Sequence[Group]]) -> Script:
-    """How many of each group's items are defective, all groups together: each may have one of a few numbers."""
-    answer: list[int] = []
+    """How many of each group's items are defective, in one round: each may have one of a few numbers."""
+    blocks = []
     for block in _blocks([len(ways) for ways in groups]):
         ways = [groups[i] for i in block]
         cases = torch.tensor([[number for _, number in case] for case in product(*ways)])
-        chosen = _telling(cases)
-        items = [way[0][0] for way in ways]
-        pools = [[item for i in row.nonzero().flatten().tolist() for item in items[i]] for row in chosen]
-        counts = (yield pools) if pools else []
-        answer += cases[_nearest(cases @ chosen.T, counts)].tolist()
-    return answer
+        blocks.append((cases, [list(way[0][0]) for way in ways]))
+    return [number for row in (yield from _measured(blocks)) for number in row]
 
 
 def told_apart(groups: Sequence[Sequence[list[int]]]) -> Script:
-    """Which items of each group are defective: each may be one of some sets."""
-    defective: list[int] = []
+    """Which items of each group are defective, in one round: each may be one of some sets."""
+    blocks, items = [], []
     for block in _blocks([len(sets) for sets in groups]):
-        sets = [list(chain(*case)) for case in product(*(groups[i] for i in block))]
-        items = sorted({item for case in sets for item in case})
-        cases = torch.tensor([[int(item in case) for item in items] for case in map(set, sets)])
-        chosen = _telling(cases)
-        pools = [[items[i] for i in row.nonzero().flatten().tolist()] for row in chosen]
-        counts = (yield pools) if pools else []
-        defective += sets[_nearest(cases @ chosen.T, counts)]
-    return defective
+        sets = [set(chain(*case)) for case in product(*(groups[i] for i in block))]
+        items.append(sorted(set().union(*sets)))
+        blocks.append(
+            (torch.tensor([[int(item in one) for item in items[-1]] for one in sets]), [[i] for i in items[-1]])
+        )
+    found = yield from _measured(blocks)
+    return [item for own, row in zip(items, found, strict=True) for item, one in zip(own, row, strict=True) if one]
+
+
+def _measured(
+    blocks: Sequence[tuple[Tensor, Sequence[Sequence[int]]]],
+) -> Generator[Sequence[Pool], list[int], list[list[int]]]:
+    """The case of each block, given as its cases and the items that each of their columns stands for."""
+    chosen = [_telling(cases) for cases, _ in blocks]
+    pools = [
+        [item for column in row.nonzero().flatten().tolist() for item in columns[column]]
+        for (_, columns), rows in zip(blocks, chosen, strict=True)
+        for row in rows
+    ]
+    counts = list((yield pools) if pools else [])
+    answer = []
+    for (cases, _), rows in zip(blocks, chosen, strict=True):
+        own, counts = counts[: len(rows)], counts[len(rows) :]
+        answer.append([int(number) for number in cases[_nearest(cases @ rows.T, own)].tolist()])
+    return answer
 
 
 def _blocks(sizes: Sequence[int]) -> Iterator[list[int]]:
@@ -62,17 +76,24 @@ def _blocks(sizes: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _telling(cases: Tensor) -> Tensor:
-    """Rows of 0s and 1s whose sums tell all cases apart: (rows, columns), each the best of some random ones."""
+    """Rows of 0s and 1s whose sums tell all cases apart: (rows, columns)."""
+    return _found(bytes(cases.to(torch.uint8).flatten().tolist()), cases.shape[1])
+
+
+@lru_cache(maxsize=1024)  # a script runs again after every round, over the same cases
+def _found(cells: bytes, columns: int) -> Tensor:
+    """The rows for cases given as bytes, each the best of some random ones and of single columns."""
+    cases = torch.tensor(list(cells)).reshape(-1, columns)
     seeded = torch.Generator().manual_seed(0)  # a script that runs again must choose the same pools
     cell, rows = torch.zeros(len(cases), dtype=torch.int64), []
     while int(cell.max()) + 1 < len(cases):
-        tried = torch.rand(TRIED, cases.shape[1], generator=seeded) < 0.5
-        tried = torch.cat([tried, torch.eye(cases.shape[1], dtype=torch.bool)]).to(torch.int64)
+        tried = torch.rand(TRIED, columns, generator=seeded) < 0.5
+        tried = torch.cat([tried, torch.eye(columns, dtype=torch.bool)]).to(torch.int64)
         keys = cell[:, None] * (int(cases.sum(1).max()) + 1) + cases @ tried.T  # (cases, tried)
-        best = max(range(len(tried)), key=lambda i: len(keys[:, i].unique()))
+        best = int((keys.sort(0).values.diff(dim=0) > 0).sum(0).argmax())
         rows.append(tried[best])
         cell = keys[:, best].unique(return_inverse=True)[1]
-    return torch.stack(rows) if rows else torch.zeros(0, cases.shape[1], dtype=torch.int64)
+    return torch.stack(rows) if rows else torch.zeros(0, columns, dtype=torch.int64)
 
 
 def _nearest(predicted: Tensor, counts: Sequence[int]) -> int:

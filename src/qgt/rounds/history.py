@@ -41,7 +41,7 @@ class History:
         >>> import torch, qgt
         >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1))
         >>> history = History.start(problem, torch.tensor([1.0, 1.0], dtype=torch.float64))
-        >>> history = history.after(torch.tensor([[0, 1, 0]], dtype=torch.uint8), torch.tensor([1.0]))
+        >>> history = history.after(torch.tensor([[0, 1, 0]], dtype=torch.uint8), torch.tensor([1.0]).double())
         >>> history.rounds, history.problem.design.rows, history.y
         ((2, 1), ('110', '011', '010'), tensor([1., 1., 1.], dtype=torch.float64))
     """
@@ -124,7 +124,7 @@ def decode_histories(histories: Sequence[History], decoder: Decoder) -> Decoded:
         >>> import torch, qgt
         >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1))
         >>> first = [History.start(problem, torch.tensor([1.0, 1.0], dtype=torch.float64)) for _ in range(2)]
-        >>> later = first[1].after(torch.tensor([[1, 0, 0]], dtype=torch.uint8), torch.tensor([1.0]))
+        >>> later = first[1].after(torch.tensor([[1, 0, 0]], dtype=torch.uint8), torch.tensor([1.0]).double())
         >>> decode_histories([first[0], later], qgt.Certified(certificates=False)).x
         tensor([[0, 1, 0],
                 [1, 0, 1]], dtype=torch.uint8)

@@ -54,8 +54,9 @@ class Channel:
             parts = table.split(-(-table.shape[2] // REPORTS), 2)
             table = torch.stack([part.sum(2) for part in parts], 2)
         table = table / table.sum(2, keepdim=True).clamp(min=1e-300)
-        if bool((table == table[:1]).all()):
-            table = table[:1]
+        same = (table - table[-1:]).abs().amax(2) < 1e-12  # (sizes, counts)
+        if bool((same | (count[:, 0] > size[:, :, 0])).all()):
+            table = table[-1:]
         return cls(table.float(), _entropy(table).float())
 
     def information(self, weight: Tensor, size: Tensor) -> Tensor:

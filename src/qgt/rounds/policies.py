@@ -55,8 +55,8 @@ class FollowUp:
     """A first round for all; then pools by what they are expected to tell, until the answer is sure.
 
     `first` pools hold half of the items each. A later round has at most `pools` pools, and no more than make a wrong
-    answer after it less likely than `risk`. After `follow_ups` later rounds the calls stand as they are; 0 is a
-    non-adaptive test.
+    answer after it less likely than `risk`; and `spare` random ones, which tell of answers that are not listed. After
+    `follow_ups` later rounds the calls stand as they are; 0 is a non-adaptive test.
 
     Example:
         >>> import torch, qgt
@@ -69,6 +69,7 @@ class FollowUp:
     first: int
     pools: int = 12
     risk: float = 0.0
+    spare: int = 0
     follow_ups: int | None = None
     confidence: float = 0.999
     odds: float = 100.0  # of the lists that pools are chosen by
@@ -92,15 +93,15 @@ class FollowUp:
         return Standing(result.x, (confidence >= self.confidence) | torch.tensor(over), confidence, result)
 
     def next_round(self, history: History, standing: Standing, place: int, *, generator: Generator) -> Tensor:
-        """Pools that tell most; where the answers listed leave no doubt, a random one that may bring up others."""
+        """Pools that tell most; where the answers listed leave no doubt, one that may bring up others."""
         assert standing.result is not None
         result = standing.result.pick(torch.tensor([place]))
         (found,) = next_pools(
             history.problem, history.y[None], result, pools=self.pools, risk=self.risk, generator=generator
         )
-        if len(found.matrix):
-            return found.matrix
-        return (torch.rand(1, history.problem.items, generator=generator) < 0.5).to(torch.uint8)
+        spare = max(self.spare, 1 - len(found.matrix))
+        random = torch.rand(spare, history.problem.items, generator=generator) < 0.5
+        return torch.cat([found.matrix, random.to(torch.uint8)])
 
 
 @dataclass(frozen=True, eq=False)

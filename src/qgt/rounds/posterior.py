@@ -5,6 +5,7 @@ complete, or it lists nothing, they are samples from the posterior (`sampling`).
 sample costs tests, and never makes an answer look surer than it is.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -36,7 +37,7 @@ class Posterior:
     @property
     def entropy(self) -> float:
         """How many bits of doubt there are."""
-        return max(0.0, -float(torch.xlogy(self.weight, self.weight).sum()) / torch.log(torch.tensor(2.0)).item())
+        return max(0.0, -float(torch.xlogy(self.weight, self.weight).sum()) / math.log(2))
 
     @property
     def open_items(self) -> Bool[Tensor, " items"]:
