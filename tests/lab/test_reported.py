@@ -45,8 +45,8 @@ def test_reports_that_cannot_be_are_told_how_to_write_them() -> None:
 
 def test_pools_of_different_kinds_are_each_spoken_of_as_they_are() -> None:
     noise = qgt.PerPool([qgt.SparseInteger(0.2, 1), qgt.PositiveNegative(0.7, 0.7), *[qgt.SparseInteger(0.2, 1)] * 2])
-    one = account(noise, [0.0, 1.0, 1.0, 0.0])
-    words = [residual.words for residual in one.residuals]
+    one, other = account(noise, [0.0, 1.0, 0.0, 0.0]), account(noise, [0.0, 0.0, 1.0, 0.0])
+    words = [residual.words for residual in (*one.residuals, *other.residuals)]
     assert words == ["P2 (reported positive, expected negative)", "P3 (counted 1, expected 0)"]
     problem = qgt.Problem(qgt.Design.from_rows(ROWS), qgt.Bernoulli(0.1), noise)
     y = torch.tensor([1.0, 1.0, 0.0, torch.nan], dtype=torch.float64)
