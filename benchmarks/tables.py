@@ -180,6 +180,21 @@ def calibration_table(root: Path) -> str:
     return markdown_table([*header, "calibration error beyond scatter", "of complete lists"], lines)
 
 
+def calibration_figure(root: Path) -> str:
+    """The figure that `benchmarks/calibration.py --draw` makes of the same results."""
+    _read(root, "calibration")
+    return "![Share of right answers against confidence](images/calibration.png)"
+
+
+def best_table(root: Path) -> str:
+    """What the best detector there is would see of wrong counts, beside what is seen."""
+    lines = []
+    for row in _read(root, "misfit_best")["rows"]:
+        share = f"{100 * row['seen_at_best']:.1f} %"
+        lines.append([row["setting"], f"+ {row['by']}", f"{row['plates']:,}", share, f"{row['false_alarms']:.1g}"])
+    return markdown_table(["setting", "one count", "plates", "seen at best", "false alarms"], lines)
+
+
 def forgery_table(root: Path) -> str:
     """Forged certificates by kind, and how many were accepted; honest ones, and how many were refused."""
     found = _read(root, "forgery")
@@ -259,6 +274,7 @@ def paper_table(name: str, root: Path) -> str:
 TABLES = {
     "agreement": agreement_table,
     "calibration": calibration_table,
+    "calibration_figure": calibration_figure,
     "certified_speed": certified_speed_table,
     "certified_split": certified_split_table,
     "certified_success": certified_success_table,
@@ -266,6 +282,7 @@ TABLES = {
     "decoders_pairs": pairs_table,
     "forgery": forgery_table,
     "growth": growth_table,
+    "misfit_best": best_table,
     "misfit_lab": partial(misfit_table, "lab"),
     "misfit_readme": partial(misfit_table, "readme"),
     "networks": networks_table,
@@ -284,7 +301,10 @@ def filled(page: str, root: Path) -> str:
     for name, make in TABLES.items():
         start, end = f"<!-- table: {name} -->\n", "<!-- end -->"
         before, *parts = page.split(start)
-        page = start.join([before, *(make(root) + "\n" + end + part.split(end, 1)[1] for part in parts)])
+        try:
+            page = start.join([before, *(make(root) + "\n" + end + part.split(end, 1)[1] for part in parts)])
+        except FileNotFoundError:
+            continue  # not measured yet: the place stays as it is
     return page
 
 

@@ -75,7 +75,7 @@ def test_the_report_holds_every_account(tmp_path: Path):
             re.fullmatch(r"(.*): counted (\S+), expected (\S+)", part).groups()
             for part in parts(text(row["residuals"]))
         ]
-        assert [(p, float(c), float(e)) for p, c, e in off] == [tuple(r) for r in one.residuals]
+        assert [(p, float(c), float(e)) for p, c, e in off] == [tuple(r)[:3] for r in one.residuals]
 
 
 def test_calls_leave_undecided_items_empty_and_score_refuses_them(tmp_path: Path):

@@ -115,3 +115,20 @@ def test_no_instances_and_decoders_that_cannot_help_name_nothing() -> None:
 def test_gains_in_words() -> None:
     assert str(Cause("noise", "it is noisy", 7.0)) == "it is noisy (the counts are 1,097 times as probable)"
     assert str(Cause("noise", "it is noisy", 230.3)) == "it is noisy (the counts are 10^100 times as probable)"
+
+
+def test_missing_counts_neither_hide_a_cause_nor_make_one() -> None:
+    problem = setting()
+    g = torch.Generator().manual_seed(7)
+    y = problem.simulate(40, generator=g).y
+    missing = torch.rand(y.shape, generator=g) < 0.1
+    honest = torch.where(missing, torch.nan, y)
+    assert likely_causes(problem, honest, qgt.GAMP()) == []
+    swapped = y.clone()
+    swapped[:, [3, 8]] = y[:, [8, 3]]
+    assert likely_causes(problem, torch.where(missing, torch.nan, swapped), qgt.GAMP())[0].pools == (3, 8)
+    failed = honest.clone()
+    failed[:, 5] = torch.where(missing[:, 5], torch.nan, 0.0)
+    failed[0, 5] = torch.nan
+    found = likely_causes(problem, failed, qgt.GAMP())[0]
+    assert (found.kind, found.pools) == ("pool failed", (5,)) and "always 0" in found.words

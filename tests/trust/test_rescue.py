@@ -76,3 +76,27 @@ def test_without_time_all_is_undecided() -> None:
     y[int(y.argmax())] += 1
     found = rescue(problem, y, seconds=1e-9)
     assert found is None or bool(found.undecided.all())
+
+
+def test_missing_counts_are_never_called_wrong() -> None:
+    rows = ["11000", "00110", "10101", "01011", "11111"]
+    problem = qgt.Problem(qgt.Design.from_rows(rows), qgt.Bernoulli(0.1))
+    y = torch.tensor([1.0, torch.nan, 1.0, 0.0, 3.0], dtype=torch.float64)
+    found = rescue(problem, y)
+    assert found is not None and found.x.tolist() == [1, 0, 0, 0, 0] and found.wrong == ("P5",)
+    broken = torch.tensor([9.0, torch.nan, 1.0, 0.0, torch.nan], dtype=torch.float64)  # P1 has two items
+    found = rescue(problem, broken)
+    assert found is not None and found.wrong == ("P1",)
+    assert rescue(problem, torch.full((5,), torch.nan, dtype=torch.float64)) is None
+
+
+def test_pools_with_noises_of_their_own_are_rescued() -> None:
+    rows = ["11000", "00110", "10101", "01011", "11111"]
+    noises = [qgt.Noiseless(), qgt.Noiseless(), qgt.SparseInteger(0.1, 1), qgt.Noiseless(), qgt.Noiseless()]
+    problem = qgt.Problem(qgt.Design.from_rows(rows), qgt.Bernoulli(0.1), qgt.PerPool(noises))
+    y = torch.tensor([1.0, 0.0, 1.0, 0.0, 4.0], dtype=torch.float64)
+    found = rescue(problem, y)
+    assert found is not None and found.x.tolist() == [1, 0, 0, 0, 0] and found.wrong == ("P5",)
+    two = torch.tensor([1.0, 2.0, 1.0, 0.0, 0.0], dtype=torch.float64)  # more than one must be wrong
+    found = rescue(problem, two)
+    assert found is not None and len(found.wrong) >= 1

@@ -12,12 +12,13 @@ from jaxtyping import Bool, Float64
 from torch import Tensor
 
 from qgt.decoders.results import Answers, Decoded, Status
-from qgt.lab import wording
+from qgt.lab import reported, wording
 from qgt.lab.verdicts import Verdict, verdict
 from qgt.lab.wording import Alternative, Residual
 from qgt.model.factors import pool_costs
 from qgt.model.noise import Noiseless
 from qgt.model.problem import Problem
+from qgt.model.reports import usual_reports
 from qgt.trust.rescue import Rescue
 
 NOTHING = "Time ran out before any possible answer was found, so no item is called. Decode again with more time."
@@ -105,7 +106,8 @@ def accounts(
         ('impossible', (), ('I1', 'I2', 'I3'))
     """
     names = numbers(len(y)) if names is None else names
-    expected = problem.design.count(result.x)  # (instances, pools)
+    sizes = problem.design.pool_sizes.to(result.x.device, torch.float64)
+    expected = usual_reports(problem.noise, problem.design.count(result.x), sizes)  # (instances, pools)
     off = (y != expected) & ~y.isnan()  # a count that is missing fits anything
     undecided = _undecided(result)  # (instances, items)
     listed = _listed(problem, result)
@@ -189,12 +191,12 @@ def _account(problem: Problem, one: _Instance, result: Decoded) -> Account:
 
 def _in_words(problem: Problem, made: Account, counted: int, *, listed_all: bool, file_fits: bool) -> str:
     """A possible answer in two to seven sentences."""
-    word, status = made.verdict, made.status
+    word, status, noise = made.verdict, made.status, problem.noise
     sentences = (
         wording.called(made.defective, problem.items, trusted=word in (Verdict.CERTAIN, Verdict.CONFIDENT)),
         wording.standing(status, word, made.confidence, made.at_most, alone=listed_all and not made.alternatives),
         wording.misfit(made.fit, word, file_fits=file_fits),
-        wording.explained(made.residuals, counted, whole=problem.noise.integer),
+        wording.explained(made.residuals, counted, whole=reported.exact(noise), noun=reported.noun(noise)),
         wording.others(made.alternatives),
         wording.unlisted(made.confidence, made.alternatives) if status == Status.PROVED else "",
         wording.advice(word, status, made.retests),
@@ -247,8 +249,7 @@ def _differing(problem: Problem, own: Tensor, answers: Answers, rows: slice, kno
 
 def _residuals(problem: Problem, one: _Instance) -> tuple[Residual, ...]:
     where = one.off.nonzero().flatten().tolist()
-    counted, expected = one.y[where].tolist(), one.expected[where].tolist()
-    return tuple(Residual(problem.design.pool_names[i], *row) for i, *row in zip(where, counted, expected, strict=True))
+    return tuple(reported.residual(problem, i, float(one.y[i]), float(one.expected[i])) for i in where)
 
 
 def _retests(problem: Problem, result: Decoded, i: int) -> tuple[str, ...]:
@@ -268,6 +269,8 @@ def _why_impossible(problem: Problem, one: _Instance) -> str:
     possible = pool_costs(problem.design, problem.noise, y[None]).possible(sizes)[0].tolist()
     rows = zip(problem.design.pool_names, y.tolist(), sizes.tolist(), possible, strict=True)
     broken = [(name, count, size) for name, count, size, fine in rows if not fine]
+    if broken and (remedy := reported.allowed(problem.noise)):
+        return wording.no_report(broken, problem.pools, remedy)
     fractions = [row for row in broken if not row[1].is_integer()] if problem.noise.integer else []
     exact = isinstance(problem.noise, Noiseless)
     why = wording.impossible(fractions or broken, problem.pools, fractions=bool(fractions), exact=exact)

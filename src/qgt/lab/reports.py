@@ -15,10 +15,11 @@ from torch import Tensor
 
 from qgt.decoders.results import Status
 from qgt.files.cells import escape
+from qgt.lab import reported
 from qgt.lab.accounts import Account
 from qgt.lab.decoding import DecodedSheet
 from qgt.lab.verdicts import Verdict
-from qgt.lab.wording import Alternative, joined, percent, quoted
+from qgt.lab.wording import Alternative, Residual, joined, percent, quoted
 from qgt.model.problem import Problem
 from qgt.pictures import pages
 
@@ -83,7 +84,7 @@ def report_row(one: Account) -> tuple[str, ...]:
         "" if one.fit is None else f"{one.fit:.3g}",
         in_one_cell(one.defective),
         in_one_cell(one.undecided),
-        in_one_cell(f"{r.pool}: counted {r.counted:g}, expected {r.expected:g}" for r in one.residuals),
+        in_one_cell(f"{residual.pool}: {residual.both}" for residual in one.residuals),
         in_one_cell(map(_difference, one.alternatives)),
         in_one_cell(one.retests),
         one.words,
@@ -181,14 +182,21 @@ def card(
     anchor: str = "",
 ) -> pages.Card:
     """An account as a page shows it, with its counts and, if known, the truth."""
-    off = {residual.pool: f"{residual.off:+g}" for residual in one.residuals} if problem.noise.integer else {}
-    rows = zip(problem.design.pool_names, y.tolist(), strict=True)
+    noise = problem.noise
+    off = {one.pool: _off(one) for one in one.residuals} if reported.exact(noise) else {}
+    rows = enumerate(zip(problem.design.pool_names, y.tolist(), strict=True))
     counts = [
-        pages.Count(pool, "missing" if count != count else f"{count:g}", off.get(pool, "")) for pool, count in rows
+        pages.Count(pool, "missing" if count != count else reported.shown(noise, i, count), off.get(pool, ""))
+        for i, (pool, count) in rows
     ]
     against = "" if truth is None else _against(problem, one, truth)
     name = one.name if title is None else title
     return pages.Card(name, one.verdict.value, one.words, counts, _answers(one), note, against, anchor)
+
+
+def _off(residual: Residual) -> str:
+    """By how much a count is too high, or what was expected in its place."""
+    return residual.reported.split(", ")[-1] if residual.reported else f"{residual.off:+g}"
 
 
 def _answers(one: Account) -> list[tuple[str, str]]:

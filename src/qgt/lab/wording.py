@@ -20,11 +20,12 @@ _BLURRED = re.compile(r'[,;"]|\band\b|\binstead of\b|^\s|\s$|^$')
 
 
 class Residual(NamedTuple):
-    """A pool whose count is not what the calls add up to."""
+    """A pool whose count is not what the calls add up to, or whose report is another than they make usual."""
 
     pool: str
     counted: float
     expected: float
+    reported: str = ""  # in words, where it is no count
 
     @property
     def off(self) -> float:
@@ -39,7 +40,17 @@ class Residual(NamedTuple):
             >>> Residual("P2", -1.0, 0.0).words
             'P2 (counted -1, expected 0)'
         """
-        return f"{quoted(self.pool)} (counted {self.counted:g}, expected {self.expected:g})"
+        return f"{quoted(self.pool)} ({self.both})"
+
+    @property
+    def both(self) -> str:
+        """What was counted or reported, and what was expected.
+
+        Example:
+            >>> Residual("P2", 0.0, 1.0, "reported negative, expected positive").both
+            'reported negative, expected positive'
+        """
+        return self.reported or f"counted {self.counted:g}, expected {self.expected:g}"
 
 
 class Alternative(NamedTuple):
@@ -115,7 +126,7 @@ def misfit(fit: float | None, word: Verdict, *, file_fits: bool = True) -> str:
     )
 
 
-def explained(residuals: Sequence[Residual], pools: int, *, whole: bool) -> str:
+def explained(residuals: Sequence[Residual], pools: int, *, whole: bool, noun: str = "counts") -> str:
     """Which counts the answer does not explain; where counts are real numbers, how far they are off.
 
     Example:
@@ -123,15 +134,15 @@ def explained(residuals: Sequence[Residual], pools: int, *, whole: bool) -> str:
         '1 of 20 counts differs from this answer: P2 (counted -1, expected 0). The other 19 agree with it.'
     """
     if not residuals:
-        return f"{f'All {pools} counts agree' if pools > 1 else 'The count agrees'} with this answer exactly."
+        return f"{f'All {pools} {noun} agree' if pools > 1 else f'The {noun[:-1]} agrees'} with this answer exactly."
     if not whole:
         sizes = [abs(one.off) for one in residuals]
         worst = residuals[sizes.index(max(sizes))]
-        return f"The counts differ from this answer by {sum(sizes) / pools:.2g} on average, most in {worst.words}."
+        return f"The {noun} differ from this answer by {sum(sizes) / pools:.2g} on average, most in {worst.words}."
     named = joined([one.words for one in residuals], most=NAMED)
     rest = pools - len(residuals)
     agree = f" The other {rest} agree with it." if rest > 1 else " The other one agrees with it." if rest else ""
-    return f"{len(residuals)} of {pools} counts differ{'s' * (len(residuals) == 1)} from this answer: {named}.{agree}"
+    return f"{len(residuals)} of {pools} {noun} differ{'s' * (len(residuals) == 1)} from this answer: {named}.{agree}"
 
 
 def others(alternatives: Sequence[Alternative]) -> str:
@@ -196,6 +207,18 @@ def impossible(broken: Sequence[tuple[str, float, int]], pools: int, *, fraction
         return f"{start} {which}. Count there again, or check the design."
     model = " The model says that counts are never off: if they may be, give the problem a noise." if exact else ""
     return f"{start} Each count by itself is possible, but together they contradict each other.{model}"
+
+
+def no_report(broken: Sequence[tuple[str, float, int]], pools: int, remedy: str) -> str:
+    """That some reports are none that a pool can make, and what to write.
+
+    Example:
+        >>> no_report([("P2", 2.0, 8)], 20, "write 1 for positive and 0 for negative")
+        'No item is called: 1 of 20 results cannot be, P2 (2). Look it up, and write 1 for positive and 0 for negative.'
+    """
+    named = joined([f"{quoted(pool)} ({value:g})" for pool, value, _ in broken], most=NAMED)
+    them = "it" if len(broken) == 1 else "them"
+    return f"No item is called: {len(broken)} of {pools} results cannot be, {named}. Look {them} up, and {remedy}."
 
 
 def rescued(wrong: Sequence[str], likely: Sequence[str], items: int) -> str:

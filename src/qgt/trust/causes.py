@@ -117,12 +117,14 @@ class _Table:
     @classmethod
     def of(cls, problem: Problem, y: Tensor, x: Tensor) -> "_Table":
         counts, sizes = problem.design.count(x), problem.design.pool_sizes.double()
-        rows = [
-            problem.noise.log_prob(y[:, i : i + 1], counts, sizes).clamp(min=-CEILING).sum(0)
-            for i in range(problem.pools)
-        ]
-        own = problem.noise.log_prob(y, counts, sizes).clamp(min=-CEILING)
-        return cls(torch.stack(rows), own)
+        rows = [_log_prob(problem.noise, y[:, i : i + 1], counts, sizes).sum(0) for i in range(problem.pools)]
+        return cls(torch.stack(rows), _log_prob(problem.noise, y, counts, sizes))
+
+
+def _log_prob(noise: Noise, y: Tensor, counts: Tensor, sizes: Tensor) -> Tensor:
+    """What each count makes of an explanation, in nats and no more than so many; a missing one nothing."""
+    found = noise.log_prob(torch.where(y.isnan(), 0.0, y), counts, sizes).clamp(min=-CEILING)
+    return torch.where(y.isnan(), 0.0, found)
 
 
 def _swapped_pools(problem: Problem, table: _Table) -> Iterator[Cause]:
@@ -142,7 +144,8 @@ def _failed_pools(problem: Problem, table: _Table, y: Tensor) -> Iterator[Cause]
     for i, name in enumerate(problem.design.pool_names):
         gain = _without_items(table, y, i) - math.log(problem.pools)
         if gain > WORTH:
-            alike = f", always {y[0, i]:g}," if bool((y[:, i] == y[0, i]).all()) else ""
+            seen = y[~y[:, i].isnan(), i]
+            alike = f", always {seen[0]:g}," if len(seen) and bool((seen == seen[0]).all()) else ""
             words = f"pool {name} failed: its counts{alike} have nothing to do with its items"
             yield Cause("pool failed", words, gain, (i,))
 
@@ -153,7 +156,8 @@ def _without_items(table: _Table, y: Tensor, pool: int) -> float:
 
 
 def _by_frequency(counts: Tensor) -> float:
-    """The log probability of a pool's counts, if each occurs as often as it does here."""
+    """The log probability of a pool's counts, those that are not missing, if each occurs as often as it does here."""
+    counts = counts[~counts.isnan()]
     values, which, number = counts.unique(return_inverse=True, return_counts=True)
     # One more of each, and a nat for each frequency that is fitted.
     return float(((number + 1).double() / (len(counts) + len(values) + 1)).log()[which].sum()) - len(values)
@@ -186,7 +190,7 @@ def _transfers(problem: Problem, y: Tensor, x: Tensor, table: _Table) -> Iterato
         (-1.0, 1, "item {item} was left out of pool {pool}"),
         (1.0, 0, "item {item} was put into pool {pool}, where it does not belong"),
     ):
-        other = problem.noise.log_prob(y, (counts + step).clamp(min=0), sizes).clamp(min=-CEILING)
+        other = _log_prob(problem.noise, y, (counts + step).clamp(min=0), sizes)
         gain = (other - table.own).T @ ones  # (pools, items): over the instances in which the item is defective
         gain = torch.where(matrix == kind, gain, -torch.inf) - math.log(entries)
         value, at = gain.flatten().max(0)
@@ -227,7 +231,8 @@ def _other_noise(problem: Problem, y: Tensor, x: Tensor, table: _Table, apart: s
     rows = table.own[:, pools].sum(1).argsort(descending=True)[: max(1, math.ceil(KEPT * len(y)))]
     counts, sizes = problem.design.count(x)[rows][:, pools], problem.design.pool_sizes[pools].double()
     y, own = y[rows][:, pools], table.own[rows][:, pools]
-    wrong = float((y != counts).double().mean()) if pools else 0.0
+    seen = ~y.isnan()
+    wrong = float((y != counts)[seen].double().mean()) if bool(seen.any()) else 0.0
     if not isinstance(noise, SparseInteger | RoundedGaussian) or not usual < wrong < HALF:
         return
     off, sigma = f"{100 * wrong:.0f} % of the counts are off, not {100 * usual:.0f} %", _sigma(wrong)
@@ -236,7 +241,7 @@ def _other_noise(problem: Problem, y: Tensor, x: Tensor, table: _Table, apart: s
     for most in sorted({max(1, bound), *BOUNDS}):
         words = off if most == bound else f"{off}, and by up to {most}"
         kinds.append((SparseInteger(min(1.0, wrong * (2 * most + 1) / (2 * most)), most), words))
-    gains = [float((one.log_prob(y, counts, sizes).clamp(min=-CEILING) - own).sum()) for one, _ in kinds]
+    gains = [float((_log_prob(one, y, counts, sizes) - own).sum()) for one, _ in kinds]
     best = max(range(len(kinds)), key=lambda i: gains[i])
     gain = gains[best] - math.log(len(kinds))
     if gain > WORTH:
@@ -255,20 +260,25 @@ def _defective_share(problem: Problem, y: Tensor) -> float | None:
     """
     if not isinstance(problem.prior, Prior) or _sum_score(problem, y) ** 2 / 2 < WORTH:
         return None
-    usual = float(_usual_sums(problem).mean())
-    ratio = float(y.sum(1).mean()) / usual if usual > 0 else 1.0
+    usual = float(_usual_reports(problem).sum(1).mean())
+    ratio = float(_sums(problem, y).mean()) / usual if usual > 0 else 1.0
     expected = float(problem.prior.marginals(problem.items).mean())
     return None if 1 / TIMES < ratio < TIMES else min(1 - LEAST, max(LEAST, ratio * expected))
 
 
-def _usual_sums(problem: Problem) -> Tensor:
-    return problem.simulate(SIMULATED, generator=torch.Generator().manual_seed(0)).y.sum(1)
+def _usual_reports(problem: Problem) -> Tensor:
+    return problem.simulate(SIMULATED, generator=torch.Generator().manual_seed(0)).y
+
+
+def _sums(problem: Problem, y: Tensor) -> Tensor:
+    """The sum of each instance's counts; a missing one is taken to be its pool's usual one, which tells nothing."""
+    return torch.where(y.isnan(), _usual_reports(problem).mean(0), y).sum(1)
 
 
 def _sum_score(problem: Problem, y: Tensor) -> float:
     """How far the mean sum of an instance's counts is from the usual one, in standard errors."""
-    usual = _usual_sums(problem)
-    return float((y.sum(1).mean() - usual.mean()) / usual.std().clamp(min=1e-9)) * math.sqrt(len(y))
+    usual = _usual_reports(problem).sum(1)
+    return float((_sums(problem, y).mean() - usual.mean()) / usual.std().clamp(min=1e-9)) * math.sqrt(len(y))
 
 
 def _prevalence(problem: Problem, y: Tensor, share: float | None) -> Iterator[Cause]:

@@ -12,6 +12,8 @@ from jaxtyping import Float64, UInt8
 from torch import Tensor
 
 from qgt.model.problem import Problem
+from qgt.model.readings import reports_counts
+from qgt.model.reports import usual_reports
 from qgt.trust.reference import Misfit, Reference, both, misfit, normal_tail, share_above
 
 INSTANCE_ALARM = 5e-4  # a p-value below this makes an instance suspect
@@ -67,6 +69,7 @@ class FileFit:
     expected: float
     worst: str  # a pool's name
     worst_p: float
+    noun: str = "counts"  # what pools report
 
     @property
     def suspect(self) -> bool:
@@ -83,9 +86,11 @@ class FileFit:
         """
         many = f"These {self.instances} instances do" if self.instances > 1 else "This instance does"
         if not self.suspect:
-            return f"The counts fit the model: {self.off:.1f} an instance are off, {self.expected:.1f} are expected."
+            return (
+                f"The {self.noun} fit the model: {self.off:.1f} an instance are off, {self.expected:.1f} are expected."
+            )
         return (
-            f"{many} not look like the model: {self.off:.1f} counts an instance are off where {self.expected:.1f} "
+            f"{many} not look like the model: {self.off:.1f} {self.noun} an instance are off where {self.expected:.1f} "
             "are expected."
         )
 
@@ -124,8 +129,9 @@ def file_fit(
         # An instance that could not be at all condemns a file of however many.
         *([1.0] if not instances else [4 * instances * float(_fit(found, reference).min())]),
     )
-    off = float((y != problem.design.count(x)).double().sum() / max(1, instances))
-    return FileFit(instances, p, off, expected_off(problem), problem.design.pool_names[worst], float(by_pool[worst]))
+    off, noun = _off(problem, y, x), "counts" if reports_counts(problem.noise) else "results"
+    name = problem.design.pool_names[worst]
+    return FileFit(instances, p, off, expected_off(problem), name, float(by_pool[worst]), noun)
 
 
 def hopeless(
@@ -156,7 +162,14 @@ def hopeless(
 def expected_off(problem: Problem, instances: int = 2000) -> float:
     """How many counts of an instance are off on average, under the model."""
     x, y = problem.simulate(instances, generator=torch.Generator().manual_seed(0))
-    return float((y != problem.design.count(x)).double().sum() / instances)
+    return _off(problem, y, x)
+
+
+def _off(problem: Problem, y: Tensor, x: Tensor) -> float:
+    """How many reports of an instance are not what its answer makes usual, on average; missing ones are not off."""
+    sizes = problem.design.pool_sizes.to(x.device, torch.float64)
+    usual = usual_reports(problem.noise, problem.design.count(x), sizes)
+    return float(((y != usual) & ~y.isnan()).double().sum() / max(1, len(y)))
 
 
 def _mean_p(values: Tensor, reference: Tensor) -> float:

@@ -20,6 +20,7 @@ from qgt.decoders.neural.decoder import NeuralDecoder
 from qgt.model.design import Design
 from qgt.model.problem import Problem
 from qgt.trust.evidence import ESTIMATORS, explained, jacobian_evidence, ranked, regression_evidence, two_means
+from qgt.trust.swaps import exchange, swapped
 
 BEST = "best"  # of the estimators: the one whose evidence separates most clearly
 NO_EVIDENCE = 3.0  # above the separation of one Gaussian group that is cut in two (2.65)
@@ -141,9 +142,9 @@ class VerificationReport:
     def swaps(self) -> list[Swap]:
         """Whole pools and items that stand in each other's place."""
         claimed, names = self.claimed.matrix, (self.claimed.pool_names, self.claimed.item_names)
-        pools = _swapped(self.recovered, claimed)
-        items = _swapped(self.recovered.T, _exchange(claimed, pools).T)
-        pools = _swapped(self.recovered, _exchange(claimed.T, items).T)  # again, with the items in their places
+        pools = swapped(self.recovered, claimed)
+        items = swapped(self.recovered.T, exchange(claimed, pools).T)
+        pools = swapped(self.recovered, exchange(claimed.T, items).T)  # again, with the items in their places
         return [Swap("pool", names[0][a], names[0][b]) for a, b in pools] + [
             Swap("item", names[1][a], names[1][b]) for a, b in items
         ]
@@ -283,21 +284,3 @@ def report_on(
     nearest = torch.where(recovered == 1, centroids[1], centroids[0])
     spread = float((evidence - nearest).square().mean().sqrt())
     return VerificationReport(estimator, instances, claimed, evidence, recovered, centroids, split, spread, explained)
-
-
-def _swapped(recovered: Tensor, claimed: Tensor) -> list[tuple[int, int]]:
-    """Pairs of rows that are each much nearer to the other's claim than to their own."""
-    a, b = recovered.double(), claimed.double()
-    distance = a.sum(1)[:, None] + b.sum(1) - 2 * a @ b.T  # (rows, rows): differing entries
-    own, nearest = distance.diagonal(), distance.argmin(1)
-    moved = (distance.amin(1) < own / 3) & (own >= 3)
-    pairs = ((i, int(nearest[i])) for i in moved.nonzero().flatten().tolist())
-    return [(i, j) for i, j in pairs if i < j and bool(moved[j]) and int(nearest[j]) == i]
-
-
-def _exchange(matrix: Tensor, pairs: list[tuple[int, int]]) -> Tensor:
-    """The matrix with pairs of rows exchanged."""
-    order = list(range(len(matrix)))
-    for a, b in pairs:
-        order[a], order[b] = b, a
-    return matrix[order]

@@ -53,10 +53,10 @@ def cases(problem: qgt.Problem, instances: int, seed: int = 1) -> list[Case]:
 @pytest.mark.parametrize("alike", [True, False])
 def test_no_forgery_is_accepted_and_no_honest_certificate_refused(noise: str, alike: bool) -> None:
     g = torch.Generator().manual_seed(0)
-    for case in cases(problem_of(noise, 10, alike=alike), 14):
+    for case in cases(problem_of(noise, 9, alike=alike), 8):
         assert why_false(case, case.result, witnesses_of(case, g)) is None
         assert accepted(case.problem, case.y, [case.result, case.brief]) == [True, True]
-        made = list(forged(case, g, repeats=2))
+        made = list(forged(case, g))
         for one, through in zip(made, accepted(case.problem, case.y, [one.result for one in made]), strict=True):
             assert not through, f"{one.kind}: {one.why}"
 
@@ -64,7 +64,7 @@ def test_no_forgery_is_accepted_and_no_honest_certificate_refused(noise: str, al
 def test_every_kind_of_forgery_occurs() -> None:
     g, seen = torch.Generator().manual_seed(0), Counter[str]()
     for noise in ("D = 1", "rounded Gaussian", "noiseless"):
-        for case in cases(problem_of(noise, 9, alike=False), 30):
+        for case in cases(problem_of(noise, 8, alike=False), 14):
             seen.update(one.kind for one in forged(case, g))
     # Searches that ran out of time are forged in the benchmark: here none is that hard.
     assert set(seen) == set(KINDS) - {"status: proved, where time ran out"}
@@ -74,7 +74,7 @@ def test_every_kind_of_forgery_occurs() -> None:
 def test_the_checker_agrees_with_trying_every_x_in_every_leaf() -> None:
     """Multipliers spoilt a little may still prove: the checker accepts them exactly where the definitions do."""
     g, found = torch.Generator().manual_seed(3), Counter[bool]()
-    for case in cases(problem_of("rounded Gaussian", 8, alike=False), 40):
+    for case in cases(problem_of("rounded Gaussian", 8, alike=False), 20):
         if not case.truth.possible:
             continue
         proof = case.result.proof
@@ -99,7 +99,7 @@ def _close(case: Case, changed: qgt.Decoded) -> bool:
 
 
 def test_honest_certificates_of_all_kinds_of_problems_are_accepted(tmp_path: Path) -> None:
-    for seed in range(120):
+    for seed in range(0, 120, 2):
         problem = random_problem(seed)
         if qgt.Certified().supports(problem) is not None:
             continue
@@ -111,7 +111,7 @@ def test_honest_certificates_of_all_kinds_of_problems_are_accepted(tmp_path: Pat
             assert bool(qgt.check_certificate(problem, y, qgt.load_certificate(tmp_path / "proof", problem, y)).all())
 
 
-@pytest.mark.parametrize("milliseconds", [1, 5, 10, 20, 50])
+@pytest.mark.parametrize("milliseconds", [1, 5, 20])
 def test_what_is_proved_before_the_time_ran_out_has_a_certificate_that_holds(milliseconds: int, tmp_path: Path) -> None:
     g = torch.Generator().manual_seed(0)
     design = qgt.Design.bernoulli(pools=20, items=100, generator=g)
