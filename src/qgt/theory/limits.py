@@ -81,6 +81,25 @@ def information(items: int, rate: float, noise: Noise) -> float:
     return signal / learned
 
 
+def pools_needed(noise: Noise, rate: float, *, items: int, size: int) -> float:
+    """H(x) / I(one pool; x) for pools of one size: with fewer pools the counts cannot tell all x apart.
+
+    Items are taken as defective independently with the one rate.
+
+    Example:
+        >>> round(pools_needed(Noiseless(), 0.06, items=100, size=50), 1)
+        12.4
+    """
+    items, rate = whole("items", items, least=1), fraction("rate", rate)
+    weights = _binomial(whole("size", size, least=1), rate)
+    most = int((weights > 1e-9).nonzero().max())  # counts beyond it do not happen
+    _, probability = _reports(noise, most, size)  # (true counts, reports)
+    weights = weights[: most + 1]
+    given = sum(float(w) * _entropy(row) for w, row in zip(weights, probability, strict=True))
+    learned = _entropy(weights @ probability) - given
+    return items * _entropy_nats(rate) / math.log(2) / learned if learned > 0 else math.inf
+
+
 def noise_variance(noise: Noise, count: int, size: int) -> float:
     """The variance of what a pool of that size reports around a true count."""
     values, probability = _reports(noise, count, size)

@@ -1,0 +1,273 @@
+"""Planning: which pools to make, for what a person knows, by simulating candidate designs with the certified decoder.
+
+A question says what is known: the samples, about how many are positive, what the assay reports, and how certain the
+answer must be. For each number of transfers per sample, plates are simulated and decoded at several numbers of pools,
+to find the smallest that is good enough (`scouting`). The designs found there, and some with a few more pools, are then
+measured on fresh plates (`measuring`): the figures shown are never the ones that chose the design. The recommended
+design is the one with the fewest tests whose *interval* lies above the certainty asked for.
+
+A plate is right when every one of its samples is called right. Where follow-ups are allowed, samples on which the
+answers that come close differ are tested alone if the answer is not certain enough; the plate is right when the other
+calls are. Plates are drawn from the same prior and assay that `problem` holds, so the promise is one under the model.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import Generator
+
+from qgt.arguments import fraction, whole
+from qgt.lab.expectations import expected_prior
+from qgt.lab.samples import Samples
+from qgt.lab.scouting import Scout, Tally, fewest
+from qgt.model.design import Design
+from qgt.model.noise import Noise, Noiseless
+from qgt.model.problem import Problem
+from qgt.theory.limits import pools_needed
+from qgt.trust.scoring import Interval, wilson
+
+OnProgress = Callable[[int, int], None]  # steps done, and of how many
+WEIGHTS = (4, 6, 8)  # transfers per sample that are tried
+SPREAD = (1.0, 1.15, 1.35)  # pools of the candidates, over the fewest that did well enough
+RATIO = 1.07  # of the pools at which scouting stops
+SCOUTED, MEASURED, CONFIRMED = 60, 400, 1000  # plates
+CONFIRMATIONS = 4  # candidates that are confirmed at most
+SCOUTING, MEASURING, CONFIRMING = 0.5, 0.25, 0.25  # shares of the time
+LOOKS = 5  # of scouting at each weight, about
+STEPS = 100  # of progress
+Z99 = 2.5758293035489004  # the normal quantile of a two-sided 99 % interval
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a person knows and wants before any pool is made.
+
+    Example:
+        >>> question = Question(Samples.numbered(96), positives=(1, 4), certainty=0.95)
+        >>> question.assay, question.follow_ups
+        (Noiseless(), False)
+    """
+
+    samples: Samples
+    positives: tuple[float, float]  # how many of the samples are expected to be positive: from, to
+    assay: Noise = Noiseless()  # noqa: RUF009 - frozen and without fields, so sharing it is harmless
+    certainty: float = 0.95  # the share of plates that must be decoded without a single error
+    most_pools: int | None = None
+    largest_pool: int | None = None  # samples in one pool
+    most_transfers: int | None = None  # pools that one sample goes into
+    follow_ups: bool = False  # whether doubtful samples may be tested alone in a second round
+
+    def __post_init__(self) -> None:
+        low, high = self.positives
+        if not 0 <= low <= high or not 0 < high < len(self.samples):
+            raise ValueError(
+                f"positives={self.positives} is not valid for {len(self.samples)} samples: give two numbers, the "
+                "fewest and the most that you expect."
+            )
+        certainty = fraction("certainty", self.certainty)
+        if not 0.5 <= certainty <= 0.99:
+            raise ValueError(f"certainty={certainty} is not valid: give a share from 0.5 to 0.99, such as 0.95.")
+        for name in ("most_pools", "largest_pool", "most_transfers"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, whole(name, getattr(self, name), least=1))
+        if self.samples.households is not None and self.samples.risks is not None:
+            raise ValueError("samples has both households and risks, which no prior here joins: leave one out.")
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One design, and how it did on simulated plates."""
+
+    design: Design
+    weight: int  # transfers per sample
+    plates: int  # simulated
+    successes: int  # of them right, after follow-ups where those are allowed
+    follow_ups: float  # samples tested alone, per plate, on average; 0 where follow-ups are not allowed
+    entropy_bound: float  # no design with pools of this size can do with fewer pools than this
+    together: bool = False  # whether households share pools; else they are spread
+
+    @property
+    def pools(self) -> int:
+        """The number of pools."""
+        return self.design.pools
+
+    @property
+    def transfers(self) -> int:
+        """The number of pipetting steps of one plate."""
+        return self.design.transfers
+
+    @property
+    def largest_pool(self) -> int:
+        """The number of samples in the largest pool: by how much a sample is diluted."""
+        return int(self.design.pool_sizes.max())
+
+    @property
+    def success(self) -> float:
+        """The share of simulated plates that were right."""
+        return self.successes / self.plates if self.plates else float("nan")
+
+    @property
+    def interval(self) -> Interval:
+        """Where the success lies, with a certainty of 99 %."""
+        return wilson(self.successes, self.plates, Z99)
+
+    @property
+    def tests(self) -> float:
+        """Pools and follow-ups together, for one plate."""
+        return self.pools + self.follow_ups
+
+    @property
+    def tests_saved(self) -> float:
+        """How many fewer tests than one for each sample."""
+        return self.design.items - self.tests
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Candidates, the fewest pools first, and the one that is recommended."""
+
+    question: Question
+    candidates: tuple[Candidate, ...]
+    recommended: Candidate
+    reached: bool  # whether the recommended design is certain enough: its whole interval is
+    seed: int  # of the generator: the same question and seed give the same candidates
+
+    @property
+    def problem(self) -> Problem:
+        """What the decoder has to know: the recommended design, the prior and the assay."""
+        return Problem(
+            self.recommended.design, expected_prior(self.question.samples, self.question.positives), self.question.assay
+        )
+
+
+def plan(
+    question: Question,
+    *,
+    generator: Generator,
+    progress: OnProgress | None = None,
+    seconds: float = 45.0,
+) -> Plan:
+    """Simulate candidate designs and recommend one.
+
+    Args:
+        question: What is known and wanted.
+        generator: Its seed is the plan's: the same question and seed give the same candidates.
+        progress: Called with the steps done, and of how many.
+        seconds: About the longest that it may take; on a slow machine fewer plates are simulated.
+
+    Example:
+        >>> import torch
+        >>> question = Question(Samples.numbered(24), positives=(0, 2), certainty=0.9)
+        >>> made = plan(question, generator=torch.Generator().manual_seed(0), seconds=5.0)
+        >>> made.recommended.pools < 24, made.reached
+        (True, True)
+    """
+    scout = Scout(
+        question.samples,
+        question.positives,
+        question.assay,
+        question.certainty if question.follow_ups else None,
+        int(generator.initial_seed()),
+    )
+    show = progress or (lambda done, total: None)
+    candidates = _measured(question, scout, _shapes(question, scout, show, seconds), show, seconds)
+    recommended, reached = _confirmed(question, scout, candidates, show, seconds)
+    kept = [recommended if one.design is recommended.design else one for one in candidates]
+    show(STEPS, STEPS)
+    return Plan(question, tuple(kept), recommended, reached, scout.seed)
+
+
+def _shapes(question: Question, scout: Scout, show: OnProgress, seconds: float) -> list[tuple[int, int, bool]]:
+    """Pools, weight and whether households go together, of the designs worth measuring."""
+    found: list[tuple[int, int, bool]] = []
+    weights, guess = _weights(question), None
+    for number, weight in enumerate(weights):
+        show(round(SCOUTING * STEPS * number / len(weights)), STEPS)
+        least, most = _range(question, weight)
+        if least > most:
+            continue
+
+        def good(pools: int, weight: int = weight) -> bool:
+            tally = scout.measure(
+                "scouting",
+                scout.design(pools, weight),
+                SCOUTED,
+                seconds=SCOUTING * seconds / len(weights) / LOOKS,
+                hopeless_below=question.certainty,
+            )
+            return tally.success >= question.certainty
+
+        best = fewest(good, least, most, first=guess or 2 * least, ratio=RATIO)
+        guess = best or guess
+        sizes = {most} if best is None else {min(most, math.ceil(share * best)) for share in SPREAD}
+        found += [(pools, weight, False) for pools in sizes]
+        if question.samples.households is not None:
+            found += [(pools, weight, True) for pools in sizes]
+    if not found:
+        raise ValueError(
+            f"most_pools={question.most_pools} and largest_pool={question.largest_pool} leave no room for "
+            f"{len(question.samples)} samples: allow more pools or larger ones."
+        )
+    return found
+
+
+def _weights(question: Question) -> list[int]:
+    """Transfers per sample to try: the usual ones, as far as they are allowed."""
+    most = min(question.most_transfers or WEIGHTS[-1], question.most_pools or WEIGHTS[-1], len(question.samples))
+    return [weight for weight in WEIGHTS if weight <= most] or [most]
+
+
+def _range(question: Question, weight: int) -> tuple[int, int]:
+    """The fewest and the most pools to try: more pools than samples save nothing."""
+    items = len(question.samples)
+    most = min(question.most_pools or items, items)
+    room = math.ceil(items * weight / min(question.largest_pool or items, items))
+    least = max(weight, min(room, most))
+    while least < most and least < _bound(question, math.ceil(items * weight / least)):
+        least += 1
+    return max(least, room), most
+
+
+def _bound(question: Question, size: int) -> float:
+    """The pools of one size that are needed at least."""
+    items = len(question.samples)
+    return pools_needed(question.assay, sum(question.positives) / 2 / items, items=items, size=min(size, items))
+
+
+def _measured(
+    question: Question, scout: Scout, shapes: Sequence[tuple[int, int, bool]], show: OnProgress, seconds: float
+) -> list[Candidate]:
+    """The candidates on fresh plates, the fewest tests first."""
+    made = []
+    for number, (pools, weight, together) in enumerate(shapes):
+        show(round(STEPS * (SCOUTING + MEASURING * number / len(shapes))), STEPS)
+        design = scout.design(pools, weight, together=together)
+        time = MEASURING * seconds / len(shapes)
+        made.append(
+            _candidate(question, design, weight, together, scout.measure("measuring", design, MEASURED, seconds=time))
+        )
+    return sorted(made, key=lambda one: (one.tests, one.transfers))
+
+
+def _candidate(question: Question, design: Design, weight: int, together: bool, tally: Tally) -> Candidate:
+    bound = _bound(question, int(design.pool_sizes.max()))
+    return Candidate(design, weight, tally.plates, tally.right, tally.follow_ups / tally.plates, bound, together)
+
+
+def _confirmed(
+    question: Question, scout: Scout, candidates: Sequence[Candidate], show: OnProgress, seconds: float
+) -> tuple[Candidate, bool]:
+    """The cheapest candidate that is certain enough on plates that did not choose it; else the surest."""
+    wanted = question.certainty
+    enough = math.ceil(3 * Z99**2 * wanted / (1 - wanted))  # so many that a few failures still show enough
+    likely = [one for one in candidates if one.success >= wanted][:CONFIRMATIONS]
+    tried = []
+    for number, one in enumerate(likely or [max(candidates, key=lambda one: one.success)]):
+        show(round(STEPS * (SCOUTING + MEASURING + CONFIRMING * number / CONFIRMATIONS)), STEPS)
+        time = CONFIRMING * seconds / CONFIRMATIONS
+        tally = scout.measure("confirming", one.design, max(CONFIRMED, enough), seconds=time)
+        tried.append(_candidate(question, one.design, one.weight, one.together, tally))
+        if tried[-1].interval.low >= wanted:
+            return tried[-1], True
+    return max(tried, key=lambda one: one.interval.low), False
