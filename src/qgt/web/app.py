@@ -4,7 +4,6 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib.resources import files
-from pathlib import Path
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -38,6 +37,7 @@ def make_app(settings: Settings) -> ASGIApp:
 
     Example:
         >>> import tempfile
+        >>> from pathlib import Path
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     make_app(Settings(Path(folder))).settings.private
         True
@@ -46,7 +46,6 @@ def make_app(settings: Settings) -> ASGIApp:
     # Without the pages about the routes that FastAPI makes: they load scripts from another machine.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, lifespan=_lifespan)
     app.state.house = house
-    app.state.shelf = demo.Shelf()
     for part in (start, planning, runs, counting, calls, demo):
         app.include_router(part.router)
     app.add_api_route("/static/{name}", _static, methods=["GET"])

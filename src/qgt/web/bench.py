@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qgt.decoders.certified.decoder import Certified
+from qgt.decoders.highs.exact import ExactMAP
 from qgt.lab.plan_folder import PlanFolder, read_plan
 from qgt.lab.samples import Samples
 from qgt.model.problem import Problem
@@ -55,8 +56,10 @@ class Bench:
         with tempfile.TemporaryDirectory() as name:
             unpack(self.store.files(run), Path(name))
             plan = read_plan(Path(name))
-        decoder = Calibrated(Certified(time_limit=self.settings.seconds), seconds=self.settings.calibrate)
-        return Prepared(plan, plan.problem, plan.samples, decoder.bind(plan.problem))
+        seconds, problem = self.settings.seconds, plan.problem
+        certified = Certified(time_limit=seconds)
+        decoder = certified if certified.supports(problem) is None else ExactMAP(time_limit=seconds)
+        return Prepared(plan, problem, plan.samples, Calibrated(decoder, seconds=self.settings.calibrate).bind(problem))
 
 
 def unpack(files: dict[str, bytes], folder: Path) -> None:

@@ -60,6 +60,7 @@ def calls_page(version: int, request: Request, house: Here, run: Known) -> Respo
         "accounts": accounts,
         "maps": {one["instance"]: plate_maps(one, samples) for one in accounts[:MAPS]},
         "states": {one["instance"]: states(one, samples.names) for one in accounts[:MAPS]},
+        "counts": _counts(submission),
         "meanings": {word.value: word.meaning for word in reversed(Verdict) if word.value in result["verdicts"]},
         "downloads": {
             name: label for name, label in DOWNLOADS.items() if house.store.product(run.id, version, name) is not None
@@ -105,6 +106,13 @@ def _known(house: House, run: Run, version: int) -> Submission:
     if found is None:
         raise HTTPException(404, "This run has no such version of its counts.")
     return found
+
+
+def _counts(submission: Submission) -> dict[str, list[tuple[str, float | None]]]:
+    """For each set of counts, every pool with its count."""
+    given = submission.counts
+    rows = zip(given["names"], given["values"], strict=True)
+    return {name: list(zip(given["pools"], row, strict=True)) for name, row in rows}
 
 
 def _product(house: House, run: Run, version: int, name: str) -> bytes:

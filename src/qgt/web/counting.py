@@ -3,17 +3,15 @@
 import csv
 import io
 import math
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
 from qgt.files.cells import escape
-from qgt.lab.counts import CountSheet, read_counts
+from qgt.lab.counts import read_counts
 from qgt.web.bench import Prepared
 from qgt.web.decoding import ready_job
 from qgt.web.forms import Form, Sent
@@ -33,7 +31,7 @@ class Entered:
 
     source: bytes
     names: tuple[str, ...]
-    values: list[list[float | None]]  # None where one is missing
+    values: Sequence[Sequence[float | None]]  # None where one is missing
     notes: tuple[str, ...] = ()
 
 
@@ -70,17 +68,22 @@ def enter(request: Request, house: Here, run: Known, form: Sent) -> Response:
         trouble = Trouble(str(error), way)
         plates = min(MOST_TYPED, sum(name.startswith("plate-") for name in form.fields) or 1)
         return _form(request, house, run, form.fields, plates=plates, trouble=trouble)
+    version = keep(house, run.id, way, note, entered, prepared.problem.design.pool_names)
+    return RedirectResponse(f"/runs/{run.id}/versions/{version}", 303)
+
+
+def keep(house: House, run: str, way: str, note: str, entered: Entered, pools: tuple[str, ...]) -> int:
+    """Keep counts as a run's next version; the same counts once more are no new version."""
     counts = {
         "names": list(entered.names),
-        "pools": list(prepared.problem.design.pool_names),
+        "pools": list(pools),
         "values": entered.values,
         "notes": list(entered.notes),
     }
-    last = house.store.submission(run.id, run.versions) if run.versions else None
+    last = next(iter(house.store.submissions(run)), None)
     if last is not None and last.counts == counts:  # a second click, or nothing was changed
-        return RedirectResponse(f"/runs/{run.id}/versions/{last.version}", 303)
-    version = house.store.submit(run.id, way, note, entered.source, counts)
-    return RedirectResponse(f"/runs/{run.id}/versions/{version}", 303)
+        return last.version
+    return house.store.submit(run, way, note, entered.source, counts)
 
 
 def typed(form: Form, pools: tuple[str, ...]) -> Entered:
@@ -100,7 +103,7 @@ def typed(form: Form, pools: tuple[str, ...]) -> Entered:
         raise ValueError(f"{twice!r} is the name of two plates: give each its own.")
     if not names:
         raise ValueError("no counts were typed: fill in the boxes.")
-    return Entered(_table(names, pools, values), tuple(names), values)
+    return Entered(typed_table(names, pools, values), tuple(names), values)
 
 
 def check_size(house: House, entered: Entered) -> None:
@@ -125,13 +128,11 @@ def _sent(form: Form, way: str) -> bytes:
 
 def _read(content: bytes, way: str, prepared: Prepared) -> Entered:
     """Counts from a table, as the lab reads them; the file has a name of ours, and so has it in errors."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / ("counts.xlsx" if content.startswith(b"PK\x03\x04") else "counts.csv")
-        path.write_bytes(content)
-        try:
-            sheet: CountSheet = read_counts(path, prepared.problem.design, prepared.samples)
-        except ValueError as error:
-            raise ValueError(str(error).replace(str(path), CALLED[way])) from error
+    name = "counts.xlsx" if content.startswith(b"PK\x03\x04") else "counts.csv"
+    try:
+        sheet = read_counts(name, prepared.problem.design, prepared.samples, data=content)
+    except ValueError as error:
+        raise ValueError(str(error).replace(name, CALLED[way], 1)) from error
     values = [[None if math.isnan(value) else value for value in row] for row in sheet.y.tolist()]
     names = sheet.names or tuple(str(number) for number in range(1, len(values) + 1))
     return Entered(content, tuple(names), values, tuple(sheet.notes))
@@ -158,7 +159,7 @@ def _refuse_overtaken(form: Form, run: Run) -> None:
         )
 
 
-def _table(names: list[str], pools: tuple[str, ...], values: list[list[float | None]]) -> bytes:
+def typed_table(names: list[str], pools: tuple[str, ...], values: Sequence[Sequence[float | None]]) -> bytes:
     """Typed counts as the CSV file that they could have been."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")

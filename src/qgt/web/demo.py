@@ -1,10 +1,7 @@
 """The paper's problem on a page: simulated counts, what decoders make of them, and what fewer pools do."""
 
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import torch
 from fastapi import APIRouter, Request
@@ -40,27 +37,6 @@ DECODERS: Mapping[str, Decoder] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Shelf:
-    """The demos that were made last, by pools and seed."""
-
-    most: int = 50
-    _made: OrderedDict[tuple[int, int], Mapping[str, object]] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def get(self, key: tuple[int, int]) -> Mapping[str, object] | None:
-        """A demo that was made before."""
-        with self._lock:
-            return self._made.get(key)
-
-    def put(self, key: tuple[int, int], made: Mapping[str, object]) -> None:
-        """Keep a demo, and drop the oldest."""
-        with self._lock:
-            self._made[key] = made
-            while len(self._made) > self.most:
-                self._made.popitem(last=False)
-
-
 @router.get("/demo")
 def demo(request: Request, house: Here, pools: int = PAPER, seed: int = 0) -> Response:
     """The demo of a number of pools and a seed: the same two give the same page."""
@@ -68,25 +44,24 @@ def demo(request: Request, house: Here, pools: int = PAPER, seed: int = 0) -> Re
         raise ValueError(f"pools={pools} is not valid: give a number from {FEWEST} to {MOST}.")
     if not 0 <= seed < 2**31:
         raise ValueError(f"seed={seed} is not valid: give a number from 0 to {2**31 - 1}.")
-    shelf: Shelf = request.app.state.shelf
-    job = None
-    if shelf.get((pools, seed)) is None:
-        job = _asked(house, shelf, pools, seed)
+    job, key = None, f"{pools} {seed}"
+    if house.demos.get(key) is None:
+        job = _asked(house, pools, seed)
         if job is None:
             return show(request, "busy.html", {"words": "Many jobs wait. This page tries again by itself."}, 429)
         house.queue.wait(job, 0.9)
-    made = shelf.get((pools, seed))
+    made = house.demos.get(key)
     if made is None:
         assert job is not None
         return job_answer(request, house, job)
     return show(request, "demo.html", {**made, "fewest": FEWEST, "most": MOST, "paper": PAPER})
 
 
-def _asked(house: House, shelf: Shelf, pools: int, seed: int) -> Job | None:
+def _asked(house: House, pools: int, seed: int) -> Job | None:
     where = f"/demo?pools={pools}&seed={seed}"
 
     def work(job: Job) -> str:
-        shelf.put((pools, seed), simulated(pools, seed, job))
+        house.demos.put(f"{pools} {seed}", simulated(pools, seed, job))
         return where
 
     try:
@@ -121,6 +96,7 @@ def simulated(pools: int, seed: int, job: Job) -> dict[str, object]:
     return {
         "pools": pools,
         "seed": seed,
+        "proved": standings[0].limit,
         "chart": pages.standings_chart(standings, caption=caption),
         "table": pages.standings_table(standings),
         "card": pages.decode_card(shown),

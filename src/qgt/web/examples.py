@@ -1,23 +1,35 @@
-"""Examples to try with one click: a plan with counts as a lab would have entered them."""
+"""Examples to try with one click: a plan, and counts as a laboratory would have entered them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-import tempfile, torch
-from pathlib import Path
 
+import torch
+
+from qgt.lab.planning import Candidate, Plan, Question
+from qgt.lab.samples import Samples
+from qgt.lab.scouting import Scout
+from qgt.model.noise import Noise, Noiseless, SparseInteger
+from qgt.theory.limits import pools_needed
+from qgt.web.counting import Entered, keep, typed_table
 from qgt.web.house import House
-from qgt.web.bench import packed
-from qgt.web.counting import _table
-import qgt
+from qgt.web.planning import add_run
+
+SAMPLES, WEIGHT, POSITIVES, CERTAINTY = 96, 5, (1, 4), 0.95
+PLATES, SECONDS = 200, 5.0  # simulated, to say what the design promises
 
 
 @dataclass(frozen=True)
 class Example:
+    """A plate whose truth is known, because it was simulated."""
+
     key: str
     title: str
     words: str
-    pools: int = 24
+    pools: int
+    assay: Noise
+    seed: int  # of the plate
+    slip: float = 0.0  # what is added to the first count, as a typing error
 
 
 EXAMPLES: Mapping[str, Example] = MappingProxyType(
@@ -26,14 +38,28 @@ EXAMPLES: Mapping[str, Example] = MappingProxyType(
         for one in (
             Example(
                 "clear",
-                "96 samples, 24 pools",
-                "A plate with a few positives and exact counts. Everything is found, and proved.",
+                "A clear plate",
+                "96 samples in 24 pools with exact counts. All positives are found, and the answer is proved.",
+                24,
+                Noiseless(),
+                seed=3,
             ),
             Example(
                 "doubt",
-                "Too few pools",
-                "The same plate in 12 pools. Some answers come close, and the page says what to test again.",
-                12,
+                "A plate in doubt",
+                "16 pools, and some counts are off by one. Other answers come close; the page says what to test again.",
+                16,
+                SparseInteger(rate=0.05, bound=1),
+                seed=2,
+            ),
+            Example(
+                "slip",
+                "A mistyped count",
+                "One exact count was typed wrongly. No answer explains the counts, and the page says where to look.",
+                24,
+                Noiseless(),
+                seed=5,
+                slip=1.0,
             ),
         )
     }
@@ -41,25 +67,23 @@ EXAMPLES: Mapping[str, Example] = MappingProxyType(
 
 
 def add_example(house: House, example: Example) -> str:
-    g = torch.Generator().manual_seed(1)
-    design = qgt.Design.column_regular(pools=example.pools, items=96, weight=6, generator=g)
-    problem = qgt.Problem(design, qgt.Bernoulli(0.03), qgt.SparseInteger(rate=0.05, bound=1))
-    x, y = problem.simulate(1, generator=g)
-    with tempfile.TemporaryDirectory() as d:
-        problem.save(Path(d) / "problem.toml")
-        files = packed(Path(d))
-    run = house.store.add_run(
-        example.title,
-        "example",
-        {"samples": 96, "pools": example.pools, "design": "quiet-otter", "code": "K7Q2"},
-        files,
-    )
-    vals = y.tolist()
-    house.store.submit(
-        run,
-        "example",
-        "",
-        _table(["1"], design.pool_names, vals),
-        {"names": ["1"], "pools": list(design.pool_names), "values": vals, "notes": []},
-    )
+    """Make an example's run, with its counts entered."""
+    made = example_plan(example)
+    problem = made.problem
+    y = problem.simulate(1, generator=torch.Generator().manual_seed(example.seed)).y
+    y[0, 0] += example.slip
+    run = add_run(house, example.title, made, "example")
+    names, pools, values = ["Plate 1"], problem.design.pool_names, y.tolist()
+    keep(house, run, "example", "", Entered(typed_table(names, pools, values), tuple(names), values), pools)
     return run
+
+
+def example_plan(example: Example) -> Plan:
+    """A plan of one design, measured on simulated plates like any other."""
+    question = Question(Samples.numbered(SAMPLES), POSITIVES, example.assay, CERTAINTY)
+    scout = Scout(question.samples, question.positives, question.assay, None, seed=0)
+    design = scout.design(example.pools, WEIGHT)
+    tally = scout.measure("measuring", design, PLATES, seconds=SECONDS)
+    bound = pools_needed(example.assay, sum(POSITIVES) / 2 / SAMPLES, items=SAMPLES, size=int(design.pool_sizes.max()))
+    one = Candidate(design, WEIGHT, tally.plates, tally.right, 0.0, bound)
+    return Plan(question, (one,), one, one.interval.low >= CERTAINTY, seed=0)

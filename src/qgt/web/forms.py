@@ -65,9 +65,7 @@ async def read_form(request: Request, house: Here) -> Form:
             fields[name] = value
     await data.close()
     if not same(fields.pop(WORD, ""), house.secret.form):
-        raise HTTPException(
-            403, "This form did not come from this page. Go back, load it again, and send it once more."
-        )
+        raise HTTPException(403, "This form is not from this page. Go back, load it again, and send it once more.")
     return Form(fields, upload)
 
 

@@ -1,18 +1,29 @@
 """What every route shares: settings, store, queue, secret, and decoders that are ready to use."""
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Request
 
+from qgt.lab.planning import Plan
 from qgt.web.bench import Bench
 from qgt.web.guard import Secret
 from qgt.web.jobs import Job, Queue
 from qgt.web.settings import Settings
+from qgt.web.shelf import Shelf
 from qgt.web.store import Store
 
 log = logging.getLogger("qgt.web")
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """A plan that nobody has made a run yet."""
+
+    name: str
+    plan: Plan
 
 
 @dataclass(frozen=True)
@@ -24,6 +35,8 @@ class House:
     queue: Queue
     secret: Secret
     bench: Bench
+    drafts: Shelf[Draft] = field(default_factory=lambda: Shelf(most=50))
+    demos: Shelf[Mapping[str, object]] = field(default_factory=lambda: Shelf(most=50))
 
     @classmethod
     def open(cls, settings: Settings) -> "House":

@@ -49,7 +49,8 @@ def states(account: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, str]
     time before it knew how sure it is, samples that are not called positive are not called at all.
 
     Example:
-        >>> account = {"verdict": "unsure", "confidence": 0.6, "defective": ["a"], "retests": ["a", "b"], "undecided": []}
+        >>> account = {"verdict": "unsure", "confidence": 0.6, "defective": ["a"], "undecided": []}
+        >>> account["retests"] = ["a", "b"]
         >>> states(account, ("a", "b", "c"))
         {'a': 'doubtful', 'b': 'doubtful', 'c': 'negative'}
         >>> states({**account, "verdict": "suspect", "retests": []}, ("a", "b"))

@@ -7,14 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import Response
 
+from qgt.pictures.pages import POLICY
 from qgt.web.house import Here
 from qgt.web.store import Run
 from qgt.web.views import show
 
 router = APIRouter()
-STANDALONE = (
-    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; sandbox allow-modals"
-)
+STANDALONE = f"{POLICY}; frame-ancestors 'none'; sandbox allow-modals"
 KINDS = {
     "html": "text/html; charset=utf-8",
     "csv": "text/csv; charset=utf-8",

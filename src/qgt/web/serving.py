@@ -2,8 +2,8 @@
 
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import uvicorn
@@ -14,10 +14,14 @@ from qgt.web.settings import Settings
 MOST_CONNECTIONS, IDLE = 500, 10  # at once; seconds after which a silent one is closed
 
 
-def serve(settings: Settings) -> None:
-    """Serve until the process is asked to end."""
+def serve(settings: Settings, on_start: Callable[[str], None]) -> None:
+    """Serve until the process is asked to end; `on_start` is given the address."""
     with _listening(settings) as own:
-        _server(settings).run(sockets=[own])
+        settings = replace(settings, port=own.getsockname()[1])
+        server = _server(settings)
+        on_start(settings.address)
+        with suppress(KeyboardInterrupt):  # uvicorn ends in good order, and then raises it again
+            server.run(sockets=[own])
 
 
 @contextmanager

@@ -39,6 +39,7 @@ class Settings:
     workers: int = 2  # jobs at a time
     seconds: float = 5.0  # for each instance
     longest: float = 600.0  # seconds for a whole sheet
+    planning: float = 45.0  # seconds for a plan
     calibrate: float = 5.0  # seconds of simulation, by which confidence and fit are measured
 
     def __post_init__(self) -> None:

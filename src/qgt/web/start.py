@@ -7,7 +7,7 @@ from qgt.web.examples import EXAMPLES, add_example
 from qgt.web.forms import Sent
 from qgt.web.guard import COOKIE, same
 from qgt.web.house import Here, House
-from qgt.web.jobs import Job
+from qgt.web.jobs import Full, Job
 from qgt.web.views import Trouble, show
 
 router = APIRouter()
@@ -25,8 +25,15 @@ def example(name: str, house: Here, form: Sent) -> Response:
     """Make an example's run, with its counts entered."""
     if name not in EXAMPLES:
         raise HTTPException(404, "There is no such example.")
-    run = add_example(house, EXAMPLES[name])
-    return RedirectResponse(f"/runs/{run}", 303)
+
+    def work(job: Job) -> str:
+        return f"/runs/{add_example(house, EXAMPLES[name])}/calls"
+
+    try:
+        job = house.queue.add(Job(f"example {name}", EXAMPLES[name].title, work, "/", house.settings.longest))
+    except Full:
+        raise HTTPException(429, "Many jobs wait on this server. Try again in a minute.") from None
+    return RedirectResponse(f"/jobs/{job.id}", 303)
 
 
 @router.get("/jobs/{id}")
