@@ -13,14 +13,19 @@ from qgt.cli.shell import Json, Plugins, app, check_files, chosen_device, load_p
 
 if TYPE_CHECKING:
     from qgt.lab.accounts import Account
+    from qgt.lab.counts import CountSheet
     from qgt.lab.decoding import DecodedSheet
+    from qgt.lab.samples import Samples
 
 # Typed out, so that help need not import them.
 DECODER_NAMES = (
     "amp, certified, exact, exhaustive (up to 20 items), gamp, linear_program, maximum_neighborhood, prevalence, comp, "
     "dd, scomp or a plugin's file:Class; default certified."
 )
-Counts = Annotated[Path, typer.Argument(metavar="COUNTS", help="CSV: one row per instance, one column per pool.")]
+Counts = Annotated[Path, typer.Argument(metavar="COUNTS", help="CSV or XLSX: a column or a row per pool, or a plate.")]
+ProblemFile = Annotated[
+    Path, typer.Option(metavar="PROBLEM", help="Design, prior and noise: TOML or JSON, or a folder of 'qgt plan'.")
+]
 SHOWN = 5  # instances in words on the screen; the report has all
 
 
@@ -28,7 +33,8 @@ SHOWN = 5  # instances in words on the screen; the report has all
 def decode(
     counts: Counts,
     problem: Annotated[
-        Path | None, typer.Option(metavar="PROBLEM", help="Design, prior and noise: TOML or JSON.")
+        Path | None,
+        typer.Option(metavar="PROBLEM", help="Design, prior and noise: TOML or JSON, or a folder of 'qgt plan'."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="CSV of calls; else they are printed.")
@@ -83,29 +89,33 @@ def decode(
         raise ValueError("give --problem, or --model; see 'qgt decode --help'.")
     if model is not None and decoder is not None:
         raise ValueError("decoder and model were both given: give one of them.")
+    problem = None if problem is None else _problem_file(problem)
     outputs = {"calls": output, "report": report, "page": html, "certificate": certificate}
     check_files([*outputs.values()], inputs=[counts, problem, model, *(plugin or ())])
     load_plugins(plugin)
     given = {"odds": odds, "time_limit": time_limit}
     texts = [*(settings or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
     name, chosen, loaded = _chosen(problem, decoder, model, texts, keep_proofs=certificate is not None)
-    sheet = _decoded(
-        counts, f"the design of {problem or model}", chosen, loaded, defectives, calibrate, chosen_device(device)
-    )
+    from qgt.lab.counts import read_counts
+
+    read = read_counts(counts, loaded.design, _samples_beside(problem))
+    sheet = _decoded(read, chosen, loaded, defectives, calibrate, chosen_device(device))
     facts = {"counts": counts, "problem": problem or model, "decoder": name, **_versions(loaded)}
     write_files(_files(sheet, output, report, html, certificate, facts))
     written = {key: str(path) for key, path in outputs.items() if path is not None}
     if as_json:
-        tell(_plain(name, sheet, written), "", [])
+        tell({**_plain(name, sheet, written), "notes": list(read.notes)}, "", [])
     else:
         _tell(sheet, written)
+        if read.notes:
+            tell(None, f"\n{counts}: {' '.join(read.notes)}", [])
     raise typer.Exit(int(any(one.verdict == "impossible" for one in sheet.accounts)))
 
 
 @app.command()
 def check(
     counts: Counts,
-    problem: Annotated[Path, typer.Option(metavar="PROBLEM", help="Design, prior and noise: TOML or JSON.")],
+    problem: ProblemFile,
     certificate: Annotated[Path, typer.Option(metavar="FILE", help="Proofs from 'qgt decode --certificate'.")],
     plugin: Plugins = None,
     as_json: Json = False,
@@ -118,13 +128,15 @@ def check(
     Example:
       qgt check counts.csv --problem problem.toml --certificate proofs.safetensors
     """
+    problem = _problem_file(problem)
     check_files([], inputs=[counts, problem, certificate, *(plugin or ())])
     from qgt.lab.accounts import numbers
-    from qgt.lab.sheets import read_counts
+    from qgt.lab.counts import read_counts
 
     load_plugins(plugin)
     loaded = qgt.Problem.load(problem)
-    y, names = read_counts(counts, loaded.design, f"the design of {problem}")
+    read = read_counts(counts, loaded.design, _samples_beside(problem))
+    y, names = read.y, read.names
     result = qgt.load_certificate(certificate, loaded, y)
     proved = qgt.check_certificate(loaded, y, result).tolist()
     rows = [[name, qgt.Status(int(result.status[i])).meaning] for i, name in enumerate(names or numbers(len(y)))]
@@ -164,9 +176,22 @@ def _chosen(
     return name, make_decoder(name, options), qgt.Problem.load(problem)
 
 
+def _problem_file(path: Path) -> Path:
+    """The problem's file: itself or, of a plan's folder, the one in it."""
+    return path / "problem.toml" if path.is_dir() else path
+
+
+def _samples_beside(problem: Path | None) -> "Samples | None":
+    """The samples of the plan that a problem belongs to, where it belongs to one."""
+    from qgt.lab.samples import Samples
+
+    if problem is None or not all((problem.parent / name).is_file() for name in ("plan.json", "samples.csv")):
+        return None
+    return Samples.read(problem.parent / "samples.csv")
+
+
 def _decoded(
-    counts: Path,
-    owner: str,
+    read: "CountSheet",
     decoder: "qgt.Decoder",
     problem: "qgt.Problem",
     defectives: int | None,
@@ -174,14 +199,12 @@ def _decoded(
     device: str,
 ) -> "DecodedSheet":
     from qgt.lab.decoding import decode_sheet
-    from qgt.lab.sheets import read_counts
 
-    y, names = read_counts(counts, problem.design, owner)
     with share_done("decoding") as show:
         return decode_sheet(
             problem,
-            y,
-            names,
+            read.y,
+            read.names,
             decoder,
             defectives=defectives,
             calibrate=calibrate or None,

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qgt.files.cells import escape, unescape
+from qgt.files.numbers import MISSING
 
 CORNERS = ("pool", "instance")
-MISSING = frozenset({"", "na", "n/a", "nan"})  # cells of a number that is missing, whatever their case
 Reader = Callable[[str], float | None]  # the number that a cell holds, or None where it is a name
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 

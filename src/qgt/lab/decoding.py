@@ -53,7 +53,7 @@ def decode_sheet(
 
     Args:
         problem: The problem that the counts belong to.
-        y: The counts, as `qgt.lab.sheets.read_counts` reads them.
+        y: The counts, as `qgt.lab.counts.read_counts` reads them.
         names: The instances' names; None numbers them from 1.
         decoder: Any decoder that supports the problem; or, for many sheets of one problem, `Calibrated(...).bind` of
             it, whose simulations then run once for all of them.

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 SHAPES = {96: (8, 12), 384: (16, 24)}  # rows and columns of each kind of plate
+POOL_PLATE = 96  # wells of the plates that pools are made on
 _WELL = re.compile(r"([A-Pa-p])0*([1-9][0-9]?)")
 
 

@@ -1,27 +1,13 @@
-"""Counts and statuses in CSV files: read them and match their rows and columns by name to what they belong to."""
+"""Statuses in CSV files: read them and match their rows and columns by name."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from jaxtyping import Float64, UInt8
+from jaxtyping import UInt8
 from torch import Tensor
 
 from qgt.files import tables
-from qgt.model.design import Design
-
-
-def read_counts(
-    path: str | Path, design: Design, owner: str
-) -> tuple[Float64[Tensor, "instances pools"], tuple[str, ...] | None]:
-    """The counts of a file, columns in the design's order, and its instances' names (None where it has none).
-
-    A count that is missing (an empty cell, NA or NaN) is NaN.
-    """
-    sheet = tables.read(path, columns=design.pool_names, missing=True)
-    _refuse_sideways(path, sheet, design, owner)
-    order = _order("pool", path, sheet, design.pool_names, owner)
-    return torch.tensor(sheet.values, dtype=torch.float64)[:, order], sheet.row_names
 
 
 def read_pair(
@@ -33,15 +19,6 @@ def read_pair(
     rows = _order("instance", calls, called, true.row_names or len(true.values), str(truth))
     columns = _order("item", calls, called, true.column_names or len(true.values[0]), str(truth))
     return _statuses(truth, true), _statuses(calls, called)[rows][:, columns]
-
-
-def _refuse_sideways(path: str | Path, sheet: tables.Table, design: Design, owner: str) -> None:
-    """Raise a ValueError where the rows, not the columns, are the pools."""
-    pools = set(design.pool_names)
-    if pools == set(sheet.row_names or ()) and pools.isdisjoint(sheet.column_names or ()):
-        raise ValueError(
-            f"{path}: has one row for each pool of {owner}; turn it: one column per pool, one row per instance."
-        )
 
 
 def _order(kind: str, path: str | Path, sheet: tables.Table, wanted: Sequence[str] | int, owner: str) -> list[int]:

@@ -77,7 +77,7 @@ def page(title: str, lead: str, sections: Iterable[Piece], *, colophon: Piece | 
     from markupsafe import Markup
 
     style = Markup(files("qgt.pictures").joinpath("page.css").read_text("utf-8"))
-    template = _environment().get_template("page.html")
+    template = environment().get_template("page.html")
     parts = {"title": title, "lead": lead, "sections": list(sections), "colophon": colophon}
     return Markup(template.render(parts, style=style, policy=Markup(POLICY)))
 
@@ -195,7 +195,8 @@ def decode_card(card: Card) -> Piece:
 
 
 @lru_cache(maxsize=1)
-def _environment() -> "Environment":
+def environment() -> "Environment":
+    """The templates of this room, rendered with autoescape."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -211,7 +212,7 @@ def _environment() -> "Environment":
 
 def _piece(name: str, *arguments: Any) -> Piece:
     """What a macro of `templates/pieces.html` makes of its arguments."""
-    made: Piece = getattr(_environment().get_template("pieces.html").module, name)(*arguments)
+    made: Piece = getattr(environment().get_template("pieces.html").module, name)(*arguments)
     return made.strip()
 
 
