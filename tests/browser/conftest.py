@@ -73,7 +73,7 @@ def wide_walk(server, chromium):
 def _walking(server, chromium, size, scheme):
     context = chromium.new_context(viewport=size, color_scheme=scheme, accept_downloads=True)
     page = context.new_page()
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(30_000)
     made = Walk(page, server)
     page.on("console", lambda line: made.faults.append(f"console: {line.text}") if line.type == "error" else None)
     page.on("pageerror", lambda error: made.faults.append(f"script: {error}"))

@@ -127,12 +127,8 @@ def _sent(form: Form, way: str) -> bytes:
 
 
 def _read(content: bytes, way: str, prepared: Prepared) -> Entered:
-    """Counts from a table, as the lab reads them; the file has a name of ours, and so has it in errors."""
-    name = "counts.xlsx" if content.startswith(b"PK\x03\x04") else "counts.csv"
-    try:
-        sheet = read_counts(name, prepared.problem.design, prepared.samples, data=content)
-    except ValueError as error:
-        raise ValueError(str(error).replace(name, CALLED[way], 1)) from error
+    """Counts from a table, as the lab reads them; errors call it by a name of ours."""
+    sheet = read_counts(CALLED[way], prepared.problem.design, prepared.samples, data=content)
     values = [[None if math.isnan(value) else value for value in row] for row in sheet.y.tolist()]
     names = sheet.names or tuple(str(number) for number in range(1, len(values) + 1))
     return Entered(content, tuple(names), values, tuple(sheet.notes))

@@ -15,7 +15,7 @@ from qgt.web.counting import Entered, keep, typed_table
 from qgt.web.house import House
 from qgt.web.planning import add_run
 
-SAMPLES, WEIGHT, POSITIVES, CERTAINTY = 96, 5, (1, 4), 0.95
+SAMPLES, WEIGHT, POSITIVES, CERTAINTY = 96, 5, (1.0, 4.0), 0.95
 PLATES, SECONDS = 200, 5.0  # simulated, to say what the design promises
 
 

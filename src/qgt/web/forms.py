@@ -41,7 +41,7 @@ class Form:
             raise ValueError(f"{name}={self.text(name)} is not valid: write a whole number.")
         return int(value)
 
-    def number(self, name: str, *, least: float, most: float) -> float:
+    def number(self, name: str, *, least: float | int, most: float | int) -> float:
         """A field that holds a number; a decimal comma is one too."""
         text = self.text(name)
         try:
