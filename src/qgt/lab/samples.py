@@ -116,11 +116,13 @@ class Samples:
             raise ValueError(f"{source}: has {len(grids)} sheets; keep the one with the samples.")
         return _read(grids[0])
 
-    def write(self, path: str | Path) -> None:
-        """Write a CSV file that `read` reads, straight to the path."""
+    def write(self, path: str | Path, *, remark: str = "") -> None:
+        """Write a CSV file that `read` reads, straight to the path, with a remark above where one is given."""
         given = {field: getattr(self, field) for field in HEADS if getattr(self, field) is not None}
         with Path(path).open("w", newline="", encoding="utf-8") as stream:
             writer = csv.writer(stream, lineterminator="\n")
+            if remark:
+                writer.writerow([f"# {remark}", *[""] * (len(given) - 1)])
             writer.writerow([HEADS[field][0] for field in given])
             for row in zip(*given.values(), strict=True):
                 writer.writerow([escape(cell) if isinstance(cell, str) else cell for cell in row])

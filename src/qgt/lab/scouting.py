@@ -55,10 +55,14 @@ def planned_decoder(problem: Problem, *, listing: bool, time_limit: float | None
         listing: Whether the answers that come close are listed, which takes several times as long.
         time_limit: Seconds for each plate.
     """
-    certified = Certified(odds=ODDS if listing else 1.0, time_limit=time_limit, certificates=False)
-    if certified.supports(problem) is None:
-        return certified.bind(problem)
-    return ExactMAP(time_limit=time_limit).bind(problem)
+    if decoder_name(problem) == "exact":
+        return ExactMAP(time_limit=time_limit).bind(problem)
+    return Certified(odds=ODDS if listing else 1.0, time_limit=time_limit, certificates=False).bind(problem)
+
+
+def decoder_name(problem: Problem) -> str:
+    """What `qgt decode` calls the decoder that a plan is made for."""
+    return "certified" if Certified().supports(problem) is None else "exact"
 
 
 def judged(x: Tensor, found: Decoded, retest_below: float | None) -> Tally:

@@ -8,7 +8,19 @@ from qgt.lab import plates
 from qgt.lab.layouts.sheet import Layout, Sheet, refuse_absent, unknown
 from qgt.lab.plates import POOL_PLATE
 
-UNREAD = ("well", "plate well", "position", "samples", "size", "members", "items", "volume", "check", "pool size")
+UNREAD = (
+    "well",
+    "pool plate",
+    "pool well",
+    "position",
+    "samples",
+    "size",
+    "members",
+    "items",
+    "volume",
+    "check",
+    "pool size",
+)
 INSTANCE = ("instance", "plate", "run", "batch", "array")
 COUNT = ("count", "counts", "result", "results", "value", "reading", "measured", "observed", "y")
 

@@ -1,0 +1,121 @@
+"""The verb plan: from what a person knows to a folder with everything that making the pools takes."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from qgt.cli.shell import Json, Seed, app, check_files, share_done, tell
+
+if TYPE_CHECKING:
+    from qgt.lab.plan_folder import PlanFolder
+    from qgt.lab.planning import Plan
+    from qgt.lab.samples import Samples
+
+
+@app.command()
+def plan(
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="The folder to make.")],
+    samples: Annotated[
+        str | None, typer.Option(metavar="N|FILE", help="How many samples, or a CSV or XLSX file that lists them.")
+    ] = None,
+    positives: Annotated[
+        str | None, typer.Option(metavar="RANGE", help="About how many are positive: 2, 1-4 or 1-3%.")
+    ] = None,
+    assay: Annotated[
+        str | None, typer.Option(metavar="KIND", help="What it reports: count, reading, positive.")
+    ] = None,
+    errors: Annotated[
+        str | None,
+        typer.Option(metavar="E", help="How it errs: share of counts off by one; deviation; sensitivity,specificity."),
+    ] = None,
+    certainty: Annotated[
+        float, typer.Option(metavar="C", help="The share of plates to be decoded without an error.")
+    ] = 0.95,
+    most_pools: Annotated[int | None, typer.Option(metavar="M", min=1, help="At most so many pools.")] = None,
+    largest_pool: Annotated[
+        int | None, typer.Option(metavar="L", min=1, help="At most so many samples a pool.")
+    ] = None,
+    most_transfers: Annotated[
+        int | None, typer.Option(metavar="W", min=1, help="At most so many pools for each sample.")
+    ] = None,
+    follow_ups: Annotated[
+        bool, typer.Option("--follow-ups", help="Doubtful samples may be tested alone afterwards.")
+    ] = False,
+    volume: Annotated[float, typer.Option(metavar="V", help="Microlitres of each transfer.")] = 10.0,
+    seconds: Annotated[float, typer.Option(metavar="S", min=1, help="About the longest to simulate.")] = 45.0,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Plan pools: simulate designs for what you know, recommend one, and write all that making it takes.
+
+    What is not given is asked for, if this is a terminal. The folder has the sheets to print, worklists for robots, a
+    blank sheet for the counts, and a README.txt that says what to do next.
+
+    \b
+    Examples:
+      qgt plan --samples 96 --positives 1-4 -o plan
+      qgt plan --samples samples.xlsx --positives 1-3% --assay count --errors 0.02 --follow-ups -o plan
+      qgt plan --samples 96 --positives 2 --assay positive --errors 0.98,0.99 --largest-pool 16 -o plan
+    """
+    samples = samples or _asked("How many samples, or which file lists them?", "--samples")
+    file = None if samples.isdigit() else Path(samples)
+    check_files([], inputs=[file])
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise ValueError(f"{output}: is there already, and its pools may have been made; give another folder.")
+    import torch
+
+    from qgt.lab import asking
+    from qgt.lab.plan_folder import write_plan
+    from qgt.lab.planning import Question
+    from qgt.lab.planning import plan as make_plan
+
+    listed = _samples(samples, file)
+    positives = positives or _asked("About how many of them are positive (such as 1-4)?", "--positives")
+    if assay is None and errors is None and sys.stdin.isatty():
+        assay = typer.prompt("What does the assay report: count, reading or positive?", default="count")
+        errors = typer.prompt(
+            f"It reports {asking.ASSAYS.get(assay, '...')}", default="0" if assay == "count" else None
+        )
+    question = Question(
+        listed,
+        asking.parse_positives(positives, len(listed)),
+        asking.parse_assay(assay or "count", asking.parse_errors(errors or "")),
+        certainty,
+        most_pools,
+        largest_pool,
+        most_transfers,
+        follow_ups,
+    )
+    generator = torch.Generator().manual_seed(seed)  # the plan hashes it with its own name
+    with share_done("simulating designs") as show:
+        made = make_plan(question, generator=generator, progress=show, seconds=seconds)
+    written = write_plan(made, output, volume=volume)
+    _tell(made, written, as_json)
+
+
+def _asked(words: str, option: str) -> str:
+    """An answer from the terminal; where there is none, the option is missing."""
+    if not sys.stdin.isatty():
+        raise ValueError(f"{option} is missing: give it; see 'qgt plan --help'.")
+    return str(typer.prompt(words))
+
+
+def _samples(given: str, file: Path | None) -> "Samples":
+    from qgt.lab.samples import Samples
+
+    return Samples.numbered(int(given)) if file is None else Samples.read(file)
+
+
+def _tell(made: "Plan", written: "PlanFolder", as_json: bool) -> None:
+    import json
+
+    from qgt.lab.plan_words import COLUMNS, MEANING, plan_rows, plan_words
+
+    if as_json:
+        facts = json.loads((written.path / "plan.json").read_text("utf-8"))
+        return tell({"folder": str(written.path), **facts, "words": plan_words(made)}, "", [])
+    tell(None, f"Wrote the folder {written.path}. Read its README.txt first.\n", [])
+    tell(None, "\n".join(plan_words(made)) + "\n", [])
+    tell(None, MEANING + "\n", [*COLUMNS, ""], *plan_rows(made))

@@ -1,0 +1,105 @@
+"""A plan in words, as rows of a table and as a figure, for the command and the page alike."""
+
+from typing import TYPE_CHECKING
+
+from qgt.lab.naming import label
+from qgt.lab.planning import Candidate, Plan
+from qgt.pictures.plan_figure import Point, plan_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLUMNS = (
+    "pools",
+    "transfers",
+    "each",
+    "largest pool",
+    "plates right",
+    "interval",
+    "follow-ups",
+    "saved",
+    "bound",
+)
+MEANING = (
+    "pools: tests of the first round. transfers: pipetting steps. each: transfers per sample. largest pool: samples in "
+    "it. plates right: share of simulated plates without a single error, with its 99 % interval. follow-ups: samples tested alone afterwards, "
+    "per plate. saved: fewer tests than one for each sample. bound: no design with such pools can do with fewer."
+)
+
+
+def plan_rows(plan: Plan) -> list[list[str]]:
+    """The candidates as rows under `COLUMNS`, with a mark at the recommended one."""
+    return [[*_row(one), "<- recommended" if one is plan.recommended else ""] for one in plan.candidates]
+
+
+def plan_words(plan: Plan) -> list[str]:
+    """What to do and what to expect, in sentences.
+
+    Example:
+        >>> import torch
+        >>> from qgt.lab.planning import Question, plan
+        >>> from qgt.lab.samples import Samples
+        >>> question = Question(Samples.numbered(24), positives=(0, 2), certainty=0.9)
+        >>> made = plan(question, generator=torch.Generator().manual_seed(0), seconds=5.0)
+        >>> plan_words(made)[1].startswith("Make ")
+        True
+    """
+    one, question = plan.recommended, plan.question
+    low, high = (f"{100 * end:.1f} %" for end in one.interval)
+    words = [f"{label(one.design)}."]
+    words.append(
+        f"Make {one.pools} pools. Each of the {len(question.samples)} samples goes into {one.weight} of them: "
+        f"{one.transfers:,} transfers; the largest pool holds {one.largest_pool} samples."
+    )
+    rounds = " after follow-ups" if question.follow_ups else ""
+    words.append(
+        f"Of {one.plates:,} simulated plates, {100 * one.success:.1f} % were decoded without a single error{rounds}; "
+        f"the true share is between {low} and {high}, with a certainty of 99 %."
+    )
+    if question.follow_ups:
+        words.append(f"On average {one.follow_ups:.2f} samples of a plate have to be tested again, alone.")
+    if one.tests_saved > 0:
+        words.append(f"This saves {one.tests_saved:.1f} of {len(question.samples)} tests.")
+    else:
+        words.append("This saves nothing: test each sample alone instead.")
+    if not plan.reached:
+        words.append(
+            f"Caution: no design within these limits was shown right on {100 * question.certainty:g} % of plates. "
+            "Allow more pools or transfers, allow follow-ups, or ask for less."
+        )
+    words.append(
+        f"All of this holds if {_range(question.positives)} samples are positive and the assay errs as stated (seed "
+        f"{plan.seed})."
+    )
+    return words
+
+
+def plan_picture(plan: Plan) -> "Figure":
+    """The candidates as a figure."""
+    points = [
+        Point(one.pools, one.weight, one.success, *one.interval, recommended=one is plan.recommended)
+        for one in plan.candidates
+    ]
+    question = plan.question
+    bound = min(one.entropy_bound for one in plan.candidates)
+    return plan_figure(points, certainty=question.certainty, bound=bound, items=len(question.samples))
+
+
+def _row(one: Candidate) -> list[str]:
+    low, high = one.interval
+    return [
+        str(one.pools),
+        f"{one.transfers:,}",
+        str(one.weight) + (" (households together)" if one.together else ""),
+        str(one.largest_pool),
+        f"{100 * one.success:.1f} %",
+        f"{100 * low:.1f} to {100 * high:.1f} %",
+        f"{one.follow_ups:.2f}",
+        f"{one.tests_saved:.1f}",
+        f"{one.entropy_bound:.1f}",
+    ]
+
+
+def _range(positives: tuple[float, float]) -> str:
+    low, high = positives
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
