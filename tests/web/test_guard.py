@@ -119,8 +119,10 @@ def test_other_methods_are_refused(visitor, method):
 
 @pytest.mark.parametrize(
     "path",
-    ["/nowhere", "/runs/x", "/runs/../../etc/passwd", "/static/../app.py", "/static/..%2fapp.py", "/jobs/1"]
-    + ["/runs/0123456789abcdef/files/..%2f..%2fetc%2fpasswd", "/runs/%00", "/runs/0/versions/one", "/docs"],
+    [
+        *("/nowhere", "/runs/x", "/runs/../../etc/passwd", "/static/../app.py", "/static/..%2fapp.py", "/jobs/1"),
+        *("/runs/0123456789abcdef/files/..%2f..%2fetc%2fpasswd", "/runs/%00", "/runs/0/versions/one", "/docs"),
+    ],
 )
 def test_addresses_that_are_not_there_are_pages_in_words(visitor, path):
     answer = visitor.get(path)

@@ -4,10 +4,12 @@ import dataclasses
 import json
 import tempfile
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from qgt.decoders.certified.certificate_file import write_certificate
 from qgt.decoders.results import Status
+from qgt.files.workbooks import Row, write_workbook
 from qgt.lab import reports
 from qgt.lab.decoding import DecodedSheet
 
@@ -46,6 +48,8 @@ def products(sheet: DecodedSheet, *, title: str, decoder: str, facts: Mapping[st
         reports.write_report(folder / REPORT, sheet.accounts)
         if sheet.result.proof is not None:
             write_certificate(folder / PROOFS, problem=sheet.problem, y=sheet.y, result=sheet.result)
+        if find_spec("openpyxl") is not None:
+            write_workbook(folder / XLSX, {"report": _report(sheet), "calls": _calls(sheet)})
         made |= {path.name: path.read_bytes() for path in folder.iterdir()}
     return dict(sorted(made.items()))
 
@@ -63,3 +67,15 @@ def sheet_facts(sheet: DecodedSheet, decoder: str) -> dict[str, object]:
         "causes": [dataclasses.asdict(cause) for cause in sheet.causes],
         "results": [one.plain for one in sheet.accounts],
     }
+
+
+def _report(sheet: DecodedSheet) -> list[Row]:
+    return [reports.COLUMNS, *map(reports.report_row, sheet.accounts)]
+
+
+def _calls(sheet: DecodedSheet) -> list[Row]:
+    """One row for each item and one column for each instance: spreadsheets are longer than they are wide."""
+    calls = [{**dict.fromkeys(one.defective, 1), **dict.fromkeys(one.undecided, None)} for one in sheet.accounts]
+    rows: list[Row] = [["item", *(one.name for one in sheet.accounts)]]
+    rows += [[item, *(call.get(item, 0) for call in calls)] for item in sheet.problem.design.item_names]
+    return rows

@@ -6,10 +6,10 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qgt.decoders.certified.decoder import Certified
-from qgt.decoders.highs.exact import ExactMAP
-from qgt.lab.plan_folder import PlanFolder, read_plan
+from qgt.decoders.registry import make_decoder
+from qgt.lab.plan_folder import read_plan
 from qgt.lab.samples import Samples
+from qgt.lab.scouting import decoder_name
 from qgt.model.problem import Problem
 from qgt.trust.calibration import BoundCalibrated, Calibrated
 from qgt.web.settings import Settings
@@ -20,9 +20,9 @@ KEPT = 16  # runs
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A run's plan, and a decoder bound to its problem."""
+    """What a run's plan says, and a decoder bound to its problem."""
 
-    plan: PlanFolder
+    decoder_name: str
     problem: Problem
     samples: Samples
     decoder: BoundCalibrated
@@ -57,9 +57,9 @@ class Bench:
             unpack(self.store.files(run), Path(name))
             plan = read_plan(Path(name))
         seconds, problem = self.settings.seconds, plan.problem
-        certified = Certified(time_limit=seconds)
-        decoder = certified if certified.supports(problem) is None else ExactMAP(time_limit=seconds)
-        return Prepared(plan, problem, plan.samples, Calibrated(decoder, seconds=self.settings.calibrate).bind(problem))
+        name = decoder_name(problem)
+        decoder = make_decoder(name, {"time_limit": str(seconds)})
+        return Prepared(name, problem, plan.samples, Calibrated(decoder, seconds=self.settings.calibrate).bind(problem))
 
 
 def unpack(files: dict[str, bytes], folder: Path) -> None:

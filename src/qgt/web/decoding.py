@@ -14,8 +14,6 @@ from qgt.web.house import House
 from qgt.web.jobs import Full, Job
 from qgt.web.store import Run, Submission
 
-DECODER = "certified"
-
 
 def decoding_job(house: House, run: Run, version: int) -> Job | None:
     """The job that decodes a version, newly queued if need be; None where the queue is full."""
@@ -74,9 +72,10 @@ def decode(house: House, run: Run, version: int, job: Job) -> None:
     y, names = tensor_of(submission.counts), submission.counts["names"]
     start = time.perf_counter()
     sheet = decode_sheet(prepared.problem, y, names, prepared.decoder, on_progress=on_progress)
+    decoder = prepared.decoder_name
     took = time.perf_counter() - start
-    made = products(sheet, title=run.name, decoder=DECODER, facts=_foot(run, submission, sheet))
-    house.store.add_result(run.id, version, _facts(sheet, took), made)
+    made = products(sheet, title=run.name, decoder=decoder, facts=_foot(run, submission, sheet, decoder))
+    house.store.add_result(run.id, version, _facts(sheet, took, decoder), made)
 
 
 def tensor_of(counts: Mapping[str, Any]) -> torch.Tensor:
@@ -85,10 +84,10 @@ def tensor_of(counts: Mapping[str, Any]) -> torch.Tensor:
     return torch.tensor(rows, dtype=torch.float64)  # (instances, pools)
 
 
-def _facts(sheet: DecodedSheet, took: float) -> dict[str, object]:
+def _facts(sheet: DecodedSheet, took: float, decoder: str) -> dict[str, object]:
     """What the page of calls shows."""
     return {
-        **sheet_facts(sheet, DECODER),
+        **sheet_facts(sheet, decoder),
         "verdicts": {word.value: number for word, number in verdict_counts(sheet.accounts).items()},
         "file": about_file(sheet),
         "file_suspect": sheet.fit is not None and sheet.fit.suspect,
@@ -97,14 +96,14 @@ def _facts(sheet: DecodedSheet, took: float) -> dict[str, object]:
     }
 
 
-def _foot(run: Run, submission: Submission, sheet: DecodedSheet) -> dict[str, object]:
+def _foot(run: Run, submission: Submission, sheet: DecodedSheet, decoder: str) -> dict[str, object]:
     """What the foot of the report says, so that it can be traced."""
     return {
         "run": f"{run.name} ({run.id})",
         "design": run.facts.get("design", ""),
         "counts": f"version {submission.version}, {submission.way}",
         "entered": time.strftime("%Y-%m-%d %H:%M", time.localtime(submission.made)),
-        "decoder": DECODER,
+        "decoder": decoder,
         "problem": sheet.problem.fingerprint,
         "version": f"qgt {__version__}",
     }

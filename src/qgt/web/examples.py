@@ -16,6 +16,7 @@ from qgt.web.house import House
 from qgt.web.planning import add_run
 
 SAMPLES, WEIGHT, POSITIVES, CERTAINTY = 96, 5, (1.0, 4.0), 0.95
+VOLUME = 10.0  # microlitres of each transfer
 PLATES, SECONDS = 200, 5.0  # simulated, to say what the design promises
 
 
@@ -72,7 +73,7 @@ def add_example(house: House, example: Example) -> str:
     problem = made.problem
     y = problem.simulate(1, generator=torch.Generator().manual_seed(example.seed)).y
     y[0, 0] += example.slip
-    run = add_run(house, example.title, made, "example")
+    run = add_run(house, example.title, made, VOLUME, "example")
     names, pools, values = ["Plate 1"], problem.design.pool_names, y.tolist()
     keep(house, run, "example", "", Entered(typed_table(names, pools, values), tuple(names), values), pools)
     return run

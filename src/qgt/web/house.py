@@ -24,6 +24,7 @@ class Draft:
 
     name: str
     plan: Plan
+    volume: float  # microlitres of each transfer
 
 
 @dataclass(frozen=True)

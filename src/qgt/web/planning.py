@@ -11,11 +11,12 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 
+from qgt.lab.asking import parse_assay
 from qgt.lab.plan_folder import write_plan
+from qgt.lab.plan_words import plan_words
 from qgt.lab.planning import Candidate, Plan, Question, plan
 from qgt.lab.samples import Samples
-from qgt.model.noise import Noise, Noiseless, SparseInteger
-from qgt.model.readings import Gaussian, PositiveNegative
+from qgt.model.noise import Noise
 from qgt.pictures import svg
 from qgt.web.bench import packed
 from qgt.web.forms import Form, Sent
@@ -31,22 +32,23 @@ START = {
     "names": "",
     "fewest": "1",
     "most": "4",
-    "assay": "exact",
+    "assay": "count",
     "off": "5",
     "missed": "2",
     "false": "1",
     "sigma": "0.3",
     "certainty": "95",
+    "volume": "10",
     "follow_ups": "",
     "most_pools": "",
     "largest_pool": "",
     "most_transfers": "",
 }
 ASSAYS = {
-    "exact": "the exact number of positives in the pool",
+    "count": "the exact number of positives in the pool",
     "off": "the number of positives, now and then one too many or too few",
-    "yes": "only whether the pool is positive or negative",
-    "measured": "a measured value around the number of positives",
+    "positive": "only whether the pool is positive or negative",
+    "reading": "a measured value around the number of positives",
 }
 # What a form calls the fields of a question, for errors that name them.
 LABELS = {
@@ -58,6 +60,7 @@ LABELS = {
     "false": "Negative pools that look positive (%)",
     "sigma": "Standard deviation",
     "certainty": "Certainty (%)",
+    "volume": "Volume of each transfer (µL)",
     "most_pools": "Most pools",
     "largest_pool": "Largest pool",
     "most_transfers": "Most pools per sample",
@@ -77,6 +80,7 @@ def ask(request: Request, house: Here, form: Sent) -> Response:
     """Simulate designs for what was asked."""
     try:
         name, question = form.line("name") or "New run", asked(form, house)
+        volume = form.number("volume", least=0.01, most=10_000)
     except ValueError as error:
         facts = {"fields": {**START, **form.fields}, "assays": ASSAYS, "labels": LABELS}
         return show(request, "plan.html", {**facts, "trouble": Trouble(_labelled(str(error)))}, 422)
@@ -88,7 +92,7 @@ def ask(request: Request, house: Here, form: Sent) -> Response:
 
         generator = torch.Generator().manual_seed(SEED)
         made = plan(question, generator=generator, progress=progress, seconds=house.settings.planning)
-        house.drafts.put(key, Draft(name, made))
+        house.drafts.put(key, Draft(name, made, volume))
         return f"/drafts/{key}"
 
     try:
@@ -107,7 +111,7 @@ def draft_page(key: str, request: Request, house: Here) -> Response:
         (facts, Markup(svg.rate_bar(one.success, one.interval, title=f"{100 * one.success:.1f} %", limit=certainty)))
         for one, facts in zip(made.candidates, _candidates(made), strict=True)
     ]
-    facts = {"draft": draft, "key": key, "rows": rows, "lines": _lines(made)}
+    facts = {"draft": draft, "key": key, "rows": rows, "lines": plan_words(made)[1:]}
     return show(request, "draft.html", facts)
 
 
@@ -116,7 +120,9 @@ def choose(key: str, house: Here, form: Sent) -> Response:
     """Make a run of one candidate."""
     draft = _draft(house, key)
     number = form.whole("candidate", least=0, most=len(draft.plan.candidates) - 1)
-    run = add_run(house, form.line("name") or draft.name, chosen(draft.plan, draft.plan.candidates[number]))
+    run = add_run(
+        house, form.line("name") or draft.name, chosen(draft.plan, draft.plan.candidates[number]), draft.volume
+    )
     return RedirectResponse(f"/runs/{run}/print", 303)
 
 
@@ -144,60 +150,47 @@ def chosen(made: Plan, candidate: Candidate) -> Plan:
     return replace(made, recommended=candidate, reached=candidate.interval.low >= made.question.certainty)
 
 
-def add_run(house: House, name: str, made: Plan, kind: str = "plan") -> str:
+def add_run(house: House, name: str, made: Plan, volume: float, kind: str = "plan") -> str:
     """Keep a plan as a run, with all its files."""
     with tempfile.TemporaryDirectory() as folder:
-        written = write_plan(made, Path(folder) / "plan")
+        written = write_plan(made, Path(folder) / "plan", volume=volume)
         files = packed(Path(folder) / "plan")
     facts = {
         "samples": written.problem.items,
         "pools": written.problem.pools,
         "design": written.name,
         "code": written.code,
-        "lines": _lines(made),
+        "lines": plan_words(made)[1:],
         "candidates": _candidates(made),
     }
     return house.store.add_run(name, kind, facts, files)
 
 
 def _samples(form: Form, house: House) -> Samples:
+    """The samples: those of a file, those named, or as many as were said."""
+    most = house.settings.most_samples
     names = [line.strip() for line in form.text("names", most=200_000).splitlines() if line.strip()]
-    if not names:
-        return Samples.numbered(form.whole("samples", least=2, most=house.settings.most_samples))
-    if len(names) > house.settings.most_samples:
-        raise ValueError(f"names holds {len(names):,} lines: write {house.settings.most_samples:,} at most.")
-    return Samples.placed(names)
+    if form.upload:
+        found = Samples.read("The file of samples", data=form.upload)
+    elif names:
+        found = Samples.placed(names)
+    else:
+        return Samples.numbered(form.whole("samples", least=2, most=most))
+    if len(found) > most:
+        raise ValueError(f"There are {len(found):,} samples: plan for {most:,} at most.")
+    return found
 
 
 def _assay(form: Form) -> Noise:
     kind = form.text("assay")
-    if kind == "exact":
-        return Noiseless()
     if kind == "off":
-        return SparseInteger(rate=form.number("off", least=0.01, most=50) / 100, bound=1)
-    if kind == "yes":
+        return parse_assay("count", [form.number("off", least=0.01, most=50) / 100])
+    if kind == "positive":
         missed, false = (form.number(name, least=0, most=49) / 100 for name in ("missed", "false"))
-        return PositiveNegative(sensitivity=1 - missed, specificity=1 - false)
-    if kind == "measured":
-        return Gaussian(sigma=form.number("sigma", least=0.01, most=10))
-    raise ValueError(f"assay={kind!r} is not known: choose what the assay reports.")
-
-
-def _lines(made: Plan) -> list[str]:
-    """What the chosen design promises, in words."""
-    one, question = made.recommended, made.question
-    low, high = one.interval
-    right = f"{100 * one.success:.1f} % of {one.plates:,} simulated plates were called without an error "
-    lines = [
-        f"{one.pools} pools for {len(question.samples)} samples: each sample goes into {one.weight} pools, the largest "
-        f"pool holds {one.largest_pool} samples, and one plate takes {one.transfers:,} pipetting steps.",
-        f"{right}(99 % interval {100 * low:.1f} to {100 * high:.1f} %).",
-    ]
-    if question.follow_ups:
-        lines.append(f"On average {one.follow_ups:.1f} samples are then tested alone.")
-    if not made.reached:
-        lines.append(f"This is not certain to reach the {100 * question.certainty:g} % asked for: allow more pools.")
-    return lines
+        return parse_assay("positive", [1 - missed, 1 - false])
+    if kind == "reading":
+        return parse_assay("reading", [form.number("sigma", least=0.01, most=10)])
+    return parse_assay(kind, [])
 
 
 def _candidates(made: Plan) -> list[Mapping[str, object]]:

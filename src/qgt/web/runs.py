@@ -54,8 +54,8 @@ def print_page(request: Request, house: Here, run: Known) -> Response:
     facts = {
         "run": run,
         "step": "print",
-        "sheets": {name: name for name in names if name.endswith(".html")},
-        "blanks": [name for name in names if "counts" in name],
+        "sheets": {"pooling_sheet.html": "The pooling sheet: by sample, by pool, with maps of the plates"},
+        "blanks": [name for name in names if name.startswith("counts.")],
         "worklists": [name for name in names if name.startswith("worklists/")],
     }
     return show(request, "print.html", facts)
