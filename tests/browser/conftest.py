@@ -44,7 +44,7 @@ class Walk:
 def server(tmp_path_factory):
     settings = Settings(tmp_path_factory.mktemp("server"), port=0, planning=8.0, calibrate=1.0)
     with in_background(settings) as running:
-        yield running
+        yield running.settings
 
 
 @pytest.fixture(scope="session")

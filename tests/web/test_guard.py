@@ -93,7 +93,7 @@ def test_pages_hold_no_script_of_their_own_and_name_no_other_machine(visitor):
 
 def test_a_large_body_is_refused(settings):
     small = replace(settings, largest_body=10_000)
-    with in_background(small) as running, httpx.Client(base_url=running.address) as client:
+    with in_background(small) as running, httpx.Client(base_url=running.settings.address) as client:
         assert client.post("/sign-in", data={"word": "x" * 20_000}).status_code == 413
 
         def parts():  # without a stated length
@@ -106,7 +106,7 @@ def test_a_large_body_is_refused(settings):
 
 def test_a_slow_body_is_not_waited_for(settings):
     hurried = replace(settings, slowest_body=0.2)
-    with in_background(hurried) as running, socket.create_connection(("127.0.0.1", running.port)) as own:
+    with in_background(hurried) as running, socket.create_connection(("127.0.0.1", running.settings.port)) as own:
         own.sendall(b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nword=")
         own.settimeout(10)
         assert own.recv(1000).startswith(b"HTTP/1.1 408")
@@ -138,7 +138,7 @@ def test_nobody_enters_another_address_without_the_token(tmp_path):
     open_to_all = Settings(tmp_path, host="0.0.0.0", port=0, token=TOKEN, names=("lab.example",))
     assert TOKEN not in repr(open_to_all)
     with in_background(open_to_all) as running:
-        base = f"http://127.0.0.1:{running.port}"
+        base = f"http://127.0.0.1:{running.settings.port}"
         with httpx.Client(base_url=base) as client:
             assert client.get("/").headers["location"] == "/sign-in"
             assert client.post("/examples/clear").status_code == 401
@@ -172,6 +172,6 @@ def test_a_port_that_is_taken_is_said(settings):
     with (
         in_background(settings) as running,
         pytest.raises(ValueError, match="give another port"),
-        in_background(running),
+        in_background(running.settings),
     ):
         pass

@@ -14,7 +14,6 @@ from starlette.types import ASGIApp
 from qgt.web import calls, counting, demo, planning, runs, start
 from qgt.web.guard import Guard
 from qgt.web.house import House
-from qgt.web.settings import Settings
 from qgt.web.views import show
 
 log = logging.getLogger("qgt.web")
@@ -32,17 +31,8 @@ TITLES = {
 }
 
 
-def make_app(settings: Settings) -> ASGIApp:
-    """The application of one server: its folder is opened, and nothing of it is shared with another.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     make_app(Settings(Path(folder))).settings.private
-        True
-    """
-    house = House.open(settings)
+def make_app(house: House) -> ASGIApp:
+    """The application of one house; nothing of it is shared with another."""
     # Without the pages about the routes that FastAPI makes: they load scripts from another machine.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, lifespan=_lifespan)
     app.state.house = house
@@ -53,7 +43,7 @@ def make_app(settings: Settings) -> ASGIApp:
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(ValueError, _refused)
     app.add_exception_handler(Exception, _failed)
-    return Guard(app, settings, house.secret)
+    return Guard(app, house.settings, house.secret)
 
 
 @asynccontextmanager

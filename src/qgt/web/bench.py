@@ -2,7 +2,6 @@
 
 import tempfile
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from qgt.lab.scouting import decoder_name
 from qgt.model.problem import Problem
 from qgt.trust.calibration import BoundCalibrated, Calibrated
 from qgt.web.settings import Settings
+from qgt.web.shelf import Shelf
 from qgt.web.store import Store
 
 KEPT = 16  # runs
@@ -30,36 +30,38 @@ class Prepared:
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """The runs that were used last."""
+    """The runs that were used last; runs of one problem share what was measured of it."""
 
     settings: Settings
     store: Store
-    _kept: OrderedDict[str, Prepared] = field(default_factory=OrderedDict)
+    _runs: Shelf[Prepared] = field(default_factory=lambda: Shelf(most=KEPT))
+    _decoders: Shelf[BoundCalibrated] = field(default_factory=lambda: Shelf(most=KEPT))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def prepared(self, run: str) -> Prepared:
         """A run that is ready to decode; its plan is read from the store at the first use."""
         with self._lock:
-            found = self._kept.pop(run, None) or self._prepare(run)
-            self._kept[run] = found
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
+            found = self._runs.get(run)
+            if found is None:
+                found = self._prepare(run)
+                self._runs.put(run, found)
         return found
 
     def ready(self, run: str) -> bool:
         """Whether the run's decoder has nothing left to measure."""
-        with self._lock:
-            found = self._kept.get(run)
-        return found is not None and bool(found.decoder._learned)
+        return bool(self.prepared(run).decoder._learned)
 
     def _prepare(self, run: str) -> Prepared:
         with tempfile.TemporaryDirectory() as name:
             unpack(self.store.files(run), Path(name))
             plan = read_plan(Path(name))
-        seconds, problem = self.settings.seconds, plan.problem
-        name = decoder_name(problem)
-        decoder = make_decoder(name, {"time_limit": str(seconds)})
-        return Prepared(name, problem, plan.samples, Calibrated(decoder, seconds=self.settings.calibrate).bind(problem))
+        problem, name = plan.problem, decoder_name(plan.problem)
+        decoder = self._decoders.get(problem.fingerprint)
+        if decoder is None:
+            inner = make_decoder(name, {"time_limit": str(self.settings.seconds)})
+            decoder = Calibrated(inner, seconds=self.settings.calibrate).bind(problem)
+            self._decoders.put(problem.fingerprint, decoder)
+        return Prepared(name, problem, plan.samples, decoder)
 
 
 def unpack(files: dict[str, bytes], folder: Path) -> None:

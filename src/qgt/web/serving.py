@@ -9,6 +9,7 @@ from dataclasses import replace
 import uvicorn
 
 from qgt.web.app import make_app
+from qgt.web.house import House
 from qgt.web.settings import Settings
 
 MOST_CONNECTIONS, IDLE = 500, 10  # at once; seconds after which a silent one is closed
@@ -18,24 +19,24 @@ def serve(settings: Settings, on_start: Callable[[str], None]) -> None:
     """Serve until the process is asked to end; `on_start` is given the address."""
     with _listening(settings) as own:
         settings = replace(settings, port=own.getsockname()[1])
-        server = _server(settings)
+        server = _server(House.open(settings))
         on_start(settings.address)
         with suppress(KeyboardInterrupt):  # uvicorn ends in good order, and then raises it again
             server.run(sockets=[own])
 
 
 @contextmanager
-def in_background(settings: Settings) -> Iterator[Settings]:
-    """A server in a thread, for tests and measurements; gives the settings with the port that was free."""
+def in_background(settings: Settings) -> Iterator[House]:
+    """A server in a thread, for tests and measurements; the house's settings have the port that was free."""
     with _listening(settings) as own:
-        settings = replace(settings, port=own.getsockname()[1])
-        server = _server(settings)
+        house = House.open(replace(settings, port=own.getsockname()[1]))
+        server = _server(house)
         thread = threading.Thread(target=server.run, args=([own],), daemon=True)
         thread.start()
         try:
             while not server.started and thread.is_alive():
                 thread.join(0.005)
-            yield settings
+            yield house
         finally:
             server.should_exit = True
             thread.join(timeout=30.0)
@@ -56,10 +57,10 @@ def _listening(settings: Settings) -> Iterator[socket.socket]:
         yield own
 
 
-def _server(settings: Settings) -> uvicorn.Server:
+def _server(house: House) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
-            make_app(settings),
+            make_app(house),
             ws="none",
             log_level="warning",
             server_header=False,

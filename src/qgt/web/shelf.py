@@ -10,7 +10,7 @@ Thing = TypeVar("Thing")
 
 @dataclass(frozen=True, eq=False)
 class Shelf(Generic[Thing]):
-    """So many things by their names; the oldest make room for new ones.
+    """So many things by their names; those not used for longest make room for new ones.
 
     Example:
         >>> shelf = Shelf(most=1)
@@ -27,6 +27,8 @@ class Shelf(Generic[Thing]):
     def get(self, name: str) -> Thing | None:
         """What lies there; None where it is gone."""
         with self._lock:
+            if name in self._kept:
+                self._kept.move_to_end(name)
             return self._kept.get(name)
 
     def put(self, name: str, thing: Thing) -> None:

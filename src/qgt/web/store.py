@@ -28,9 +28,9 @@ class Run:
     made: float
     name: str
     kind: str
-    facts: Mapping[str, Any]
     versions: int  # submissions of counts
     decoded: int  # of them with a result
+    facts: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -158,10 +158,10 @@ class Store:
         """Every version of a run's counts, newest first."""
         with self._reading() as db:
             rows = db.execute(
-                "SELECT run, version, made, way, note, counts FROM submissions WHERE run = ? ORDER BY version DESC",
+                "SELECT version, made, way, note, counts FROM submissions WHERE run = ? ORDER BY version DESC",
                 (run,),
             ).fetchall()
-        return [Submission(*row[:-1], json.loads(row[-1])) for row in rows]
+        return [Submission(run, *row, counts=json.loads(counts)) for *row, counts in rows]
 
     def source(self, run: str, version: int) -> bytes | None:
         """A version's counts as they came."""
@@ -189,10 +189,10 @@ class Store:
 
     def _runs(self, clause: str, value: object) -> list[Run]:
         of_run = "(SELECT COUNT(*) FROM {} WHERE run = id)"
-        columns = f"id, made, name, kind, facts, {of_run.format('submissions')}, {of_run.format('results')}"
+        columns = f"id, made, name, kind, {of_run.format('submissions')}, {of_run.format('results')}, facts"
         with self._reading() as db:
             rows = db.execute(f"SELECT {columns} FROM runs {clause}", (value,)).fetchall()
-        return [Run(*row[:4], json.loads(row[4]), *row[5:]) for row in rows]
+        return [Run(*row, facts=json.loads(facts)) for *row, facts in rows]
 
     def _content(self, query: str, *values: object) -> Any:
         with self._reading() as db:
