@@ -1,5 +1,5 @@
 # Either command is enough on a fresh machine: the first use builds .venv, later uses find it up to date.
-.PHONY: test demo lint browser chromium clean
+.PHONY: test thorough demo lint browser chromium clean
 PYTHON ?= python3
 BIN = .venv/bin
 
@@ -8,8 +8,13 @@ BIN = .venv/bin
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
+# One process for each core and one thread in each: threads that share a core wait for each other.
 test: .venv/ready lint
-	$(BIN)/pytest -q
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n auto --dist worksteal
+
+# Five times as many random problems, for a change to an exact decoder or its checker.
+thorough: .venv/ready
+	QGT_THOROUGH=1 OMP_NUM_THREADS=1 $(BIN)/pytest -q -n auto --dist worksteal
 
 lint: .venv/ready
 	$(BIN)/ruff check .

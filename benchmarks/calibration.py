@@ -1,11 +1,12 @@
 """Is confidence the share of answers that are right? Calibrated decoders on fresh instances of many problems.
 
-    python benchmarks/calibration.py --processes 16 --seconds 120 -o results/calibration.json
+    python benchmarks/calibration.py --processes 16 --seconds 480 -o results/calibration.json     # 8 minutes
     python benchmarks/calibration.py --draw docs/images/calibration.png     # from the results, with matplotlib
 
-Each row is one problem and one decoder: its simulations run once, as for a sheet, then fresh instances are decoded for
-so many seconds. The calibration error is the mean distance of confidence and share in ten ranges of confidence; some of
-it is scatter, which perfect calibration would show too, so what counts is the error beyond scatter.
+Each row is one problem and one decoder, in several parts: simulations run once in each part, as for a sheet, then fresh
+instances are decoded for so many seconds. The calibration error is the mean distance of confidence and share in ten
+ranges of confidence; some of it is scatter, which perfect calibration would show too, so what counts is the error
+beyond scatter. Parts of all rows take turns, and results are written as they come.
 """
 
 import argparse
@@ -21,11 +22,12 @@ import torch
 
 import qgt
 from qgt.decoders.contract import Decoder
-from setting import Bins, calibration_error, paper_problem, provenance, scatter, write
+from setting import Bins, calibration_error, in_processes, paper_problem, provenance, scatter, write
 
 BINS = 10
 FIRST, BATCH = 10, 128  # instances decoded together, as those of a sheet are
 TRAINING = qgt.TrainConfig(instances=50_000, validation=5_000, epochs=12)
+SLOW_TO_MAKE = ("network",)
 DRAWN = ("certified", "certified, 0.1 s", "AMP", "GAMP")  # curves of the figure
 DRAWN_FOR = "20 dense pools"
 
@@ -84,17 +86,29 @@ class Task(NamedTuple):
     instances: int
     seconds: float
     calibrate: float
+    part: int
     seed: int
 
 
-def work(task: Task) -> dict[str, Any]:
-    torch.set_num_threads(1)
+class Part(NamedTuple):
+    """What one part of a row found."""
+
+    task: Task
+    simulated: int
+    right: int
+    complete: int
+    table: list[list[float]]  # for each range: answers, the sum of their confidences, how many are right
+    listed: list[list[float]]  # the same of complete lists
+    seconds: float
+
+
+def work(task: Task) -> Part:
     problem = PROBLEMS[task.problem]()
     decode = qgt.Calibrated(DECODERS[task.decoder](task.problem), task.calibrate).bind(problem)
     learned = decode.learned()
-    g, start = torch.Generator().manual_seed(10**6 + task.seed), time.perf_counter()
+    g = torch.Generator().manual_seed(10**6 * (task.seed + 1) + task.part)
     table, trusted = torch.zeros(2, BINS, 3, dtype=torch.float64)
-    done = right = complete = 0
+    done, right, complete, start = 0, 0, 0, time.perf_counter()
     while done < task.instances and time.perf_counter() - start < task.seconds:
         spent = time.perf_counter() - start
         left = int(done * (task.seconds - spent) / spent) if done else FIRST  # as many as there is time for
@@ -109,26 +123,35 @@ def work(task: Task) -> dict[str, Any]:
         listed = result.evidence.complete if result.evidence.complete is not None else torch.ones_like(fine)
         trusted.index_add_(0, which[listed], found[listed])
         done, right, complete = done + size, right + int(fine.sum()), complete + int(listed.sum())
-    bins, sound = _bins(table), _bins(trusted)
+    spent = time.perf_counter() - start
+    return Part(task, learned.simulated, right, complete, table.tolist(), trusted.tolist(), spent)
+
+
+def row(parts: list[Part]) -> dict[str, Any]:
+    """The parts of one row together."""
+    bins, sound = (_bins([getattr(part, name) for part in parts]) for name in ("table", "listed"))
+    complete = sum(part.complete for part in parts)
     return {
-        "problem": task.problem,
-        "decoder": task.decoder,
-        "simulated": learned.simulated,
-        "instances": done,
-        "right": right,
+        "problem": parts[0].task.problem,
+        "decoder": parts[0].task.decoder,
+        "parts": len(parts),
+        "simulated": sum(part.simulated for part in parts) // len(parts),
+        "instances": sum(n for n, _, _ in bins),
+        "right": sum(part.right for part in parts),
         "complete": complete,
         "error": round(calibration_error(bins), 5),
         "scatter": round(scatter(bins), 5),
         "complete_error": round(calibration_error(sound), 5) if complete else None,
         "complete_scatter": round(scatter(sound), 5) if complete else None,
-        "seconds": round(time.perf_counter() - start, 1),
+        "seconds": round(sum(part.seconds for part in parts), 1),
         "bins": bins,
         "complete_bins": sound,
     }
 
 
-def _bins(table: torch.Tensor) -> Bins:
-    return [(int(n), round(total, 6), int(hits)) for n, total, hits in table.tolist()]
+def _bins(tables: list[list[list[float]]]) -> Bins:
+    total = torch.tensor(tables, dtype=torch.float64).sum(0).tolist()
+    return [(int(n), round(told, 6), int(hits)) for n, told, hits in total]
 
 
 def draw(path: Path, found: dict[str, Any]) -> None:
@@ -144,9 +167,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-o", "--output", type=Path, default=Path("results/calibration.json"))
     parser.add_argument("--draw", type=Path, help="only draw the figure from the results")
-    parser.add_argument("--instances", type=int, default=50_000, help="of each row at most")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of decoding for each row")
-    parser.add_argument("--calibrate", type=float, default=10.0, help="seconds of simulations for each row")
+    parser.add_argument("--instances", type=int, default=20_000, help="of each part at most")
+    parser.add_argument("--seconds", type=float, default=480.0, help="after which to stop")
+    parser.add_argument("--each", type=float, default=30.0, help="seconds of decoding for each part")
+    parser.add_argument("--parts", type=int, default=4, help="of each row; one for decoders that are fast")
+    parser.add_argument("--calibrate", type=float, default=10.0, help="seconds of simulations for each part")
     parser.add_argument("--problem", default="", help="only those whose name holds this")
     parser.add_argument("--decoder", default="", help="only those whose name holds this")
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
@@ -155,26 +180,35 @@ def main() -> None:
     if told.draw is not None:
         draw(told.draw, json.loads(told.output.read_text()))
         return
-    tasks = [
-        Task(problem, decoder, told.instances, told.seconds, told.calibrate, told.seed)
-        for decoder in DECODERS
+    tasks, found = planned(told), dict[tuple[str, str], list[Part]]()
+    for part in in_processes(work, tasks, processes=told.processes, seconds=told.seconds):
+        parts = found.setdefault((part.task.problem, part.task.decoder), [])
+        parts.append(part)
+        tell(row(parts))
+        rows = [row(found[key]) for p in PROBLEMS for d in DECODERS if (key := (p, d)) in found]
+        settings = {"seed": told.seed, "calibrate": told.calibrate, "each": told.each}
+        write(told.output, {"measured_on": provenance("cpu"), **settings, "rows": rows})
+
+
+def planned(told: argparse.Namespace) -> list[Task]:
+    """The parts in turn; networks first, for their training takes longest."""
+    return [
+        Task(problem, decoder, told.instances, told.each, told.calibrate, part, told.seed)
+        for part in range(told.parts)
+        for decoder in sorted(DECODERS, key=lambda name: name not in SLOW_TO_MAKE)
         for problem in PROBLEMS
-        if told.problem in problem and told.decoder in decoder
+        if told.problem in problem and told.decoder in decoder and (part == 0 or "certified" in decoder)
     ]
-    rows = []
-    with multiprocessing.get_context("spawn").Pool(told.processes) as pool:
-        for row in pool.imap_unordered(work, tasks):
-            rows.append(row)
-            beyond = max(0.0, row["error"] - row["scatter"])
-            of_complete = (row["complete_error"] or 0.0) - (row["complete_scatter"] or 0.0)
-            facts = f"{row['simulated']} simulated, {row['instances']} decoded, {row['complete']} complete, "
-            facts += f"{row['right'] / row['instances']:.3f} right"
-            print(f"{row['problem']}; {row['decoder']}: {facts}", end="; ")
-            print(f"error beyond scatter {beyond:.4f}, of complete ones {max(0.0, of_complete):.4f}")
-    order = [(task.problem, task.decoder) for task in tasks]
-    rows.sort(key=lambda row: order.index((row["problem"], row["decoder"])))
-    settings = {"seed": told.seed, "calibrate": told.calibrate}
-    write(told.output, {"measured_on": provenance("cpu"), **settings, "rows": rows})
+
+
+def tell(found: dict[str, Any]) -> None:
+    """One row on the screen."""
+    facts = f"{found['simulated']} simulated, {found['instances']} decoded, {found['complete']} complete, "
+    facts += f"{found['right'] / max(1, found['instances']):.3f} right"
+    beyond = max(0.0, found["error"] - found["scatter"])
+    of_complete = (found["complete_error"] or 0.0) - (found["complete_scatter"] or 0.0)
+    errors = f"error beyond scatter {beyond:.4f}, of complete ones {max(0.0, of_complete):.4f}"
+    print(f"{found['problem']}; {found['decoder']}: {facts}; {errors}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Does the checker refuse every forged certificate and accept every honest one? Counts of both, by kind.
 
-    python benchmarks/forgery.py --number 1000000 --processes 16 -o results/forgery.json
+    python benchmarks/forgery.py --processes 16 --seconds 480 -o results/forgery.json     # 8 minutes
 
 Each round draws a problem (five noises, 6 to 60 items), decodes instances with and without time limits, checks what was
-claimed, directly and through a file, and forges each certificate in every way of `qgt.testing.forgery`. A changed
-certificate counts as forged only where its claim is false, or is not shown: by trying every x up to 14 items, else by
-the honest result. Rounds are numbered, so `--first ROUND --rounds 1 --processes 1` repeats one.
+claimed, directly and through a file, and forges each certificate in every way of `qgt.testing.forgery`, some ways
+several times. A changed certificate counts as forged only where its claim is false, or is not shown: by trying every x
+up to 14 items, else by the honest result; and it counts once, however often it was made. Rounds are numbered, so
+`--first ROUND --rounds 1 --processes 1` repeats one. Results are written every half minute.
 """
 
 import argparse
@@ -25,9 +26,9 @@ from torch import Generator, Tensor
 import qgt
 from qgt.model.noise import Noise, Noiseless, Outliers, RoundedGaussian, SparseInteger
 from qgt.testing.forgery.case import Case
-from qgt.testing.forgery.forging import KINDS, Forged, accepted, forged, why_false, witnesses_of
+from qgt.testing.forgery.forging import KINDS, Forged, accepted, forged, why_false
 from qgt.testing.forgery.truth import MOST_ITEMS, Truth
-from setting import provenance, write
+from setting import in_processes, provenance, write
 
 NOISES: dict[str, Noise] = {
     "noiseless": Noiseless(),
@@ -41,8 +42,10 @@ INSTANCES = 32  # of a round, whose certificates are forged
 HONEST = 96  # of a round, whose certificates must be accepted
 ODDS = 100.0
 LIMITS = (0.0005, 0.002, 0.005, 0.02)  # seconds per instance, for honest results of searches that were cut short
-PATIENCE = 0.05  # seconds per instance for those that are not, and for problems that they are not about
-REPEATS = 3  # forgeries of a kind per instance
+PATIENCE = 0.05  # seconds per instance for those that are not
+BRIEFLY = 0.01  # seconds per instance for problems that the certificates are not about
+REPEATS = 6  # times each kind is tried per instance
+SAVED = 30.0  # seconds after which results are written again
 OTHER = ("counts: one changed", "counts: of another instance", "problem: another rate", "problem: another noise",
          "problem: another design", "problem: two pools exchanged", "problem: an entry changed")  # fmt: skip
 
@@ -167,19 +170,19 @@ def forge(this: Round, number: int, g: Generator, tally: Tally) -> None:
     few = torch.arange(INSTANCES)
     this = this._replace(x=this.x[few], y=this.y[few], result=this.result.pick(few), brief=this.brief.pick(few))
     for i, case in cases(this):
-        made = [one for _ in range(REPEATS) for one in forged(case, g)]
+        made = list(forged(case, g, repeats=REPEATS))
         judge(this, case.problem, case.y, made, f"round {number}: instance {i}", tally)
     for kind, problem, y in elsewhere(this, g):
-        honest = qgt.Certified(ODDS, PATIENCE).bind(problem)(y)
-        for i in range(INSTANCES):
-            if not bool(claims(this.result)[i]):
-                continue
-            truth = truth_of(problem, y[i : i + 1], honest.pick(torch.tensor([i])))
+        # Up to 14 items what is true is found by trying, and needs no decoder.
+        honest = qgt.Certified(ODDS, BRIEFLY).bind(problem)(y) if problem.items > MOST_ITEMS else this.result
+        for i in claims(this.result).nonzero().flatten().tolist():
+            alone = honest.pick(torch.tensor([i]))
+            truth = truth_of(problem, y[i : i + 1], alone)
             if truth is None:
                 continue
             result = without_shadow(this.result.pick(torch.tensor([i])))
-            case = Case(problem, y[i : i + 1], honest.pick(torch.tensor([i])), truth, result, result)
-            why = why_false(case, result, witnesses_of(case, g))
+            # Its leaves hold every x, so that no witness speaks against them.
+            why = why_false(Case(problem, y[i : i + 1], alone, truth, result, result), result, result.x[:0])
             made = [] if why is None else [Forged(kind, result, why)]
             judge(this, problem, y[i : i + 1], made, f"round {number}: instance {i}", tally)
 
@@ -233,65 +236,61 @@ def judge(this: Round, problem: qgt.Problem, y: Tensor, made: list[Forged], wher
 
 
 class Share(NamedTuple):
-    """One process's part."""
+    """One round."""
 
     seed: int
-    first: int
-    step: int
-    number: float  # of forgeries
-    rounds: float
-    seconds: float
+    number: int
 
 
 def work(share: Share) -> Tally:
-    torch.set_num_threads(1)
-    tally, start, number = Tally(), time.perf_counter(), share.first
-    while tally.forged.total() < share.number and tally.rounds < share.rounds:
-        if time.perf_counter() - start > share.seconds:
-            break
-        g = torch.Generator().manual_seed(share.seed * 10**9 + number)
-        this = round_of(number, g)
-        check_honest(this, number, tally)
-        forge(this, number, g, tally)
-        tally.rounds += 1
-        number += share.step
+    tally, g = Tally(rounds=1), torch.Generator().manual_seed(share.seed * 10**9 + share.number)
+    this = round_of(share.number, g)
+    check_honest(this, share.number, tally)
+    forge(this, share.number, g, tally)
     return tally
+
+
+def save(path: Path, told: argparse.Namespace, total: Tally, seconds: float) -> None:
+    kinds = [{"kind": kind, "forged": total.forged[kind], "accepted": total.through[kind]} for kind in (*KINDS, *OTHER)]
+    ways = [{"way": way, "honest": n, "refused": total.refused[way]} for way, n in sorted(total.honest.items())]
+    found = {"kinds": kinds, "honest": ways, "reasons": dict(total.reasons), "noises": dict(total.noises)}
+    settings = {"seed": told.seed, "processes": told.processes, "rounds": total.rounds, "seconds": round(seconds)}
+    write(path, {"measured_on": provenance("cpu"), **settings, **found, "examples": total.examples})
+
+
+def summary(total: Tally, seconds: float) -> str:
+    forged = f"{total.forged.total():,} forged, {total.through.total()} accepted"
+    honest = f"{total.honest.total():,} honest, {total.refused.total()} refused"
+    return f"{forged}; {honest}; {total.rounds} rounds, {seconds:.0f} s"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-o", "--output", type=Path, default=Path("results/forgery.json"))
-    parser.add_argument("--number", type=float, default=1_000_000, help="of forgeries")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="after which no round is begun")
-    parser.add_argument("--rounds", type=float, default=math.inf, help="of each process at most")
+    parser.add_argument("--number", type=float, default=math.inf, help="of forgeries, after which to stop")
+    parser.add_argument("--seconds", type=float, default=480.0, help="after which to stop")
+    parser.add_argument("--rounds", type=int, default=20_000, help="at most")
     parser.add_argument("--first", type=int, default=0, help="the first round's number")
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--seed", type=int, default=0)
     told = parser.parse_args()
-    n, start = told.processes, time.perf_counter()
-    shares = [Share(told.seed, told.first + i, n, told.number / n, told.rounds, told.seconds) for i in range(n)]
-    total = Tally()
-    if n == 1:
-        total.add(work(shares[0]))
-    else:
-        with multiprocessing.get_context("spawn").Pool(n) as pool:
-            for tally in pool.imap_unordered(work, shares):
-                total.add(tally)
+    shares = [Share(told.seed, told.first + i) for i in range(told.rounds)]
+    total, start, saved = Tally(), time.perf_counter(), time.perf_counter()
+    for tally in in_processes(work, shares, processes=told.processes, seconds=told.seconds):
+        total.add(tally)
+        if total.forged.total() >= told.number:
+            break
+        if time.perf_counter() - saved > SAVED:
+            saved = time.perf_counter()
+            save(told.output, told, total, saved - start)
+            print(summary(total, saved - start), flush=True)
     seconds = time.perf_counter() - start
     for kind in (*KINDS, *OTHER):
         print(f"{total.forged[kind]:>9,} forged, {total.through[kind]} accepted: {kind}")
     for way, number in sorted(total.honest.items()):
         print(f"{number:>9,} honest, {total.refused[way]} refused: {way}")
-    print(*total.examples, sep="\n")
-    print(
-        f"{total.forged.total():,} forged, {total.through.total()} accepted; {total.honest.total():,} honest, ", end=""
-    )
-    print(f"{total.refused.total()} refused; {seconds:.0f} s")
-    kinds = [{"kind": kind, "forged": total.forged[kind], "accepted": total.through[kind]} for kind in (*KINDS, *OTHER)]
-    ways = [{"way": way, "honest": n, "refused": total.refused[way]} for way, n in sorted(total.honest.items())]
-    found = {"kinds": kinds, "honest": ways, "reasons": dict(total.reasons), "noises": dict(total.noises)}
-    settings = {"seed": told.seed, "processes": n, "rounds": total.rounds, "seconds": round(seconds)}
-    write(told.output, {"measured_on": provenance("cpu"), **settings, **found, "examples": total.examples})
+    print(*total.examples, summary(total, seconds), sep="\n")
+    save(told.output, told, total, seconds)
     return int(total.through.total() > 0 or total.refused.total() > 0)
 
 

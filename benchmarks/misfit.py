@@ -1,11 +1,12 @@
 """What a sheet is told when something is wrong with it: verdicts, wrong answers that are trusted, and causes named.
 
-    python benchmarks/misfit.py --plates 1000 --processes 16 -o results/misfit.json
+    python benchmarks/misfit.py --processes 16 --seconds 480 -o results/misfit.json     # 8 minutes
 
 Two settings: a laboratory's (96 samples, 24 pools, 6 pools a sample, 3 % positive, 2 % of counts off by one) and the
 README's (100 items, 35 dense pools, 6 %, 10 % of counts). Files of 40 plates are simulated with something wrong, in all
 plates or in the first one only, and decoded by `decode_sheet` with the default decoder under the model as it should be.
-Counted are the plates that were touched, and beside them those that were not.
+Counted are the plates that were touched, and beside them those that were not. Files of all kinds take turns, and
+results are written every half minute: a run that is stopped early has fewer plates of each kind.
 """
 
 import argparse
@@ -24,11 +25,12 @@ from torch import Generator, Tensor
 import qgt
 from qgt.lab.decoding import DecodedSheet, decode_sheet
 from qgt.trust.calibration import BoundCalibrated
-from setting import paper_problem, provenance, write
+from setting import in_processes, paper_problem, provenance, write
 
 FILE = 40  # plates
 HONEST = 20  # times as many plates of correct use: false alarms are rare
 LONE = 10  # times as few plates where only one of a file is touched
+SAVED = 30.0  # seconds after which results are written again
 TRUSTED = (qgt.Verdict.CERTAIN, qgt.Verdict.CONFIDENT)
 
 
@@ -186,6 +188,7 @@ class Tally:
     files: int = 0
     alarms: int = 0  # files that do not fit
     causes: int = 0  # files whose first cause is the true one
+    nameable: int = 0  # files with a cause that could be named
     verdicts: Counter[str] = field(default_factory=Counter)  # of plates that were touched
     wrong: Counter[str] = field(default_factory=Counter)
     beside: Counter[str] = field(default_factory=Counter)  # of plates that were not
@@ -193,7 +196,7 @@ class Tally:
 
     def add(self, other: "Tally") -> None:
         """Take in another's."""
-        for name in ("files", "alarms", "causes"):
+        for name in ("files", "alarms", "causes", "nameable"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("verdicts", "wrong", "beside", "named"):
             getattr(self, name).update(getattr(other, name))
@@ -206,6 +209,7 @@ def count(sheet: DecodedSheet, file: File, tally: Tally) -> None:
         (tally.verdicts if touched else tally.beside)[word] += 1
         tally.wrong[word] += touched and not fine
     tally.files += 1
+    tally.nameable += file.cause is not None
     tally.alarms += sheet.fit is not None and sheet.fit.suspect
     first = sheet.causes[0] if sheet.causes else None
     if first is not None:
@@ -215,11 +219,10 @@ def count(sheet: DecodedSheet, file: File, tally: Tally) -> None:
 
 
 class Task(NamedTuple):
-    """Some files of one kind."""
+    """One file."""
 
     setting: str
     misuse: str
-    files: int
     seed: int
     seconds: float  # an instance
     calibrate: float
@@ -232,29 +235,25 @@ def bound(setting: str, seconds: float, calibrate: float) -> BoundCalibrated:
 
 
 def work(task: Task) -> tuple[Task, Tally, float]:
-    torch.set_num_threads(1)
     decoder = bound(task.setting, task.seconds, task.calibrate)
     decoder.learned()
     start, tally, g = time.perf_counter(), Tally(), torch.Generator().manual_seed(task.seed)
-    for _ in range(task.files):
-        file = MISUSES[task.misuse](decoder.problem, SETTINGS[task.setting], g)
-        count(decode_sheet(decoder.problem, file.y, None, decoder), file, tally)
+    file = MISUSES[task.misuse](decoder.problem, SETTINGS[task.setting], g)
+    count(decode_sheet(decoder.problem, file.y, None, decoder), file, tally)
     return task, tally, time.perf_counter() - start
 
 
 def tasks(told: argparse.Namespace) -> list[Task]:
-    made = []
+    """The files to make; those of all kinds in turn, so that each has its share whenever the time is over."""
+    made: list[tuple[float, Task]] = []
     for setting in SETTINGS:
         for row, misuse in enumerate(MISUSES):
             plates = told.plates * (HONEST if misuse == "correct use" else 1)
             files = max(1, round(plates / LONE if "in one plate" in misuse else plates / FILE))
-            size = 5 if misuse == "correct use" else 1
-            for part, first in enumerate(range(0, files, size)):
-                if told.only in misuse:
-                    some = min(size, files - first)
-                    seed = told.seed * 10**9 + row * 10**5 + part
-                    made.append(Task(setting, misuse, some, seed, told.time_limit, told.calibrate))
-    return made
+            for i in range(files if told.only in misuse else 0):
+                seed = told.seed * 10**9 + row * 10**5 + i
+                made.append((i / files, Task(setting, misuse, seed, told.time_limit, told.calibrate)))
+    return [task for _, task in sorted(made, key=lambda pair: pair[0])]
 
 
 def row(setting: str, misuse: str, tally: Tally, seconds: float) -> dict[str, Any]:
@@ -267,16 +266,25 @@ def row(setting: str, misuse: str, tally: Tally, seconds: float) -> dict[str, An
         "beside": dict(tally.beside),
         "files": tally.files,
         "alarms": tally.alarms,
+        "names_a_cause": tally.nameable > 0,  # whether there is one to name
         "true_cause_first": tally.causes,
         "causes": dict(tally.named),
         "seconds": round(seconds, 1),
     }
 
 
+def save(told: argparse.Namespace, found: dict[tuple[str, str], tuple[Tally, float]]) -> list[dict[str, Any]]:
+    rows = [row(*key, *found[key]) for setting in SETTINGS for m in MISUSES if (key := (setting, m)) in found]
+    settings = {"seed": told.seed, "file": FILE, "time_limit": told.time_limit, "calibrate": told.calibrate}
+    write(told.output, {"measured_on": provenance("cpu"), **settings, "rows": rows})
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-o", "--output", type=Path, default=Path("results/misfit.json"))
     parser.add_argument("--plates", type=int, default=1000, help="of each kind")
+    parser.add_argument("--seconds", type=float, default=480.0, help="after which to stop")
     parser.add_argument("--only", default="", help="kinds whose name holds this")
     parser.add_argument("--time-limit", type=float, default=0.25, help="seconds per plate: misled searches are long")
     parser.add_argument("--calibrate", type=float, default=10.0, help="seconds, once in each process and setting")
@@ -284,16 +292,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     told = parser.parse_args()
     found: dict[tuple[str, str], tuple[Tally, float]] = {}
-    with multiprocessing.get_context("spawn").Pool(told.processes) as pool:
-        for task, tally, seconds in pool.imap_unordered(work, tasks(told)):
-            total, spent = found.setdefault((task.setting, task.misuse), (Tally(), 0.0))
-            total.add(tally)
-            found[task.setting, task.misuse] = total, spent + seconds
-    rows = [row(*key, *found[key]) for setting in SETTINGS for m in MISUSES if (key := (setting, m)) in found]
-    for one in rows:
+    todo, saved = tasks(told), time.perf_counter()
+    for task, tally, seconds in in_processes(work, todo, processes=told.processes, seconds=told.seconds):
+        total, spent = found.setdefault((task.setting, task.misuse), (Tally(), 0.0))
+        total.add(tally)
+        found[task.setting, task.misuse] = total, spent + seconds
+        if time.perf_counter() - saved > SAVED:
+            saved = time.perf_counter()
+            save(told, found)
+            print(f"{sum(total.files for total, _ in found.values())} of {len(todo)} files", flush=True)
+    for one in save(told, found):
         print(*(f"{key} {value}" for key, value in one.items()), sep="; ")
-    settings = {"seed": told.seed, "file": FILE, "time_limit": told.time_limit, "calibrate": told.calibrate}
-    write(told.output, {"measured_on": provenance("cpu"), **settings, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -19,8 +19,14 @@ from setting import paper_problem, provenance, synchronize, write
 
 NOISE, SEED = 0.1, 0
 RECIPES = {  # pools: what to train
-    35: (qgt.ResidualMLP(512, 6), qgt.TrainConfig.fresh(steps=40_000, batch=4096, learning_rate=7e-4)),
-    25: (qgt.ResidualMLP(1024, 8), qgt.TrainConfig.fresh(steps=36_000, batch=8192, learning_rate=5e-4)),
+    35: (
+        qgt.ResidualMLP(512, 6),
+        qgt.TrainConfig.fresh(steps=40_000, batch=4096, learning_rate=7e-4, matrix_rate=None),
+    ),
+    25: (
+        qgt.ResidualMLP(1024, 8),
+        qgt.TrainConfig.fresh(steps=36_000, batch=8192, learning_rate=5e-4, matrix_rate=None),
+    ),
 }
 
 
@@ -28,7 +34,10 @@ def measure(pools: int, device: str, shorten: int) -> dict[str, Any]:
     architecture, config = RECIPES[pools]
     if shorten > 1:
         config = qgt.TrainConfig.fresh(
-            steps=config.epochs * config.epoch_steps // shorten, batch=config.batch, learning_rate=config.learning_rate
+            steps=config.total_steps // shorten,
+            batch=config.batch,
+            learning_rate=config.learning_rate,
+            matrix_rate=config.matrix_rate,
         )
     generator = torch.Generator(device).manual_seed(SEED)
     problem = paper_problem(pools=pools, noise=NOISE, seed=SEED)
@@ -54,7 +63,7 @@ def measure(pools: int, device: str, shorten: int) -> dict[str, Any]:
         "S/N": NOISE,
         "seed": SEED,
         "architecture": str(architecture),
-        "steps": config.epochs * config.epoch_steps,
+        "steps": config.total_steps,
         "batch": config.batch,
         "learning_rate": config.learning_rate,
         "seconds": round(seconds, 1),

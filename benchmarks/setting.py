@@ -1,10 +1,12 @@
 """What the benchmarks share: the paper's setting, and how results are written."""
 
 import math
+import multiprocessing
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -15,6 +17,7 @@ from qgt.files.text import json_by_rows
 
 ITEMS, RATE, BOUND = 100, 0.06, 1  # N, K/N and D of the paper
 Bins = list[tuple[int, float, int]]  # how many answers, the sum of their confidences, how many were right
+Task, Result = TypeVar("Task"), TypeVar("Result")
 
 
 def paper_problem(*, pools: int, noise: float, seed: int) -> qgt.Problem:
@@ -49,3 +52,24 @@ def scatter(bins: Bins) -> float:
     """The calibration error to be expected of perfect calibration: the mean deviation of the normal distribution."""
     deviation = [math.sqrt(2 / math.pi * total * (1 - total / n)) for n, total, _ in bins if n]
     return sum(deviation) / sum(n for n, _, _ in bins)
+
+
+def in_processes(
+    work: Callable[[Task], Result], tasks: Sequence[Task], *, processes: int, seconds: float
+) -> Iterator[Result]:
+    """What tasks give, as they end, one thread each; after so many seconds the rest is given up, however long it is."""
+    end = time.perf_counter() + seconds
+    if processes == 1:
+        for task in tasks:
+            if time.perf_counter() > end:
+                return
+            yield work(task)
+        return
+    spawn = multiprocessing.get_context("spawn")
+    with spawn.Pool(processes, torch.set_num_threads, (1,)) as pool:
+        results = pool.imap_unordered(work, tasks)
+        for _ in tasks:
+            try:
+                yield results.next(max(0.0, min(end - time.perf_counter(), threading.TIMEOUT_MAX)))
+            except multiprocessing.TimeoutError:
+                return

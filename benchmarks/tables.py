@@ -22,6 +22,7 @@ from qgt.study import StudyCounts, StudyResult
 from setting import Bins, calibration_error, scatter
 
 ROOT = Path(__file__).resolve().parents[1]
+WORDS = ("certain", "confident", "unsure", "suspect", "impossible")
 FIGURES = ("success_vs_pools.png", "vs_noise.png", "vs_pools.png")  # of a reproduction, shown in the pages
 
 
@@ -152,6 +153,48 @@ def growth_table(root: Path) -> str:
     return markdown_table(header, lines)
 
 
+def misfit_table(setting: str, root: Path) -> str:
+    """What plates were told with something wrong in the file, in per cent; and wrong answers that were trusted."""
+    lines = []
+    for row in _read(root, "misfit")["rows"]:
+        if row["setting"] != setting:
+            continue
+        share = [f"{100 * row[word] / row['plates']:.1f}" for word in WORDS]
+        wrong = 100 * (row["wrong_certain"] + row["wrong_confident"]) / row["plates"]
+        files = f"{row['alarms']:,} of {row['files']:,}"
+        first = f"{row['true_cause_first']} of {row['alarms']}" if row["names_a_cause"] and row["alarms"] else ""
+        lines.append([row["misuse"], f"{row['plates']:,}", *share, f"{wrong:.2f}", files, first])
+    header = ["what is wrong", "plates", *(f"{word}, %" for word in WORDS), "trusted but wrong, %"]
+    return markdown_table([*header, "files that do not fit", "its cause named first"], lines)
+
+
+def calibration_table(root: Path) -> str:
+    """How far confidence is from the share of right answers, beyond scatter."""
+    lines = []
+    for row in _read(root, "calibration")["rows"]:
+        beyond = [_beyond(row["error"], row["scatter"]), _beyond(row["complete_error"], row["complete_scatter"])]
+        right = f"{row['right'] / row['instances']:.3f}"
+        complete = f"{100 * row['complete'] / row['instances']:.0f} %"
+        lines.append([row["problem"], row["decoder"], f"{row['instances']:,}", right, complete, *beyond])
+    header = ["problem", "decoder", "instances", "right", "list complete"]
+    return markdown_table([*header, "calibration error beyond scatter", "of complete lists"], lines)
+
+
+def forgery_table(root: Path) -> str:
+    """Forged certificates by kind, and how many were accepted; honest ones, and how many were refused."""
+    found = _read(root, "forgery")
+    lines = [[row["kind"], f"{row['forged']:,}", row["accepted"]] for row in found["kinds"]]
+    forged, accepted = (sum(row[key] for row in found["kinds"]) for key in ("forged", "accepted"))
+    honest, refused = (sum(row[key] for row in found["honest"]) for key in ("honest", "refused"))
+    lines += [["all of these", f"{forged:,}", accepted]]
+    lines += [["honest", f"{honest:,}", f"{honest - refused:,}"]]
+    return markdown_table(["what was forged", "certificates", "accepted"], lines)
+
+
+def _beyond(error: float | None, chance: float | None) -> str:
+    return "" if error is None or chance is None else f"{max(0.0, error - chance):.4f}"
+
+
 def paper_table(name: str, root: Path) -> str:
     """A table of the reproduction."""
     return paper.TABLES[name](paper.Counts.load(root / "results/paper/counts.json"))
@@ -159,12 +202,16 @@ def paper_table(name: str, root: Path) -> str:
 
 TABLES = {
     "agreement": agreement_table,
+    "calibration": calibration_table,
     "certified_speed": certified_speed_table,
     "certified_split": certified_split_table,
     "certified_success": certified_success_table,
     "decoders": decoders_table,
     "decoders_pairs": pairs_table,
+    "forgery": forgery_table,
     "growth": growth_table,
+    "misfit_lab": partial(misfit_table, "lab"),
+    "misfit_readme": partial(misfit_table, "readme"),
     "residual": residual_table,
     "tamper": tamper_table,
     "unseen": unseen_table,
@@ -246,7 +293,10 @@ def main() -> int:
         stale(root, write=True)
         return 0
     for name, make in TABLES.items():
-        print(f"{name}\n{make(root)}\n")
+        try:
+            print(f"{name}\n{make(root)}\n")
+        except FileNotFoundError as error:  # not measured yet
+            print(f"{name}\n{error.filename} is not there\n")
     return 0
 
 

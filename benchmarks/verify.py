@@ -32,8 +32,8 @@ def naive(network: torch.nn.Module, y: torch.Tensor) -> torch.Tensor:
 def measure(kind: str, items: int, pools: int, instances: int) -> None:
     """Print seconds and peak MiB above what was used before."""
     generator = torch.Generator().manual_seed(0)
-    network = qgt.MLP.level(5).build(pools=pools, items=items, generator=generator).eval()
     design = qgt.Design.bernoulli(pools=pools, items=items, generator=generator)
+    network = qgt.MLP.level(5).build(design, generator=generator).eval()
     y = qgt.Problem(design, qgt.Bernoulli(0.06)).simulate(instances, generator=generator).y
     run = naive if kind == "naive" else lambda network, y: jacobian_evidence(network, y, least_squares=True)
     with torch.no_grad():

@@ -1,5 +1,6 @@
 """Small random problems of every kind, for the decoders that enumeration can check."""
 
+import os
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -29,6 +30,13 @@ from qgt import (
     UnknownLevel,
     UnknownRate,
 )
+
+THOROUGH = bool(os.environ.get("QGT_THOROUGH"))  # `make thorough` sets it
+
+
+def some_of(all_cases: int) -> int:
+    """How many of the random cases to try: a fifth in a test run, all in a thorough one."""
+    return all_cases if THOROUGH else all_cases // 5
 
 
 @dataclass(frozen=True)

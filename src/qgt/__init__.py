@@ -10,6 +10,7 @@ from qgt.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from qgt.decoders.amp import AMP as AMP
+    from qgt.decoders.belief.decoder import BeliefPropagation as BeliefPropagation
     from qgt.decoders.certified.certificate import Claims as Claims
     from qgt.decoders.certified.certificate import check_certificate as check_certificate
     from qgt.decoders.certified.certificate import check_claims as check_claims
@@ -30,12 +31,13 @@ if TYPE_CHECKING:
     from qgt.decoders.highs.linear_program import LinearProgram as LinearProgram
     from qgt.decoders.neural.decoder import NeuralDecoder as NeuralDecoder
     from qgt.decoders.neural.decoder import load as load
+    from qgt.decoders.neural.mlp import MLP as MLP
+    from qgt.decoders.neural.mlp import ResidualMLP as ResidualMLP
     from qgt.decoders.neural.model_file import ModelFileError as ModelFileError
-    from qgt.decoders.neural.network import MLP as MLP
     from qgt.decoders.neural.network import Architecture as Architecture
-    from qgt.decoders.neural.network import ResidualMLP as ResidualMLP
     from qgt.decoders.neural.record import Epoch as Epoch
     from qgt.decoders.neural.record import Training as Training
+    from qgt.decoders.neural.refining import Refining as Refining
     from qgt.decoders.neural.settings import TrainConfig as TrainConfig
     from qgt.decoders.registry import DECODERS as DECODERS
     from qgt.decoders.results import Answers as Answers
@@ -72,11 +74,11 @@ if TYPE_CHECKING:
     from qgt.model.prior import Sampler as Sampler
     from qgt.model.problem import Instances as Instances
     from qgt.model.problem import Problem as Problem
-    from qgt.model.readings import Binned as Binned
     from qgt.model.readings import Gaussian as Gaussian
     from qgt.model.readings import PositiveNegative as PositiveNegative
     from qgt.model.readings import Reads as Reads
-    from qgt.model.readings import Saturating as Saturating
+    from qgt.model.scales import Binned as Binned
+    from qgt.model.scales import Saturating as Saturating
     from qgt.model.unknown import UnknownLevel as UnknownLevel
     from qgt.model.unknown import UnknownRate as UnknownRate
     from qgt.study.pairs import Comparison as Comparison
@@ -111,6 +113,7 @@ _PUBLIC = {
     "decoders.results": ("Answers", "Decoded", "Evidence", "Proof", "Spans", "Status"),
     "model.factors": ("Factors", "PoolCosts"),
     "decoders.amp": ("AMP",),
+    "decoders.belief.decoder": ("BeliefPropagation",),
     "decoders.certified.decoder": ("Certified",),
     "decoders.highs.exact": ("ExactMAP",),
     "decoders.exhaustive": ("Exhaustive",),
@@ -123,9 +126,12 @@ _PUBLIC = {
     "decoders.neural.settings": ("TrainConfig",),
     "files.plugins": ("Plugin", "load_plugin"),
     "model.design": ("Design",),
-    "decoders.neural.network": ("MLP", "Architecture", "ResidualMLP"),
+    "decoders.neural.mlp": ("MLP", "ResidualMLP"),
+    "decoders.neural.network": ("Architecture",),
+    "decoders.neural.refining": ("Refining",),
     "model.noise": ("Noise", "Noiseless", "Outliers", "PerPool", "RoundedGaussian", "SparseInteger"),
-    "model.readings": ("Binned", "Gaussian", "PositiveNegative", "Reads", "Saturating"),
+    "model.readings": ("Gaussian", "PositiveNegative", "Reads"),
+    "model.scales": ("Binned", "Saturating"),
     "model.households": ("Households",),
     "model.prior": ("Bernoulli", "FactoredPrior", "FixedWeight", "Groups", "ItemCosts", "Prior", "Sampler"),
     "model.unknown": ("UnknownLevel", "UnknownRate"),

@@ -105,7 +105,9 @@ def test_the_report_says_what_the_library_says(capsys: pytest.CaptureFixture[str
 def test_the_confidence_of_other_decoders_is_measured_or_not_told(capsys: pytest.CaptureFixture[str]) -> None:
     given = f"{DECODE} --decoder maximum_neighborhood"
     measured = json.loads(run(f"{given} --json", capsys))["results"]
-    assert all(0 < told["confidence"] < 1 and 0 < told["fit"] <= 1 for told in measured)
+    assert all(0 <= told["confidence"] < 1 and 0 < told["fit"] <= 1 for told in measured)
+    sure = [told["confidence"] > 0 for told in measured]  # an answer that the counts rule out has no probability at all
+    assert any(sure) and not all(sure)
     facts = json.loads(run(f"{given} --calibrate 0 --json", capsys))
     assert {told["confidence"] for told in facts["results"]} == {None}
     assert {told["verdict"] for told in facts["results"]} == {"unsure"}

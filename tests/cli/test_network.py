@@ -1,6 +1,7 @@
 """The verbs on networks: train, decode --model, verify."""
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -57,10 +58,11 @@ def test_train_prints_every_figure(folder: Path, tmp_path: Path, capsys: pytest.
         (["--level", "2"], qgt.MLP.level(2)),
         (["--hidden", "8,4"], qgt.MLP((8, 4))),
         (["--architecture", "residual", "--width", "8", "--blocks", "1", "--steps", "20"], qgt.ResidualMLP(8, 1)),
+        (["--architecture", "refining", "--width", "8", "--rounds", "2", "--steps", "20"], qgt.Refining(8, 2, 2)),
     ],
 )
 def test_architectures(folder: Path, tmp_path: Path, options: list[str], architecture: qgt.Architecture) -> None:
-    sizes = ["--batch", "50"] if "residual" in options else ["--instances", "500", "--epochs", "1"]
+    sizes = ["--batch", "50"] if "--steps" in options else ["--instances", "500", "--epochs", "1"]
     assert main(["train", str(folder / "problem.toml"), "-o", str(tmp_path / "run"), *options, *sizes]) == 0
     assert qgt.load(tmp_path / "run").architecture == architecture
 
@@ -156,8 +158,9 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refused(capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line on stderr."""
+    """The one line on stderr, but for the one that says how long a training will take."""
     lines = capsys.readouterr().err.strip().splitlines()
+    lines = [line for line in lines if not line.startswith("qgt: training will take")]
     assert len(lines) == 1, lines
     return lines[0]
 
@@ -241,6 +244,45 @@ def test_fresh_data_is_told_in_steps(folder: Path, tmp_path: Path, capsys: pytes
     assert qgt.load(tmp_path / "run").architecture == qgt.ResidualMLP(8, 1)
 
 
+def test_it_says_how_long_it_takes_and_how_far_it_is_from_the_limit(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(folder, tmp_path / "run", *SMALL, "--limit", "0.2", "--json") == 0
+    said = capsys.readouterr()
+    assert re.search(r"^qgt: training will take at most about \d+ seconds?; Ctrl-C keeps the best", said.err, re.M)
+    facts = json.loads(said.out)
+    assert facts["limit_instances"] >= 20
+    assert facts["limit_proved"] <= facts["limit_instances"]
+    assert facts["below_the_limit"] == pytest.approx(facts["limit_success_rate"] - facts["own_success_rate_there"])
+    assert facts["limit_success_rate"] > facts["own_success_rate_there"] - 0.1
+    assert train(folder, tmp_path / "none", *SMALL, "--limit", "0", "--json") == 0
+    assert "limit_instances" not in last_json(capsys)
+
+
+def test_missing_counts_and_rounds_from_training_to_decoding(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refining = ["--architecture", "refining", "--width", "16", "--rounds", "2", "--steps", "100", "--batch", "50"]
+    assert train(folder, tmp_path / "run", *refining, "--missing", "0.1") == 0
+    assert qgt.load(tmp_path / "run").network.missing
+    counts = tmp_path / "counts.csv"
+    assert main(["simulate", str(folder / "problem.toml"), "--instances", "5", "-o", str(counts)]) == 0
+    lines = counts.read_text().splitlines()
+    counts.write_text("\n".join([*lines[:-1], lines[-1].rpartition(",")[0] + ","]) + "\n")  # the last is missing
+    decode = ["decode", str(counts), "--calibrate", "0", "--model"]
+    assert main([*decode, str(tmp_path / "run"), "--set", "rounds=5", "-o", str(tmp_path / "calls.csv")]) == 0
+    assert len((tmp_path / "calls.csv").read_text().splitlines()) == 6
+    capsys.readouterr()
+    for options, said in (
+        ([str(folder / "run")], "trained without missing counts"),
+        ([str(folder / "run"), "--set", "rounds=5"], "only Refining"),
+        ([str(tmp_path / "run"), "--set", "rounds=many"], "rounds='many'"),
+        ([str(tmp_path / "run"), "--set", "odds=3"], "odds=3 has no meaning for a network"),
+    ):
+        assert main([*decode, *options, "-o", str(tmp_path / "no.csv")]) == 2
+        assert said in refused(capsys)
+
+
 def test_a_network_that_only_guesses_gets_no_verdict(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -285,6 +327,11 @@ def test_limits(capsys: pytest.CaptureFixture[str]) -> None:
         (["train", "PROBLEM", "-o", "OUT", "--architecture", "residual", "--hidden", "2"], "hidden=2 has no meaning"),
         (["train", "PROBLEM", "-o", "OUT", "--width", "64"], "width=64 has no meaning for the architecture mlp"),
         (["train", "PROBLEM", "-o", "OUT", "--blocks", "2"], "blocks=2 has no meaning for the architecture mlp"),
+        (["train", "PROBLEM", "-o", "OUT", "--rounds", "2"], "rounds=2 has no meaning for the architecture mlp"),
+        (["train", "PROBLEM", "-o", "OUT", "--architecture", "residual", "--rounds", "2"], "rounds=2 has no meaning"),
+        (["train", "PROBLEM", "-o", "OUT", "--architecture", "refining", "--level", "2"], "level=2 has no meaning"),
+        (["train", "PROBLEM", "-o", "OUT", "--matrix-rate", "0.1"], "matrix_rate=0.1 has no meaning"),
+        (["train", "PROBLEM", "-o", "OUT", "--missing", "1.5"], "missing=1.5"),
         (["train", "PROBLEM", "-o", "OUT", "--instances", "1"], "instances=1"),
         (["train", "PROBLEM", "-o", "OUT", "--steps", "10", "--epochs", "5"], "epochs=5 has no meaning"),
         (["train", "PROBLEM", "-o", "OUT", "--instances", "-1"], "instances=-1"),

@@ -61,7 +61,7 @@ def floor(p: qgt.Problem) -> float:
 def test_a_network_that_learned_nothing_stays_at_the_floor() -> None:
     """So that the margins below mean something."""
     p = problem()
-    network = qgt.MLP((64, 64)).build(pools=12, items=20, generator=seeded()).eval()
+    network = qgt.MLP((64, 64)).build(p.design, generator=seeded()).eval()
     x, y = p.simulate(2000, generator=seeded(1))
     net = qgt.NeuralDecoder(qgt.MLP((64, 64)), network, qgt.best_threshold(raw_scores(network, y), x), p.spec)
     assert success(net) <= floor(p) + 0.05
@@ -168,13 +168,14 @@ class StopAfter:
             raise self.error
 
 
-@pytest.mark.parametrize("architecture", [qgt.MLP((32,)), qgt.ResidualMLP(16, 1)])
+@pytest.mark.parametrize("architecture", [qgt.MLP((32,)), qgt.ResidualMLP(16, 1), qgt.Refining(16, 1, 2)])
 def test_resume_equals_unbroken(
     architecture: qgt.Architecture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
-    fresh = isinstance(architecture, qgt.ResidualMLP)
-    config = replace(SHORT, instances=None, steps=10, epochs=8, patience=None) if fresh else replace(SHORT, epochs=8)
+    config = replace(SHORT, epochs=8)
+    if not isinstance(architecture, qgt.MLP):
+        config = replace(config, instances=None, steps=10, patience=None, matrix_rate=0.02, missing=0.1)
     problems = [problem(1), problem(2)]
     whole = qgt.train_many(problems, architecture, config, generator=seeded())
     path = tmp_path / "checkpoint.safetensors"
@@ -277,7 +278,7 @@ def test_divergence_is_named_and_leaves_no_checkpoint(tmp_path: Path) -> None:
 def test_an_epoch_that_diverged_after_good_ones_is_recorded_and_saved(tmp_path: Path) -> None:
     run = Run.begin([problem()], qgt.MLP((8,)), replace(SHORT, epochs=2), seeded())
     run.epoch()
-    for group in run.steps.optimizer.param_groups:
+    for group in run.steps.optimizers.adam.param_groups:
         group["lr"] = 1e38
     object.__setattr__(run.config, "learning_rate", 1e38)
     run.epoch()
@@ -347,6 +348,8 @@ def test_a_record_says_where_it_was_made() -> None:
         ({"patience": 0}, "patience"),
         ({"steps": 5}, "either instances"),
         ({"instances": None}, "either instances"),
+        ({"matrix_rate": -1.0}, "matrix_rate"),
+        ({"missing": 1.0}, "missing=1.0"),
     ],
 )
 def test_bad_settings_are_named(settings: dict[str, object], named: str, unchecked: None) -> None:

@@ -86,9 +86,10 @@ def test_two_means_keeps_its_digits_far_from_zero() -> None:
     assert centres[1] - centres[0] == pytest.approx(1.0, abs=1e-6)
 
 
-@pytest.mark.parametrize("architecture", [qgt.MLP((12, 8)), qgt.MLP(()), qgt.ResidualMLP(8, 2)])
+@pytest.mark.parametrize("architecture", [qgt.MLP((12, 8)), qgt.MLP(()), qgt.ResidualMLP(8, 2), qgt.Refining(8, 2, 3)])
 def test_jacobians_against_finite_differences_and_reverse_mode(architecture: qgt.Architecture) -> None:
-    network = architecture.build(pools=5, items=7, generator=seeded())
+    design = qgt.Design.bernoulli(pools=5, items=7, generator=seeded())
+    network = architecture.build(design, generator=seeded())
     if isinstance(architecture, qgt.MLP):  # running statistics other than 0 and 1
         for _ in range(3):
             network(torch.randn(1, 50, 5, generator=seeded(2)), seeded(3))
@@ -188,7 +189,7 @@ def test_a_residual_network_reveals_its_design_by_its_mean_jacobian() -> None:
 
 def test_an_untrained_network_reveals_nothing() -> None:
     """The check can fail: about half of the entries are wrong, and there is no verdict."""
-    network = qgt.MLP((64,)).build(pools=14, items=18, generator=seeded(3)).eval()
+    network = qgt.MLP((64,)).build(problem().design, generator=seeded(3)).eval()
     net = qgt.NeuralDecoder(qgt.MLP((64,)), network, 0.5, problem().spec)
     for estimator in ("least_squares", "mean_jacobian"):
         found = verify(net, problem(), estimator=estimator, instances=300, generator=seeded())

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 # Typed out, so that help need not import them.
 DECODER_NAMES = (
-    "amp, certified, exact, exhaustive (up to 20 items), gamp, linear_program, maximum_neighborhood, prevalence, comp, "
-    "dd, scomp or a plugin's file:Class; default certified."
+    "amp, belief (very many items), certified, exact, exhaustive (up to 20 items), gamp, linear_program, "
+    "maximum_neighborhood, prevalence, comp, dd, scomp or a plugin's file:Class; default certified."
 )
 Counts = Annotated[Path, typer.Argument(metavar="COUNTS", help="CSV or XLSX: a column or a row per pool, or a plate.")]
 ProblemFile = Annotated[
@@ -157,14 +157,12 @@ def _chosen(
 ) -> tuple[str, "qgt.Decoder", "qgt.Problem"]:
     """The decoder asked for, with its options, and the problem to bind it to."""
     from qgt.decoders.registry import make_decoder
-    from qgt.lab.options import parse_settings
+    from qgt.lab.options import parse_settings, with_settings
 
     if model is not None:
-        if settings or keep_proofs:
-            raise ValueError(
-                f"{settings[0] if settings else 'certificate'} has no meaning for a network: leave it out."
-            )
-        net = qgt.load(model)
+        net = with_settings(qgt.load(model), parse_settings("neural", settings))
+        if keep_proofs:
+            raise ValueError("certificate has no meaning for a network: leave it out.")
         return "neural", net, net.problem if problem is None else qgt.Problem.load(problem)
     assert problem is not None  # one of the two was given
     name = name or "certified"

@@ -18,6 +18,11 @@ from torch import Tensor
 from qgt.decoders.results import Decoded, Status
 from qgt.model.problem import Problem
 
+NEEDS_ALL = (
+    "this decoder needs them all: leave the instance out, or use a decoder that takes missing counts "
+    "(exact, gamp, exhaustive)."
+)
+
 
 @runtime_checkable
 class Decode(Protocol):
@@ -64,10 +69,11 @@ class BoundDecoder:
     decode: Callable[[Tensor, Tensor | None], Decoded]
     takes_defectives: bool = False
     takes_missing: bool = False
+    without: str = NEEDS_ALL  # why it does not, and what to do then
 
     def __call__(self, y: Tensor, *, defectives: Tensor | int | None = None) -> Decoded:
         """Decode a batch of counts, optionally given the true number of defectives (one value, or one each)."""
-        y = check_counts(self.problem, y, missing=self.takes_missing)
+        y = check_counts(self.problem, y, missing=self.takes_missing, without=self.without)
         if defectives is not None and not self.takes_defectives:
             raise ValueError("defectives was given, but this decoder cannot use it: leave it out.")
         known = None if defectives is None else _per_instance(defectives, y, self.problem.items)
@@ -76,7 +82,9 @@ class BoundDecoder:
         return replace(result, status=status)
 
 
-def check_counts(problem: Problem, y: Tensor, *, missing: bool = False) -> Float64[Tensor, "instances pools"]:
+def check_counts(
+    problem: Problem, y: Tensor, *, missing: bool = False, without: str = NEEDS_ALL
+) -> Float64[Tensor, "instances pools"]:
     """Return y as float64, or raise a ValueError that says which entry cannot be used: NaN too unless `missing`."""
     if not isinstance(y, Tensor) or y.dim() != 2 or y.shape[1] != problem.pools:
         shape = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
@@ -88,10 +96,7 @@ def check_counts(problem: Problem, y: Tensor, *, missing: bool = False) -> Float
         value = y[instance, pool].item()
         if value == value:
             raise ValueError(f"y[{instance}, {pool}]={value} is not a count: give finite numbers, NaN where missing.")
-        raise ValueError(
-            f"y[{instance}, {pool}]={value} is a missing count, and this decoder needs them all: leave the instance "
-            "out, or use a decoder that takes missing counts (exact, gamp, exhaustive)."
-        )
+        raise ValueError(f"y[{instance}, {pool}]={value} is a missing count, and {without}")
     return y
 
 

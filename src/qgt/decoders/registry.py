@@ -4,6 +4,7 @@ import types
 from collections.abc import Mapping
 
 from qgt.decoders.amp import AMP
+from qgt.decoders.belief.decoder import BeliefPropagation
 from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.classical import COMP, DD, SCOMP
 from qgt.decoders.contract import Decoder
@@ -17,6 +18,7 @@ from qgt.model.problem import PARTS
 
 DECODERS: dict[str, type[Decoder]] = {
     "amp": AMP,
+    "belief": BeliefPropagation,
     "certified": Certified,
     "comp": COMP,
     "dd": DD,

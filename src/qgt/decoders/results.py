@@ -74,8 +74,12 @@ class Spans:
 
     def rows(self, instance: int) -> slice:
         """The rows of one instance."""
-        end = int(self.ends[instance])
-        return slice(end - int(self.numbers[instance]), end)
+        return slice(int(self.ends[instance - 1]) if instance else 0, int(self.ends[instance]))
+
+    def alone(self, instance: int) -> "tuple[Spans, slice]":
+        """Spans of one instance, and the rows that are its."""
+        rows = self.rows(instance)
+        return Spans(self.ends.new_tensor([rows.stop - rows.start])), rows
 
     def pick(self, instances: Int64[Tensor, " picked"]) -> "tuple[Spans, Int64[Tensor, ' rows']]":
         """Spans of some instances, and the rows that are theirs."""
@@ -106,7 +110,8 @@ class Answers:
 
     def of_instance(self, instance: int) -> "Answers":
         """One instance's answers."""
-        return self.pick(torch.tensor([instance], device=self.x.device))
+        spans, rows = self.spans.alone(instance)
+        return Answers(spans, self.x[rows], self.log_joint[rows], self.probability[rows])
 
     def cpu(self) -> "Answers":
         """The same, on the CPU."""
@@ -142,7 +147,8 @@ class Proof:
 
     def of_instance(self, instance: int) -> "Proof":
         """One instance's leaves."""
-        return self.pick(torch.tensor([instance], device=self.fixed.device))
+        spans, rows = self.spans.alone(instance)
+        return Proof(self.odds, spans, self.fixed[rows], self.least[rows], self.most[rows], self.pi[rows])
 
     def pick(self, instances: Int64[Tensor, " picked"]) -> "Proof":
         """The leaves of some instances."""

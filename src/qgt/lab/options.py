@@ -1,6 +1,8 @@
 """A decoder's options as a command line or a form gives them: `damping=0.5`; `make_decoder` reads the values."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from qgt.decoders.neural.decoder import NeuralDecoder
 
 
 def parse_settings(decoder: str, settings: Sequence[str]) -> dict[str, str]:
@@ -22,3 +24,14 @@ def parse_settings(decoder: str, settings: Sequence[str]) -> dict[str, str]:
             raise ValueError(f"set={setting!r} gives {name} twice: give it once.")
         found[name] = text.strip()
     return found
+
+
+def with_settings(net: NeuralDecoder, options: Mapping[str, str]) -> NeuralDecoder:
+    """A network with the one option that it may have."""
+    for name, text in options.items():
+        if name != "rounds":
+            raise ValueError(f"{name}={text} has no meaning for a network: leave it out, or give rounds.")
+        if not text.isdecimal():
+            raise ValueError(f"rounds={text!r} is not valid: give a whole number.")
+        net = net.with_rounds(int(text))
+    return net

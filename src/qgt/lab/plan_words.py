@@ -22,8 +22,9 @@ COLUMNS = (
 )
 MEANING = (
     "pools: tests of the first round. transfers: pipetting steps. each: transfers per sample. largest pool: samples in "
-    "it. plates right: share of simulated plates without a single error, with its 99 % interval. follow-ups: samples tested alone afterwards, "
-    "per plate. saved: fewer tests than one for each sample. bound: no design with such pools can do with fewer."
+    "it. plates right: share of simulated plates without a single error, with its 99 % interval. follow-ups: samples "
+    "tested alone afterwards, per plate. saved: fewer tests than one for each sample. bound: no design with such pools can do "
+    "with fewer."
 )
 
 

@@ -27,6 +27,7 @@ class Data:
     """What a training draws; the block and the items covered change in place from epoch to epoch."""
 
     problems: tuple[Problem, ...]
+    missing: float  # the chance that a count is missing
     validation: Stacked
     fixed: Stacked | None  # None: fresh instances in every block
     block: Stacked
@@ -37,14 +38,16 @@ class Data:
         """Draw the validation instances, then the fixed data set if there is one."""
         device, models, items = generator.device, len(problems), problems[0].items
         pools = max(problem.pools for problem in problems)
-        validation = _simulate(problems, config.validation, pools, generator)
-        fixed = None if config.instances is None else _simulate(problems, config.instances, pools, generator)
+        validation = _simulate(problems, config.validation, pools, config.missing, generator)
+        size = config.instances
+        fixed = None if size is None else _simulate(problems, size, pools, config.missing, generator)
         length = config.batch * config.epoch_steps
         block = Stacked(
             torch.empty(models, length, items, dtype=torch.uint8, device=device),
             torch.empty(models, length, pools, device=device),
         )
-        return cls(problems, validation, fixed, block, torch.zeros(models, items, dtype=torch.bool, device=device))
+        covered = torch.zeros(models, items, dtype=torch.bool, device=device)
+        return cls(problems, config.missing, validation, fixed, block, covered)
 
     def fill(self, generator: Generator) -> None:
         """Write the next epoch's instances into the block: the data set in a new order, or fresh ones."""
@@ -52,7 +55,7 @@ class Data:
         for i, problem in enumerate(self.problems):
             if self.fixed is None:
                 x, y = problem.simulate(length, generator=generator)
-                self.block.x[i], self.block.y[i, :, : y.shape[1]] = x, y.to(torch.float32)
+                self.block.x[i], self.block.y[i, :, : y.shape[1]] = x, with_gaps(y, self.missing, generator).float()
                 self.block.y[i, :, y.shape[1] :] = 0
             else:
                 x, y = self.fixed.x[i], self.fixed.y[i]
@@ -70,9 +73,19 @@ class Data:
         return None if self.fixed is None else torch.isin(_keys(x), _keys(self.fixed.x[i]))
 
 
-def _simulate(problems: tuple[Problem, ...], instances: int, pools: int, generator: Generator) -> Stacked:
+def with_gaps(y: Tensor, missing: float, generator: Generator) -> Tensor:
+    """Counts of which each is missing (NaN) with the given probability; nothing is drawn where it is 0."""
+    if not missing:
+        return y
+    draws = torch.rand(y.shape, generator=generator, device=y.device)
+    return torch.where(draws < missing, torch.nan, y)
+
+
+def _simulate(
+    problems: tuple[Problem, ...], instances: int, pools: int, missing: float, generator: Generator
+) -> Stacked:
     pairs = [problem.simulate(instances, generator=generator) for problem in problems]
-    counts = [F.pad(y.to(torch.float32), (0, pools - y.shape[1])) for _, y in pairs]
+    counts = [F.pad(with_gaps(y, missing, generator).float(), (0, pools - y.shape[1])) for _, y in pairs]
     return Stacked(torch.stack([x for x, _ in pairs]), torch.stack(counts))
 
 

@@ -19,10 +19,11 @@ from qgt.decoders.neural.settings import TrainConfig
 from qgt.files.provenance import provenance
 from qgt.learning.best import Best
 from qgt.learning.checkpoints import Progress, State
-from qgt.learning.data import Data
+from qgt.learning.data import Data, with_gaps
 from qgt.learning.loss import LOSSES
 from qgt.learning.steps import Steps
 from qgt.learning.threshold import best_threshold
+from qgt.learning.together import Together
 from qgt.model.problem import Problem
 from qgt.trust.scoring import score
 
@@ -46,15 +47,20 @@ class Run:
 
     @classmethod
     def begin(
-        cls, problems: Sequence[Problem], architecture: Architecture, config: TrainConfig, generator: Generator
+        cls,
+        problems: Sequence[Problem],
+        architecture: Architecture,
+        config: TrainConfig,
+        generator: Generator,
+        together: Together = Together(),  # noqa: B008 - frozen
     ) -> "Run":
         """Draw the first weights and the data."""
-        start = generator.get_state()
-        network = stack(
-            [architecture.build(pools=p.pools, items=p.items, generator=generator) for p in problems],
-        )
+        together.check(architecture, config)
+        start, missing = generator.get_state(), config.missing > 0
+        network = stack(architecture.build(p.design, missing=missing, generator=generator) for p in problems)
         data = Data.draw(tuple(problems), config, generator)
-        steps = Steps.start(network, LOSSES[architecture.loss], data.block, config, generator)
+        network.prepare(*data.validation)
+        steps = Steps.start(network, LOSSES[architecture.loss], data.block, config, generator, together)
         best = Best.start(network, len(problems), config, generator.device)
         return cls(architecture, config, generator, start, data, steps, best, history=[[] for _ in problems])
 
@@ -66,11 +72,12 @@ class Run:
         config: TrainConfig,
         generator: Generator,
         state: State,
+        together: Together = Together(),  # noqa: B008 - frozen
     ) -> "Run":
         """The run whose `state` this is; the generator goes on from where that run's was."""
         # The same start gives the same first weights and the same data set as when the run began.
         generator.manual_seed(state.progress.seed).set_state(state.tensors["start"])
-        run = cls.begin(problems, architecture, config, generator)
+        run = cls.begin(problems, architecture, config, generator, together)
         run.steps.restore(state)
         run.best.restore(state)
         run.data.covered.copy_(state.tensors["covered"])
@@ -95,7 +102,7 @@ class Run:
         began = time.perf_counter()
         self.data.fill(self.generator)
         train_loss = self.steps.run(self.number * self.config.epoch_steps)
-        loss, success = self._validate()
+        loss, success = self.validate()
         training = self.best.training.tolist()
         better = self.best.update(self.steps.network.state_dict(), loss).tolist()
         self.number += 1
@@ -109,7 +116,7 @@ class Run:
         return _mean([row for row, active in zip(rows, training, strict=True) if active], best=better[0])
 
     @torch.no_grad()
-    def _validate(self) -> tuple[Tensor, list[float]]:
+    def validate(self) -> tuple[Tensor, list[float]]:
         """Each network's loss and success rate on the validation instances."""
         network = self.steps.network.eval()
         x, y = self.data.validation
@@ -122,9 +129,8 @@ class Run:
 
     def _decoder(self, i: int, interrupted: bool) -> NeuralDecoder:
         problem = self.data.problems[i]
-        network = self.architecture.build(
-            pools=problem.pools, items=problem.items, generator=Generator(self.generator.device).manual_seed(0)
-        )
+        anything = Generator(self.generator.device).manual_seed(0)
+        network = self.architecture.build(problem.design, missing=self.config.missing > 0, generator=anything)
         weights = self.best.weights_of(i)
         # The first layer drops its weights for pools this problem lacks.
         network.load_state_dict({k: weights[k][..., : v.shape[-1]] for k, v in network.state_dict().items()})
@@ -139,6 +145,7 @@ class Run:
         """Score the decoder on instances it never met, apart for those whose x was and was not in its training set."""
         problem = self.data.problems[i]
         x, y = problem.simulate(self.config.validation, generator=self.generator)
+        y = with_gaps(y, self.config.missing, self.generator)
         calls = decoder.bind(problem)(y).x
         seen = self.data.met(i, x)
         return Training(

@@ -1,6 +1,12 @@
-"""Optimiser steps over a block of instances; on a GPU captured as a CUDA graph after a few plain ones."""
+"""Optimiser steps over a block of instances; on a GPU captured as a CUDA graph after a few plain ones.
 
-from collections.abc import Callable
+Several processes can share the work of a step: each takes its part of the batch, and their gradients are averaged, so
+that all of them take the step that one process would take with the whole batch.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -11,23 +17,28 @@ from qgt.decoders.neural.network import Network
 from qgt.decoders.neural.settings import TrainConfig
 from qgt.learning.checkpoints import State
 from qgt.learning.data import Stacked
+from qgt.learning.loss import loss_of_rounds
+from qgt.learning.optimizers import Optimizers
+from qgt.learning.together import Together
 
 PLAIN_STEPS = 3  # before the capture, which records what those have allocated
+_capturing = threading.Lock()
 
 
 @final
 @dataclass(eq=False)
 class Steps:
-    """A network, its optimiser, and the block it reads batch by batch."""
+    """A network, its optimisers, and the block it reads batch by batch."""
 
     network: Network
     loss: Callable[[Tensor, Tensor], Tensor]
     block: Stacked
     config: TrainConfig
     generator: Generator  # for dropout
-    optimizer: torch.optim.Adam
+    together: Together
+    optimizers: Optimizers
     position: Tensor  # of the next batch in the block; on the device, where a captured step reads and moves it
-    offsets: Tensor  # (batch,) 0, 1, ...
+    offsets: Tensor  # where this process's part of a batch is: 0, 1, ...
     total: Tensor  # (models,) training losses, summed over the block's steps
     graph: torch.cuda.CUDAGraph | None = None
 
@@ -39,25 +50,20 @@ class Steps:
         block: Stacked,
         config: TrainConfig,
         generator: Generator,
+        together: Together,
     ) -> "Steps":
-        """Make the optimiser, with no step taken."""
+        """Make the optimisers, with no step taken."""
         device = generator.device
-        captured = device.type == "cuda"
         return cls(
             network,
             loss,
             block,
             config,
             generator,
-            torch.optim.Adam(
-                network.parameters(),
-                # A captured step reads its learning rate from the device; elsewhere a plain number is faster.
-                lr=torch.tensor(config.learning_rate, device=device) if captured else config.learning_rate,
-                fused=True,
-                capturable=captured,
-            ),
+            together,
+            Optimizers.of(network, config, device),
             position=torch.zeros((), dtype=torch.int64, device=device),
-            offsets=torch.arange(config.batch, device=device),
+            offsets=together.part(torch.arange(config.batch, device=device)),
             total=torch.zeros(len(block.x), device=device),
         )
 
@@ -67,43 +73,34 @@ class Steps:
         self.position.zero_()
         self.total.zero_()
         for step in range(first, first + self.config.epoch_steps):
-            self._set_rate(step)
+            self.optimizers.set_rates(self.config, step)
             if self.graph is not None:
                 self.graph.replay()
-            elif step - first == PLAIN_STEPS and self.position.device.type == "cuda":
+            elif step - first == PLAIN_STEPS and self.position.is_cuda and self.together.alone:
                 self._capture()
             else:
                 self._step()
-        return self.total / self.config.epoch_steps
+        return self.together.mean(self.total / self.config.epoch_steps)
 
     def state(self) -> dict[str, Tensor]:
-        """The weights and the optimiser's moments, by name."""
-        tensors = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
-        for i, parameter in enumerate(self.network.parameters()):
-            tensors |= {f"adam.{i}.{key}": value for key, value in self.optimizer.state[parameter].items()}
-        return tensors
+        """The weights and what the optimisers remember, by name."""
+        weights = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
+        return {**weights, **self.optimizers.state()}
 
     def restore(self, state: State) -> None:
         """Take over the weights and moments of a state."""
         self.network.load_state_dict(state.under("network."))
-        for i, parameter in enumerate(self.network.parameters()):
-            moments = state.under(f"adam.{i}.")
-            self.optimizer.state[parameter] = {k: tensor.to(self.position.device) for k, tensor in moments.items()}
-
-    def _set_rate(self, step: int) -> None:
-        group, rate = self.optimizer.param_groups[0], self.config.rate_at(step)
-        if not isinstance(group["lr"], Tensor):
-            group["lr"] = rate
-        elif self.config.cosine:
-            group["lr"].fill_(rate)
+        self.optimizers.restore(state.tensors)
 
     def _step(self) -> None:
-        batch = self.position * len(self.offsets) + self.offsets
+        batch = self.position * self.config.batch + self.offsets
         x = self.block.x.index_select(1, batch).to(torch.float32)  # (models, batch, items)
-        losses = self.loss(self.network(self.block.y.index_select(1, batch), self.generator), x)
-        self.optimizer.zero_grad()
+        rounds = self.network.rounds(self.block.y.index_select(1, batch), self.generator)
+        losses = loss_of_rounds(self.loss, rounds, x)
+        self.optimizers.zero_grad()
         losses.sum().backward()  # the networks share nothing, so each gets its own gradient
-        self.optimizer.step()
+        self.together.average([p.grad for p in self.network.parameters() if p.grad is not None])
+        self.optimizers.step()
         self.total += losses.detach()
         self.position += 1
 
@@ -112,6 +109,22 @@ class Steps:
         self.graph = torch.cuda.CUDAGraph()
         self.graph.register_generator_state(self.generator)
         torch.cuda.synchronize()
-        with torch.cuda.graph(self.graph):
+        with _tensor_float_32(), torch.cuda.graph(self.graph):
             self._step()
         self.graph.replay()
+
+
+@contextlib.contextmanager
+def _tensor_float_32() -> Iterator[None]:
+    """Let a GPU's matrix units take float32 at their faster setting, in what is recorded inside.
+
+    torch has this setting once for a whole process. A captured step keeps what it was recorded with, so it is changed
+    for the milliseconds of the capture only, by one thread at a time, and put back before any step is taken.
+    """
+    with _capturing:
+        before = torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = True
+        try:
+            yield
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = before

@@ -9,21 +9,22 @@ instances.
 network sees its own data, stops by its own validation loss, and has the distribution it would have had alone.
 """
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import torch
 from torch import Generator
+from torch.distributed import ProcessGroup
 
-from qgt.decoders.neural.decoder import NeuralDecoder, describe
+from qgt.decoders.neural.architectures import describe
+from qgt.decoders.neural.decoder import NeuralDecoder
 from qgt.decoders.neural.network import Architecture
 from qgt.decoders.neural.record import Epoch
 from qgt.decoders.neural.settings import TrainConfig
 from qgt.files import codec
 from qgt.learning import checkpoints
 from qgt.learning.run import Run
+from qgt.learning.together import Together
 from qgt.model.problem import Problem
 
 CHECKPOINT_SECONDS = 10.0
@@ -61,12 +62,17 @@ def train(
     generator: Generator,
     on_epoch: Callable[[Epoch], None] | None = None,
     checkpoint: Path | None = None,
+    group: ProcessGroup | None = None,
 ) -> NeuralDecoder:
     """Train a network for a problem, on the generator's device; returns it with the best weights and threshold.
 
     With a `checkpoint` path the state is written there now and then, and an existing file is continued from, to the
     result an unbroken run would have had. Ctrl-C raises `Interrupted`, which has the best weights so far. A training
     that diverges is a ValueError and removes its checkpoint, from which there is nowhere to go on.
+
+    With a `group` of processes, which all make this call with a generator of the same seed, each step's batch is shared
+    out among them. The network is the one that a single process would train, to rounding; every process returns it,
+    and the first one writes the checkpoint.
 
     Example:
         >>> import torch, qgt
@@ -76,7 +82,9 @@ def train(
         >>> net.training.epochs
         2
     """
-    return train_many([problem], architecture, config, generator=generator, on_epoch=on_epoch, checkpoint=checkpoint)[0]
+    return train_many(
+        [problem], architecture, config, generator=generator, on_epoch=on_epoch, checkpoint=checkpoint, group=group
+    )[0]
 
 
 def train_many(
@@ -87,6 +95,7 @@ def train_many(
     generator: Generator,
     on_epoch: Callable[[Epoch], None] | None = None,
     checkpoint: Path | None = None,
+    group: ProcessGroup | None = None,
 ) -> list[NeuralDecoder]:
     """Train one network per problem, all at once as one stacked computation; problems must have equal items.
 
@@ -101,12 +110,13 @@ def train_many(
     """
     if not problems or len({problem.items for problem in problems}) != 1:
         raise ValueError("problems must be at least one, all with the same number of items.")
+    together = Together(group)
     if checkpoint is not None and checkpoint.exists():
-        run = _resume(checkpoint, problems, architecture, config, generator)
+        run = _resume(checkpoint, problems, architecture, config, generator, together)
     else:
-        run = Run.begin(problems, architecture, config, generator)
+        run = Run.begin(problems, architecture, config, generator, together)
     try:
-        _loop(run, on_epoch, checkpoint)
+        _loop(run, on_epoch, checkpoint if together.rank == 0 else None)
     except KeyboardInterrupt:
         if not run.number or run.best.diverged:
             raise  # there is nothing to keep
@@ -121,29 +131,14 @@ def train_many(
 def _loop(run: Run, on_epoch: Callable[[Epoch], None] | None, checkpoint: Path | None) -> None:
     """Train until the run is finished; after the first epoch and then now and then, write a checkpoint."""
     saved = float("-inf")
-    with _tensor_float_32(run.generator.device):
-        while not run.finished:
-            epoch = run.epoch()
-            if on_epoch is not None:
-                on_epoch(epoch)
-            if checkpoint is not None and time.perf_counter() - saved > CHECKPOINT_SECONDS:
-                identity = _identity(run.data.problems, run.architecture, run.config, run.generator)
-                checkpoints.write(checkpoint, run.state(), identity)
-                saved = time.perf_counter()
-
-
-@contextlib.contextmanager
-def _tensor_float_32(device: torch.device) -> Iterator[None]:
-    """Let a GPU's matrix units take float32 at their faster setting while training; nothing changes on a CPU."""
-    if device.type != "cuda":
-        yield
-        return
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = True
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+    while not run.finished:
+        epoch = run.epoch()
+        if on_epoch is not None:
+            on_epoch(epoch)
+        if checkpoint is not None and time.perf_counter() - saved > CHECKPOINT_SECONDS:
+            identity = _identity(run.data.problems, run.architecture, run.config, run.generator)
+            checkpoints.write(checkpoint, run.state(), identity)
+            saved = time.perf_counter()
 
 
 def _identity(
@@ -159,11 +154,16 @@ def _identity(
 
 
 def _resume(
-    path: Path, problems: Sequence[Problem], architecture: Architecture, config: TrainConfig, generator: Generator
+    path: Path,
+    problems: Sequence[Problem],
+    architecture: Architecture,
+    config: TrainConfig,
+    generator: Generator,
+    together: Together,
 ) -> Run:
     """The run that a checkpoint describes, in the state it describes."""
     state = checkpoints.read(path, _identity(problems, architecture, config, generator))
     try:
-        return Run.restore(problems, architecture, config, generator, state)
+        return Run.restore(problems, architecture, config, generator, state, together)
     except (ValueError, LookupError, TypeError, RuntimeError) as error:  # tensors or numbers no run of ours writes
         raise checkpoints.refusal(path, error) from error

@@ -27,7 +27,8 @@ from qgt.model.factors import Factors, pool_costs
 from qgt.model.households import Households
 from qgt.model.noise import Noise, Noiseless, Outliers, PerPool, RoundedGaussian, SparseInteger
 from qgt.model.prior import Bernoulli, FactoredPrior, FixedWeight, Prior, Sampler
-from qgt.model.readings import Binned, Gaussian, PositiveNegative, Reads, Saturating
+from qgt.model.readings import Gaussian, PositiveNegative, Reads
+from qgt.model.scales import Binned, Saturating
 from qgt.model.unknown import UnknownLevel, UnknownRate
 
 PRIORS: dict[str, type] = {

@@ -1,18 +1,13 @@
 """Noises of other readings than counts: what a pool reports where nobody counts its defectives one by one.
 
     PositiveNegative    1 or 0: classical group testing, with errors and dilution
-    Binned              the number of a range: none, few, many
-    Saturating          the count, but never more than a cap
     Gaussian            a real number near the count
     Reads               how many of some reads of the pool's mixed sample show the variant
 
-All are tables over the true count, so every decoder that works on tables takes them. `Binned` and `Saturating` read
-what another noise reports: first the instrument errs, then the scale ends.
+All are tables over the true count, so every decoder that works on tables takes them.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import inf, log, pi
 from statistics import NormalDist
 
@@ -21,9 +16,8 @@ from jaxtyping import Float64
 from torch import Generator, Tensor
 
 from qgt.arguments import fraction, positive, whole
-from qgt.model.noise import Noise, Noiseless, Numbers, Outliers, PerPool, check_noise
-
-RARE = 1e-300  # a probability that no float tells from none by much
+from qgt.model.noise import Noise, Numbers, Outliers, PerPool
+from qgt.model.scales import Binned
 
 
 @dataclass(frozen=True)
@@ -87,98 +81,6 @@ class PositiveNegative:
         seen = torch.where(counts > 0, share**self.dilution, 0.0)
         # Exactly 1 minus specificity, and exactly the sensitivity, at the two ends.
         return torch.where(seen == 1, self.sensitivity, false + (self.sensitivity - false) * seen)
-
-
-@dataclass(frozen=True)
-class Saturating:
-    """What another noise of whole numbers reports, but never more than `cap`: "three or more".
-
-    Example:
-        >>> import torch
-        >>> y, count, size = torch.tensor([[2.0, 3.0, 3.0], [2.0, 3.0, 7.0], [9.0, 9.0, 9.0]], dtype=torch.float64)
-        >>> Saturating(cap=3).log_prob(y, count, size).exp()
-        tensor([1., 1., 1.], dtype=torch.float64)
-    """
-
-    cap: int
-    noise: Noise = Noiseless()  # noqa: RUF009 - frozen and without fields, so sharing it is harmless
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "cap", whole("cap", self.cap, least=1))
-        check_noise("noise", self.noise, integer=True, one=True)
-
-    @property
-    def integer(self) -> bool:
-        """Reports are whole."""
-        return True
-
-    def reach(self, size: int, tail: float) -> float:
-        """As far as the noise goes, or as the cap cuts off."""
-        return max(self.noise.reach(size, tail), float(size - self.cap))
-
-    def sample(
-        self, counts: Float64[Tensor, "instances pools"], sizes: Float64[Tensor, " pools"], *, generator: Generator
-    ) -> Float64[Tensor, "instances pools"]:
-        """What the noise reports, cut off."""
-        return self.noise.sample(counts, sizes, generator=generator).clamp(max=self.cap)
-
-    def log_prob(self, y: Numbers, counts: Numbers, sizes: Numbers) -> Numbers:
-        """Below the cap what the noise says; at the cap, all that it may report from there on."""
-        below = torch.where(y < self.cap, self.noise.log_prob(y, counts, sizes), -inf)
-        beyond = _log_mass(self.noise, float(self.cap), inf, counts, sizes)
-        return torch.where(y == self.cap, beyond, below)
-
-
-@dataclass(frozen=True)
-class Binned:
-    """The number of the range in which another noise's report lies: 0 below the first edge, 1 from there on, ...
-
-    Example:
-        >>> import torch
-        >>> y, count, size = torch.tensor([[0.0, 1.0, 2.0], [0.0, 3.0, 9.0], [9.0, 9.0, 9.0]], dtype=torch.float64)
-        >>> Binned(edges=[1, 5]).log_prob(y, count, size).exp()  # none, few (1 to 4), many
-        tensor([1., 1., 1.], dtype=torch.float64)
-    """
-
-    edges: Sequence[int]  # the least report of each range but the first; kept as a tuple
-    noise: Noise = Noiseless()  # noqa: RUF009 - frozen and without fields, so sharing it is harmless
-
-    def __post_init__(self) -> None:
-        if isinstance(self.edges, str) or not isinstance(self.edges, Sequence) or not self.edges:
-            raise ValueError(
-                f"edges={self.edges!r} is not valid: give a list of the least report of each range but the first."
-            )
-        edges = tuple(whole(f"edges[{i}]", edge) for i, edge in enumerate(self.edges))
-        if any(a >= b for a, b in pairwise(edges)):
-            raise ValueError(f"edges={edges} is not valid: give each edge above the one before.")
-        object.__setattr__(self, "edges", edges)
-        check_noise("noise", self.noise, integer=True, one=True)
-
-    @property
-    def integer(self) -> bool:
-        """Reports are numbers of ranges."""
-        return True
-
-    def reach(self, size: int, tail: float) -> float:
-        """As far as a number of a range is from the count."""
-        return float(max(size, len(self.edges)))
-
-    def sample(
-        self, counts: Float64[Tensor, "instances pools"], sizes: Float64[Tensor, " pools"], *, generator: Generator
-    ) -> Float64[Tensor, "instances pools"]:
-        """The ranges of what the noise reports."""
-        reports = self.noise.sample(counts, sizes, generator=generator)
-        edges = torch.tensor(self.edges, dtype=torch.float64, device=reports.device)
-        return torch.bucketize(reports, edges, right=True).to(torch.float64)
-
-    def log_prob(self, y: Numbers, counts: Numbers, sizes: Numbers) -> Numbers:
-        """All that the noise may report within the range."""
-        ends = (-inf, *map(float, self.edges), inf)
-        found = torch.full_like(y + counts + sizes, -inf)
-        for number, (low, high) in enumerate(pairwise(ends)):
-            if bool((y == number).any()):
-                found = torch.where(y == number, _log_mass(self.noise, low, high, counts, sizes), found)
-        return found
 
 
 @dataclass(frozen=True)
@@ -288,7 +190,7 @@ def reports_counts(noise: Noise) -> bool:
     """Whether reports are counts, right or wrong, and no positives, ranges or reads.
 
     Example:
-        >>> reports_counts(Saturating(cap=3)), reports_counts(Reads(depth=100))
+        >>> reports_counts(Gaussian(sigma=0.3)), reports_counts(Reads(depth=100))
         (True, False)
     """
     if isinstance(noise, PerPool):
@@ -296,15 +198,3 @@ def reports_counts(noise: Noise) -> bool:
     if isinstance(noise, Outliers):
         return reports_counts(noise.noise)
     return not isinstance(noise, PositiveNegative | Binned | Reads)
-
-
-def _log_mass(noise: Noise, low: float, high: float, counts: Tensor, sizes: Tensor) -> Tensor:
-    """The log probability that a noise of whole numbers reports something from `low` on and below `high`."""
-    counts, sizes = torch.broadcast_tensors(counts, sizes)
-    if not counts.numel():
-        return torch.zeros_like(counts)
-    reach = noise.reach(int(sizes.max()), RARE)
-    errors = torch.arange(-reach, reach + 1, dtype=torch.float64, device=counts.device)
-    reports = counts[..., None] + errors  # (..., errors)
-    each = noise.log_prob(reports, counts[..., None], sizes[..., None])
-    return torch.where((reports >= low) & (reports < high), each, -inf).logsumexp(-1).clamp(max=0.0)

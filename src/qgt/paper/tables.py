@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from qgt.decoders.neural.network import MLP
+from qgt.decoders.neural.mlp import MLP
 from qgt.files.atomic import replacing
 from qgt.files.text import markdown_table
 from qgt.paper.counts import PARTS, Counts, Number, across

@@ -16,8 +16,9 @@ import torch
 
 from qgt.arguments import whole
 from qgt.decoders.contract import BoundDecoder, Decoder
-from qgt.decoders.neural.decoder import NETWORKS, describe
-from qgt.decoders.neural.network import ARCHITECTURES, MLP, Architecture
+from qgt.decoders.neural.architectures import ARCHITECTURES, NETWORKS, ON_FRESH_DATA, describe
+from qgt.decoders.neural.mlp import MLP
+from qgt.decoders.neural.network import Architecture
 from qgt.decoders.neural.settings import TrainConfig, make_config
 from qgt.decoders.registry import DECODERS, KINDS
 from qgt.files import codec, keys
@@ -118,7 +119,7 @@ def _decoder(where: str, table: keys.Table) -> Decoder:
 def _recipe(where: str, table: keys.Table) -> Recipe:
     """A network, by its fields or the paper's level, and how to train it."""
     settings = keys.as_table(f"{where}.train", table.get("train", {}))
-    fresh = table["kind"] == "residual" or "steps" in settings
+    fresh = table["kind"] in ON_FRESH_DATA or "steps" in settings
     try:
         config = make_config(fresh=fresh, given=settings)
     except (ValueError, TypeError) as error:

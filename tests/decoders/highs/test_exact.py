@@ -25,10 +25,10 @@ from qgt import (
     score,
 )
 from qgt.decoders.highs import integer_program
-from random_problems import NOISES, READINGS, Case, Lopsided, case, model_case
+from random_problems import NOISES, READINGS, Case, Lopsided, case, model_case, some_of
 
-PROBLEMS = 700
-MODELS = 1600
+PROBLEMS = some_of(1000)
+MODELS = some_of(2000)
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -73,7 +73,7 @@ def test_it_equals_enumeration_on_random_models():
     assert seen[Status.PROVED] >= 0.7 * MODELS
     assert seen[Status.INFEASIBLE] >= 0.02 * MODELS
     assert len(kinds) == 10
-    assert min(kinds.values()) >= 500, kinds
+    assert min(kinds.values()) >= some_of(500), kinds
 
 
 def without_relaxation(program, costs, deadline=None):
@@ -87,9 +87,9 @@ def test_the_search_alone_equals_enumeration(monkeypatch):
     # Most small problems are proved by the relaxation; here none is, so that every encoding is searched.
     monkeypatch.setattr(integer_program, "relax", without_relaxation)
     monkeypatch.setattr(integer_program, "meets", lambda cost, bound: False)
-    for seed in range(PROBLEMS, PROBLEMS + 20 * len(NOISES)):
+    for seed in range(PROBLEMS, PROBLEMS + some_of(30) * len(NOISES)):
         assert_equals_enumeration(case(seed), seed)
-    for seed in range(MODELS, MODELS + 5 * len(READINGS)):
+    for seed in range(MODELS, MODELS + some_of(15) * len(READINGS)):
         assert_equals_enumeration(model_case(seed), seed)
 
 

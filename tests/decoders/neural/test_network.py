@@ -7,13 +7,26 @@ import torch
 from torch import Generator, nn
 
 import qgt
-from qgt.decoders.neural.network import ARCHITECTURES, LEVELS, keep_mask, stack
+from qgt.decoders.neural.architectures import ARCHITECTURES
+from qgt.decoders.neural.layers import keep_mask
+from qgt.decoders.neural.mlp import LEVELS
+from qgt.decoders.neural.network import stack
 
-SMALL = [qgt.MLP((16, 8)), qgt.MLP(()), qgt.MLP((8,), batch_norm=False, dropout=0.0), qgt.ResidualMLP(16, 2)]
+SMALL = [
+    qgt.MLP((16, 8)),
+    qgt.MLP(()),
+    qgt.MLP((8,), batch_norm=False, dropout=0.0),
+    qgt.ResidualMLP(16, 2),
+    qgt.Refining(16, 2, 3),
+]
 
 
 def seeded(seed: int = 0) -> Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def design(pools: int, items: int) -> qgt.Design:
+    return qgt.Design.bernoulli(pools=pools, items=items, generator=seeded(pools))
 
 
 def test_levels_are_the_papers() -> None:
@@ -26,23 +39,23 @@ def test_levels_are_the_papers() -> None:
 
 @pytest.mark.parametrize("architecture", SMALL)
 def test_parameter_count(architecture: qgt.Architecture) -> None:
-    network = architecture.build(pools=5, items=7, generator=seeded())
+    network = architecture.build(design(5, 7), generator=seeded())
     assert sum(t.numel() for t in network.state_dict().values()) == architecture.parameters(pools=5, items=7)
 
 
 @pytest.mark.parametrize("architecture", SMALL)
 def test_weights_come_from_the_generator_alone(architecture: qgt.Architecture) -> None:
     torch.manual_seed(1)
-    first = architecture.build(pools=5, items=7, generator=seeded()).state_dict()
+    first = architecture.build(design(5, 7), generator=seeded()).state_dict()
     torch.manual_seed(2)
-    again = architecture.build(pools=5, items=7, generator=seeded()).state_dict()
-    other = architecture.build(pools=5, items=7, generator=seeded(1)).state_dict()
+    again = architecture.build(design(5, 7), generator=seeded()).state_dict()
+    other = architecture.build(design(5, 7), generator=seeded(1)).state_dict()
     assert all(torch.equal(first[k], again[k]) for k in first)
     assert any(not torch.equal(first[k], other[k]) for k in first)
 
 
 def test_initial_weights_have_torchs_distribution() -> None:
-    weight = qgt.MLP((400,)).build(pools=100, items=3, generator=seeded()).state_dict()["layers.0.weight"]
+    weight = qgt.MLP((400,)).build(design(100, 3), generator=seeded()).state_dict()["layers.0.weight"]
     bound = 1 / math.sqrt(100)  # torch.nn.Linear: uniform within 1 / sqrt(inputs)
     assert weight.abs().max() <= bound
     # 40,000 draws: the standard error of the standard deviation is about 0.0002 bound; five of them.
@@ -51,7 +64,7 @@ def test_initial_weights_have_torchs_distribution() -> None:
 
 def test_mlp_equals_the_papers_layers() -> None:
     config = qgt.MLP((16, 8), dropout=0.0)
-    network = config.build(pools=5, items=7, generator=seeded())
+    network = config.build(design(5, 7), generator=seeded())
     layers: list[nn.Module] = []
     for i, (a, b) in enumerate([(5, 16), (16, 8)]):
         linear, norm = nn.Linear(a, b), nn.BatchNorm1d(b)
@@ -69,7 +82,7 @@ def test_mlp_equals_the_papers_layers() -> None:
 
 
 def test_residual_equals_plain_layers() -> None:
-    network = qgt.ResidualMLP(16, 2).build(pools=5, items=7, generator=seeded())
+    network = qgt.ResidualMLP(16, 2).build(design(5, 7), generator=seeded())
     state = {k: v[0] for k, v in network.state_dict().items()}
     y = torch.randn(9, 5, generator=seeded(3))
     h = y @ state["input.weight"].T + state["input.bias"]
@@ -86,8 +99,8 @@ def test_residual_equals_plain_layers() -> None:
 def test_stack_computes_what_its_members_compute(architecture: qgt.Architecture, mode: str) -> None:
     if isinstance(architecture, qgt.MLP):
         architecture = qgt.MLP(architecture.hidden, dropout=0.0, batch_norm=architecture.batch_norm)
-    members = [architecture.build(pools=m, items=7, generator=seeded(m)) for m in (5, 3, 5)]
-    alone = [architecture.build(pools=m, items=7, generator=seeded(m)) for m in (5, 3, 5)]
+    members = [architecture.build(design(m, 7), generator=seeded(m)) for m in (5, 3, 5)]
+    alone = [architecture.build(design(m, 7), generator=seeded(m)) for m in (5, 3, 5)]
     together = stack(members)
     y = torch.randn(3, 20, 5, generator=seeded(9))
     y[1, :, 3:] = 0  # the second has three pools
@@ -99,7 +112,7 @@ def test_stack_computes_what_its_members_compute(architecture: qgt.Architecture,
 
 
 def test_padded_inputs_get_no_gradient() -> None:
-    network = stack([qgt.MLP((8,), dropout=0.0).build(pools=m, items=4, generator=seeded(m)) for m in (5, 3)])
+    network = stack([qgt.MLP((8,), dropout=0.0).build(design(m, 4), generator=seeded(m)) for m in (5, 3)])
     y = torch.randn(2, 20, 5, generator=seeded())
     y[1, :, 3:] = 0
     network(y).square().sum().backward()
@@ -109,7 +122,7 @@ def test_padded_inputs_get_no_gradient() -> None:
 
 
 def test_dropout_needs_a_generator_and_repeats_with_it() -> None:
-    network = qgt.MLP((64,), dropout=0.5).build(pools=5, items=7, generator=seeded())
+    network = qgt.MLP((64,), dropout=0.5).build(design(5, 7), generator=seeded())
     y = torch.randn(1, 8, 5, generator=seeded(1))
     with pytest.raises(ValueError, match="generator"):
         network(y)
@@ -146,4 +159,4 @@ def test_bad_configurations_are_named(make: object, named: str) -> None:
 
 
 def test_registry() -> None:
-    assert set(ARCHITECTURES) == {"mlp", "residual"}
+    assert set(ARCHITECTURES) == {"mlp", "refining", "residual"}

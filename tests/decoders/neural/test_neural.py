@@ -42,7 +42,7 @@ def trained(architecture: qgt.Architecture = qgt.MLP((12,))) -> qgt.NeuralDecode
     return qgt.train(small_problem(), architecture, CONFIG, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize("architecture", [qgt.MLP((12,)), qgt.MLP(()), qgt.ResidualMLP(8, 1)])
+@pytest.mark.parametrize("architecture", [qgt.MLP((12,)), qgt.MLP(()), qgt.ResidualMLP(8, 1), qgt.Refining(8, 1, 2)])
 def test_conforms(architecture: qgt.Architecture) -> None:
     result = check_decoder(trained(architecture), small_problem())
     assert set(result.not_applicable) == NEED_ANOTHER_PROBLEM
@@ -76,7 +76,7 @@ def test_large_batches_are_decoded_in_chunks(monkeypatch: pytest.MonkeyPatch) ->
     assert torch.allclose(whole.scores, net.bind(net.problem)(y).scores, atol=1e-5)
 
 
-@pytest.mark.parametrize("architecture", [qgt.MLP((12, 5)), qgt.ResidualMLP(8, 1)])
+@pytest.mark.parametrize("architecture", [qgt.MLP((12, 5)), qgt.ResidualMLP(8, 1), qgt.Refining(8, 1, 2)])
 def test_round_trip_is_bit_equal(architecture: qgt.Architecture, tmp_path: Path) -> None:
     net = trained(architecture)
     net.save(tmp_path / "run")
@@ -246,7 +246,7 @@ def test_what_a_file_may_cost_is_refused_before_anything_is_built(
     """Layers cost memory however few their weights: 2.7 MB would become more than a gigabyte of modules."""
     path = rewritten(tmp_path, change)
 
-    def built(self: object, **sizes: object) -> None:
+    def built(self: object, *given: object, **sizes: object) -> None:
         pytest.fail("a network was built for it")
 
     monkeypatch.setattr(qgt.MLP, "build", built)
@@ -258,7 +258,7 @@ def test_what_a_file_may_cost_is_refused_before_anything_is_built(
 def test_the_deepest_networks_can_be_saved(tmp_path: Path) -> None:
     """The bounds leave room for all that an architecture allows."""
     for architecture in (qgt.MLP((1,) * MOST_LAYERS), qgt.ResidualMLP(1, MOST_LAYERS)):
-        network = architecture.build(pools=12, items=24, generator=torch.Generator().manual_seed(0)).eval()
+        network = architecture.build(small_problem().design, generator=torch.Generator().manual_seed(0)).eval()
         assert len(network.state_dict()) < model_file.MOST_TENSORS
         net = qgt.NeuralDecoder(architecture, network, 0.5, small_problem().spec)
         net.save(tmp_path / "deep")

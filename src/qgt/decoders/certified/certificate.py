@@ -66,8 +66,9 @@ def check_claims(problem: Problem, y: Float64[Tensor, "instances pools"], result
         raise ValueError("the result has no certificates: decode with Certified(certificates=True).")
     if not 1 <= proof.odds < math.inf:
         raise ValueError(f"the proof's odds={proof.odds} are not valid: they must be finite, and 1 or more.")
-    if not isinstance(problem.prior, FactoredPrior):
-        raise ValueError(f"{problem.prior} is not a sum over items: certificates are for Bernoulli and FixedWeight.")
+    if not isinstance(problem.prior, FactoredPrior) or problem.prior.costs(problem.items).groups is not None:
+        kind = type(problem.prior).__name__
+        raise ValueError(f"the prior {kind} is not a sum over items: certificates are for Bernoulli and FixedWeight.")
     y = check_counts(problem, y, missing=True).cpu()
     _refuse_other_shapes(problem, y, result, proof)
     factors = problem.factors(y)

@@ -5,22 +5,28 @@ How it is written to a file and read back, with nothing in the file trusted, is 
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from qgt.arguments import whole
 from qgt.decoders.contract import BoundDecoder, refuse_unsupported
 from qgt.decoders.neural import model_file
+from qgt.decoders.neural.architectures import NETWORKS, describe
 from qgt.decoders.neural.model_file import ModelFileError
-from qgt.decoders.neural.network import ARCHITECTURES, Architecture, Network
+from qgt.decoders.neural.network import MOST_LAYERS, Architecture, Network
 from qgt.decoders.neural.record import Training
+from qgt.decoders.neural.refining import RefiningStack
 from qgt.decoders.results import Decoded, Status
 from qgt.files import codec, keys
 from qgt.model.problem import Problem, Spec, fingerprint_of, stored_design
 
-NETWORKS: codec.Kinds = {Architecture: ARCHITECTURES}
+UNTRAINED = (
+    "this network was trained without missing counts: leave the instance out, or train one with missing=0.05 "
+    "(qgt train --missing 0.05)."
+)
 CHUNK = 8192  # instances per forward pass, so that memory does not grow with the batch
 
 
@@ -45,6 +51,7 @@ class NeuralDecoder:
     threshold: float
     spec: Spec  # of the problem it was trained for
     training: Training | None = None  # how it came by its weights; None for one put together by hand
+    rounds: int | None = None  # how many a refining network takes, set by `with_rounds`; None: as in training
 
     @property
     def fingerprint(self) -> str:
@@ -80,7 +87,18 @@ class NeuralDecoder:
             status = torch.full((len(y),), Status.OK, dtype=torch.uint8, device=y.device)
             return Decoded((scores >= self.threshold).to(torch.uint8), status, scores.to(torch.float64))
 
-        return BoundDecoder(problem, decode)
+        return BoundDecoder(problem, decode, takes_missing=self.network.missing, without=UNTRAINED)
+
+    def with_rounds(self, rounds: int) -> "NeuralDecoder":
+        """The same refining network with another number of rounds: more take longer and find more answers.
+
+        The weights and the threshold stay. A saved model keeps its number of rounds.
+        """
+        if not isinstance(self.network, RefiningStack):
+            raise ValueError(f"rounds={rounds} has no meaning for {self.architecture}: only Refining has rounds.")
+        network = copy.deepcopy(self.network)
+        network.repeats = whole("rounds", rounds, least=1, most=MOST_LAYERS)
+        return replace(self, network=network, rounds=network.repeats)
 
     def save(self, path: str | Path) -> None:
         """Write the folder `path` with the model file in it, all or nothing."""
@@ -89,6 +107,8 @@ class NeuralDecoder:
             "problem": self.spec,
             "fingerprint": self.fingerprint,
             "threshold": self.threshold,
+            "rounds": self.rounds,
+            "missing": self.network.missing,
             "training": codec.encode("training", self.training, Training | None),
         }
         model_file.write(path, description, self.network.state_dict())
@@ -122,19 +142,14 @@ def raw_scores(network: Network, y: Tensor) -> Tensor:
         return torch.cat(parts) if parts else network(y.to(torch.float32)[None])[0]
 
 
-def describe(architecture: Architecture) -> dict[str, object]:
-    """An architecture as plain data: its kind and its fields."""
-    return codec.encode_table("architecture", architecture, Architecture, NETWORKS)
-
-
 def _decoder(description: keys.Table, weights: Mapping[str, Tensor]) -> NeuralDecoder:
     """The decoder that a file describes, every field checked against the others."""
     architecture = codec.decode("architecture", description["architecture"], Architecture, NETWORKS)
     spec = {key: keys.as_table(key, part) for key, part in keys.as_table("problem", description["problem"]).items()}
     design = stored_design(spec["design"])
-    pools, items = design.pools, design.items
-    model_file.check_cost(architecture, weights, pools=pools, items=items)
-    network = architecture.build(pools=pools, items=items, generator=torch.Generator().manual_seed(0))
+    missing = codec.decode("missing", description["missing"], bool)
+    model_file.check_cost(architecture, weights, design, missing=missing)
+    network = architecture.build(design, missing=missing, generator=torch.Generator().manual_seed(0))
     model_file.check_weights(network.state_dict(), weights)
     network.load_state_dict(dict(weights))
     if description["fingerprint"] != fingerprint_of(spec):
@@ -142,4 +157,6 @@ def _decoder(description: keys.Table, weights: Mapping[str, Tensor]) -> NeuralDe
     threshold = codec.decode("threshold", description["threshold"], float)
     training = description["training"]
     record = None if training is None else codec.decode("training", training, Training)
-    return NeuralDecoder(architecture, network.eval(), threshold, spec, record)
+    net = NeuralDecoder(architecture, network.eval(), threshold, spec, record)
+    rounds = description["rounds"]
+    return net if rounds is None else net.with_rounds(codec.decode("rounds", rounds, int))

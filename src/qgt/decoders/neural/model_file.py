@@ -18,8 +18,9 @@ from torch import Tensor
 from qgt.decoders.neural.network import Architecture
 from qgt.files import keys
 from qgt.files import tensors as tensor_files
+from qgt.model.design import Design
 
-FORMAT = 2
+FORMAT = 3
 FILE = "model.safetensors"
 LARGEST_FILE = 2**31  # bytes; far above any network of this kind, far below what would exhaust a machine
 MOST_TENSORS = 20_000  # above any network that an architecture builds (`network.MOST_LAYERS`)
@@ -59,13 +60,13 @@ def read(file: Path) -> tuple[dict[str, object], dict[str, Tensor]]:
     return description, weights
 
 
-def check_cost(architecture: Architecture, weights: Mapping[str, Tensor], *, pools: int, items: int) -> None:
+def check_cost(architecture: Architecture, weights: Mapping[str, Tensor], design: Design, *, missing: bool) -> None:
     """Refuse an architecture that asks for other weights than the file holds, before anything is built for it.
 
     Layers cost as much as weights do; their number the architectures themselves keep within `network.MOST_LAYERS`.
     """
     held = sum(tensor.numel() for tensor in weights.values())
-    asked = architecture.parameters(pools=pools, items=items)
+    asked = architecture.parameters(pools=design.pools, items=design.items, missing=missing)
     if asked != held:
         raise ValueError(f"its {architecture.__class__.__name__} has {asked:,} weights, and the file holds {held:,}")
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from qgt.arguments import positive, whole
+from qgt.arguments import fraction, positive, whole
 
 WARM_UP = 0.01  # of a cosine schedule's steps
 
@@ -28,7 +28,9 @@ class TrainConfig:
     epochs: int = 300
     patience: int | None = 15  # epochs without a better validation loss; None: never stop early
     steps: int | None = None  # of an epoch; None: as many whole batches as the fixed data set has
-    cosine: bool = False  # let the learning rate fall to zero over all epochs, after a short warm-up
+    cosine: bool = False  # let the learning rates fall to zero over all epochs, after a short warm-up
+    matrix_rate: float | None = None  # Muon's, for matrices between hidden layers; None: Adam trains these too
+    missing: float = 0.0  # the chance that a count is missing in training; above 0 the network takes missing counts
 
     def __post_init__(self) -> None:
         for name, least in (("validation", 1), ("batch", 2), ("epochs", 1)):  # one instance has no batch statistics
@@ -37,6 +39,11 @@ class TrainConfig:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, whole(name, getattr(self, name), least=least))
         object.__setattr__(self, "learning_rate", positive("learning_rate", self.learning_rate))
+        if self.matrix_rate is not None:
+            object.__setattr__(self, "matrix_rate", positive("matrix_rate", self.matrix_rate))
+        object.__setattr__(self, "missing", fraction("missing", self.missing))
+        if self.missing == 1.0:
+            raise ValueError("missing=1.0 is not valid: no count would be left; give less than 1.")
         if not isinstance(self.cosine, bool):
             raise ValueError(f"cosine={self.cosine!r} is not valid: give True or False.")
         if (self.instances is None) == (self.steps is None):
@@ -46,26 +53,40 @@ class TrainConfig:
 
     @classmethod
     def fresh(
-        cls, *, steps: int = 40_000, batch: int = 4096, learning_rate: float = 7e-4, validation: int = 14_900
+        cls,
+        *,
+        steps: int = 40_000,
+        batch: int = 4096,
+        learning_rate: float = 1e-3,
+        matrix_rate: float | None = 0.02,
+        validation: int = 14_900,
+        missing: float = 0.0,
     ) -> "TrainConfig":
-        """New instances at every step, for a budget of steps, with a cosine learning rate; validated 100 times."""
+        """New instances at every step, for a budget of steps, with cosine learning rates; validated 100 times."""
         epoch = max(1, whole("steps", steps, least=1) // 100)
-        return cls(
-            None, validation, batch, learning_rate, epochs=-(-steps // epoch), patience=None, steps=epoch, cosine=True
-        )
+        epochs = -(-steps // epoch)
+        return cls(None, validation, batch, learning_rate, epochs, None, epoch, True, matrix_rate, missing)
 
     @property
     def epoch_steps(self) -> int:
         """Steps between two validations."""
         return self.steps if self.instances is None else self.instances // self.batch  # type: ignore[return-value]
 
+    @property
+    def total_steps(self) -> int:
+        """Steps of all epochs."""
+        return self.epochs * self.epoch_steps
+
     def rate_at(self, step: int) -> float:
         """The learning rate at a step."""
+        return self.learning_rate * self.share_at(step)
+
+    def share_at(self, step: int) -> float:
+        """What the schedule leaves of the learning rates at a step."""
         if not self.cosine:
-            return self.learning_rate
-        total = self.epochs * self.epoch_steps
-        warm = min(1.0, (step + 1) / (WARM_UP * total))
-        return self.learning_rate * warm * 0.5 * (1 + math.cos(math.pi * step / total))
+            return 1.0
+        warm = min(1.0, (step + 1) / (WARM_UP * self.total_steps))
+        return warm * 0.5 * (1 + math.cos(math.pi * step / self.total_steps))
 
 
 def make_config(*, fresh: bool, given: Mapping[str, Any]) -> TrainConfig:
@@ -76,12 +97,12 @@ def make_config(*, fresh: bool, given: Mapping[str, Any]) -> TrainConfig:
     Example:
         >>> make_config(fresh=True, given={"steps": 200, "batch": None}).steps
         2
-        >>> make_config(fresh=True, given={"steps": 200, "epochs": 5})
+        >>> make_config(fresh=True, given={"steps": 200, "epochs": 5})  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        ValueError: epochs=5 has no meaning with fresh instances (steps): use steps, batch, learning_rate, validation.
+        ValueError: epochs=5 has no meaning with fresh instances (steps): use steps, batch, learning_rate, ...
     """
-    common = ("batch", "learning_rate", "validation")
-    known = ("steps", *common) if fresh else ("instances", *common, "epochs", "patience")
+    common = ("batch", "learning_rate", "validation", "missing")
+    known = ("steps", *common, "matrix_rate") if fresh else ("instances", *common, "epochs", "patience")
     chosen = {name: value for name, value in given.items() if value is not None}
     for name in chosen:
         if name not in known:

@@ -4,6 +4,7 @@
 claims; `forged` keeps those, by the oracle of `truth`. A checker must refuse them all.
 """
 
+import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +19,7 @@ from qgt.model.problem import Problem
 from qgt.testing.forgery.answers import ANSWERS
 from qgt.testing.forgery.case import Case, Forger
 from qgt.testing.forgery.proofs import PROOFS
-from qgt.testing.forgery.truth import FEW_ITEMS, every_x, fails_by_trying, has_steps, in_leaf, leaves_out
+from qgt.testing.forgery.truth import FEW_ITEMS, fails_by_trying, has_steps, in_leaves, leaves_out
 
 WITNESSES = 40  # x looked at, to see whether some lies in no leaf
 
@@ -34,8 +35,8 @@ class Forged(NamedTuple):
 KINDS: dict[str, Forger] = {**ANSWERS, **PROOFS}
 
 
-def forged(case: Case, generator: Generator, kinds: tuple[str, ...] = ()) -> Iterator[Forged]:
-    """One forgery of each kind that this case allows.
+def forged(case: Case, generator: Generator, *, repeats: int = 1) -> Iterator[Forged]:
+    """Forgeries of each kind that this case allows: each kind is tried so often, and none comes twice.
 
     Example:
         >>> import torch, qgt
@@ -48,12 +49,26 @@ def forged(case: Case, generator: Generator, kinds: tuple[str, ...] = ()) -> Ite
         >>> len(made) > 10, any(accepted(problem, y, [one.result for one in made]))
         (True, False)
     """
-    witnesses = witnesses_of(case, generator)
-    for kind in kinds or KINDS:
-        changed = KINDS[kind](case, generator)
-        why = None if changed is None else why_false(case, changed, witnesses)
-        if changed is not None and why is not None:
+    witnesses, seen = witnesses_of(case, generator), set[tuple[str, bytes]]()
+    for kind, forge in (pair for _ in range(repeats) for pair in KINDS.items()):
+        changed = forge(case, generator)
+        if changed is None or (name := (kind, _digest(changed))) in seen:
+            continue
+        seen.add(name)
+        why = why_false(case, changed, witnesses)
+        if why is not None:
             yield Forged(kind, changed, why)
+
+
+def _digest(result: Decoded) -> bytes:
+    """The same for two results only if they claim and show the same."""
+    proof, evidence = result.proof, result.evidence
+    assert proof is not None and evidence.alternatives is not None
+    odds = torch.tensor(proof.odds, dtype=torch.float64)
+    parts = [result.x, result.status, proof.fixed, proof.least, proof.most, proof.pi, odds]
+    parts += [evidence.alternatives.x, evidence.alternatives.probability]
+    parts += [torch.zeros(0) if part is None else part for part in (evidence.complete, evidence.confidence)]
+    return hashlib.sha256(b"|".join(part.numpy().tobytes() for part in parts)).digest()
 
 
 def why_false(case: Case, changed: Decoded, witnesses: Tensor) -> str | None:
@@ -70,8 +85,7 @@ def why_false(case: Case, changed: Decoded, witnesses: Tensor) -> str | None:
     if int(changed.status[0]) == Status.INFEASIBLE and not bool(case.problem.explainable(case.y)[0]):
         return None
     if case.problem.items <= FEW_ITEMS and not has_steps(case.problem):
-        every = every_x(case.problem.items)
-        return "the proof does not show it" if fails_by_trying(case.problem, case.y, changed, every) else None
+        return "the proof does not show it" if fails_by_trying(case.truth, changed) else None
     return "an x is in no leaf" if len(witnesses) and leaves_out(case.problem, proof, witnesses) else None
 
 
@@ -112,7 +126,4 @@ def witnesses_of(case: Case, generator: Generator) -> Tensor:
     """Some x of honest leaves, of which a forgery may leave some out."""
     proof = case.result.proof
     assert proof is not None
-    picked = torch.randint(max(1, len(proof.least)), (WITNESSES,), generator=generator).tolist()
-    found = [in_leaf(case.problem, proof, leaf, generator) for leaf in picked if len(proof.least)]
-    rows = [x for x in found if x is not None]
-    return torch.stack(rows) if rows else case.result.x[:0]
+    return in_leaves(case.problem, proof, WITNESSES, generator)

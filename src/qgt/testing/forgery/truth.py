@@ -10,14 +10,12 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from qgt.decoders.results import Answers, Decoded, Proof, Status
 from qgt.model.factors import pool_costs
-from qgt.model.prior import FREE, FactoredPrior
+from qgt.model.prior import FREE, FactoredPrior, ItemCosts
 from qgt.model.problem import Problem
 
 MOST_ITEMS = 14  # of which every x is tried
@@ -62,6 +60,11 @@ class Truth:
         cost = -problem.log_joint(answers.x, y.expand(len(answers.x), -1))
         order = cost.argsort(stable=True)
         return cls(problem, y, answers.x[order], cost[order], math.log(honest.proof.odds))
+
+    @cached_property
+    def trial(self) -> "Trial":
+        """Every x, where they are few."""
+        return Trial.of(self.problem, self.y)
 
     @property
     def possible(self) -> bool:
@@ -140,81 +143,90 @@ def _inside(proof: Proof, x: Tensor) -> Tensor:
     return (apart == 0) & known.all(1) & (proof.least <= total) & (total <= proof.most)
 
 
-def in_leaf(problem: Problem, proof: Proof, leaf: int, generator: torch.Generator) -> Tensor | None:
-    """Some x of one leaf that the prior allows, drawn at random; None where none was found."""
+def in_leaves(problem: Problem, proof: Proof, number: int, generator: torch.Generator) -> Tensor:
+    """Up to so many x that the prior allows, each drawn from a leaf of one instance's proof: (rows, items)."""
     assert isinstance(problem.prior, FactoredPrior)
-    costs, fixed = problem.prior.costs(problem.items), proof.fixed[leaf]
-    if bool(((fixed != FREE) & (costs.known != FREE) & (fixed != costs.known)).any()):
-        return None
+    costs = problem.prior.costs(problem.items)
+    leaf = torch.randint(max(1, len(proof.least)), (number if len(proof.least) else 0,), generator=generator)
+    fixed = proof.fixed[leaf]
+    sound = ~((fixed != FREE) & (costs.known != FREE) & (fixed != costs.known)).any(1)
     fixed = torch.where(fixed == FREE, costs.known, fixed)
-    x, free = (fixed == 1).to(torch.uint8), (fixed == FREE).nonzero().flatten()
-    least = max(int(proof.least[leaf]), int(x.sum()))
-    most = min(int(proof.most[leaf]), int(x.sum()) + len(free))
+    ones, free = (fixed == 1).sum(1), fixed == FREE
+    least, most = torch.maximum(proof.least[leaf], ones), torch.minimum(proof.most[leaf], ones + free.sum(1))
     if costs.number is not None:
-        least, most = max(least, costs.number), min(most, costs.number)
-    if least > most:
-        return None
-    total = int(torch.randint(least, most + 1, (), generator=generator))
-    chosen = free[torch.randperm(len(free), generator=generator)][: total - int(x.sum())]
-    x[chosen] = 1
-    return x
+        least, most = least.clamp(min=costs.number), most.clamp(max=costs.number)
+    part = torch.rand(len(leaf), generator=generator, dtype=torch.float64)
+    wanted = least + (part * (most - least + 1)).long() - ones  # of the free items
+    keys = torch.rand(fixed.shape, generator=generator, dtype=torch.float64)
+    rank = torch.where(free, keys, torch.inf).argsort(1).argsort(1)
+    x = (fixed == 1) | (free & (rank < wanted[:, None]))
+    return x[sound & (least <= most)].to(torch.uint8)
 
 
-def fails_by_trying(problem: Problem, y: Tensor, claimed: Decoded, every: Tensor) -> bool:
+def fails_by_trying(truth: Truth, claimed: Decoded) -> bool:
     """Whether the proof of a claim that is true shows it not, by the definitions: for few items and no steps of cost.
 
-    `every` is all x. A leaf is closed if at most one x of each number of defectives has a bound below the limit, and
-    that one is listed or costs as much.
+    A leaf is closed if at most one x of each number of defectives has a bound below the limit, and that one is listed
+    or costs as much.
     """
-    proof, answers = claimed.proof, claimed.evidence.alternatives
-    assert proof is not None and answers is not None and isinstance(problem.prior, FactoredPrior)
-    if int(claimed.status[0]) == Status.INFEASIBLE and not bool(problem.explainable(y)[0]):
+    proof, answers, trial = claimed.proof, claimed.evidence.alternatives, truth.trial
+    assert proof is not None and answers is not None
+    if int(claimed.status[0]) == Status.INFEASIBLE and not bool(truth.problem.explainable(truth.y)[0]):
         return False  # a count that is impossible by itself needs no leaves
-    if leaves_out(problem, proof, every):
+    inside = _inside(proof, trial.x)  # (x, leaves)
+    if not bool((inside.any(1) | ~trial.allowed).all()) or not bool(proof.pi.isfinite().all()):
         return True
-    if not bool(proof.pi.isfinite().all()):
-        return True
-    cost = -problem.log_joint(every, y.expand(len(every), -1))
-    limit, listed = math.inf, torch.zeros(len(every), dtype=torch.bool)
+    limit, listed = trial.dear, torch.zeros(len(trial.x), dtype=torch.bool)
     if int(claimed.status[0]) == Status.PROVED:
         complete = claimed.evidence.complete is not None and bool(claimed.evidence.complete[0])
-        limit = -float(problem.log_joint(claimed.x, y)) + (math.log(proof.odds) if complete else 0.0)
-        names = {row.tobytes() for row in torch.cat([claimed.x, answers.x]).numpy()}
-        listed = torch.tensor([row.tobytes() in names for row in every.numpy()])
-    else:
-        limit = float(cost[cost.isfinite()].max()) if bool(cost.isfinite().any()) else _dear(problem, y)
-    below = _bounds(problem, y, proof, every) < limit - CLEAR  # (x, leaves)
-    below &= _inside(proof, every)
-    spared = listed | (cost >= limit - CLEAR)
-    totals = every.sum(1, dtype=torch.int64)
-    for total in range(problem.items + 1):
-        some = below[totals == total]
-        if bool((some.sum(0) > 1).any()) or bool((some & ~spared[totals == total, None]).any()):
-            return True
-    return False
+        limit = truth.cost_of(claimed.x[0]) + (math.log(proof.odds) if complete else 0.0)
+        named = torch.cat([claimed.x, answers.x])
+        listed[(named.long() << torch.arange(named.shape[1])).sum(1)[(named <= 1).all(1)]] = True
+    below = (trial.bounds(proof) < limit - CLEAR) & inside  # (x, leaves)
+    if bool((below & ~(listed | (trial.cost >= limit - CLEAR))[:, None]).any()):
+        return True
+    several = torch.zeros(trial.x.shape[1] + 1, below.shape[1]).index_add_(0, trial.totals, below.float())
+    return bool((several > 1).any())
 
 
-def _dear(problem: Problem, y: Tensor) -> float:
-    """A cost that no x of finite cost has."""
-    tables = pool_costs(problem.design, problem.noise, y).of_instance(0)
-    assert isinstance(problem.prior, FactoredPrior)
-    items = problem.prior.costs(problem.items)
-    finite = torch.where(tables.isfinite(), tables, -torch.inf).amax(1).sum()
-    return float(finite) + items.base + float(items.weights.clamp(min=0.0).sum()) + 1.0
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Every x of one instance of few items, and what proofs of it are held against."""
 
+    problem: Problem
+    y: Tensor  # (1, pools)
+    x: Tensor  # (every x, items)
+    cost: Tensor
+    allowed: Tensor  # by the prior
+    totals: Tensor  # numbers of defectives
+    tables: Tensor  # (pools, counts), infinite beyond a pool's size
+    costs: ItemCosts
 
-def _bounds(problem: Problem, y: Tensor, proof: Proof, x: Tensor) -> Tensor:
-    """What the multipliers of each leaf show of each x: (x, leaves)."""
-    assert isinstance(problem.prior, FactoredPrior)
-    costs, pi = problem.prior.costs(problem.items), proof.pi.double()
-    matrix: NDArray[np.float64] = problem.design.matrix.double().numpy()
-    reduced = costs.weights - pi @ torch.from_numpy(matrix)  # (leaves, items)
-    tables, sizes = pool_costs(problem.design, problem.noise, y).of_instance(0), problem.design.pool_sizes
-    pools = torch.zeros(len(pi), dtype=torch.float64)
-    for i, size in enumerate(sizes.tolist()):
-        counts = torch.arange(size + 1, dtype=torch.float64)
-        pools += (tables[i, : size + 1] + pi[:, i, None] * counts).amin(1)
-    return costs.base + x.double() @ reduced.T + pools
+    @classmethod
+    def of(cls, problem: Problem, y: Tensor) -> "Trial":
+        """Try them all."""
+        assert isinstance(problem.prior, FactoredPrior)
+        x, costs = every_x(problem.items), problem.prior.costs(problem.items)
+        tables, sizes = pool_costs(problem.design, problem.noise, y).of_instance(0), problem.design.pool_sizes
+        tables = torch.where(torch.arange(tables.shape[1]) <= sizes[:, None], tables, torch.inf)
+        cost = -problem.log_joint(x, y.expand(len(x), -1))
+        return cls(problem, y, x, cost, costs.of(x).isfinite(), x.sum(1, dtype=torch.int64), tables, costs)
+
+    @property
+    def dear(self) -> float:
+        """At least what any x of finite cost costs."""
+        if bool(self.cost.isfinite().any()):
+            return float(self.cost[self.cost.isfinite()].max())
+        finite = torch.where(self.tables.isfinite(), self.tables, -torch.inf).amax(1).sum()
+        return float(finite) + self.costs.base + float(self.costs.weights.clamp(min=0.0).sum()) + 1.0
+
+    def bounds(self, proof: Proof) -> Tensor:
+        """What the multipliers of each leaf show of each x: (x, leaves)."""
+        pi = proof.pi.double()
+        reduced = self.costs.weights - pi @ self.problem.design.matrix.double()  # (leaves, items)
+        counts = torch.arange(self.tables.shape[1], dtype=torch.float64)
+        pools = (self.tables + pi[:, :, None] * counts).amin(2).sum(1)
+        return self.costs.base + self.x.double() @ reduced.T + pools
 
 
 def has_steps(problem: Problem) -> bool:

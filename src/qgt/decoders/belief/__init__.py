@@ -1,0 +1,4 @@
+"""Belief propagation: the factor graph of a problem, messages of one factor, and sweeps over all of them.
+
+Nothing here knows what a noise or a prior is called: all of them are tables over numbers of defectives.
+"""

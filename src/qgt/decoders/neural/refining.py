@@ -1,0 +1,205 @@
+"""A network that checks itself: it computes the counts its answer implies, sees where they differ, and tries again.
+
+One round turns what the network holds in mind, h, into logits l of the items and probabilities p = sigmoid(l):
+
+    h <- h + W2 gelu(W1 norm(h))   for each block,      l = W norm(h) + b,      p = sigmoid(l)
+
+and then shows it what is left of the counts, by the design A itself, for p and for the calls c = [p > 1/2]:
+
+    h <- h + U (y - A p) + V (y - A c) + W' (p, l)
+
+The weights are the same in every round, so there may be any number of rounds, and a loss on each trains them all. A
+small judge learns to say whether a round's whole answer is right, from what it leaves of the counts, how many items it
+calls and how sure it is of them; the network answers what the judge believes in most. More rounds are then more
+chances.
+
+Counts need not be counts for this: before training a straight line is fitted to what each pool reports against the
+number of defective items in it, and `y - A p` is the distance from that line, in standard deviations of the reports.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from qgt.arguments import whole
+from qgt.decoders.neural.layers import Linear, inner_dtype
+from qgt.decoders.neural.network import MOST_LAYERS, Network, Rounds, without_gaps
+from qgt.model.design import Design
+
+EXPANSION = 2  # of a block's inside
+SIGNS, JUDGE = 5, 32  # what the judge is shown, and how wide it is
+LOGITS = 5.0  # logits are shown to the network in this unit
+LARGEST = 2**28  # entries of the design's matrix, a gigabyte
+LEAST_RATE = 1e-4  # of an item, for the logit that training begins at
+
+
+@dataclass(frozen=True)
+class Refining:
+    """A network that computes the counts its answer implies, sees where they differ from y, and tries again.
+
+    `blocks` residual blocks of the given `width` are one round; their weights serve all `rounds`. A trained network
+    can be given more of them: see `NeuralDecoder.with_rounds`.
+
+    Example:
+        >>> Refining(width=512, blocks=2, rounds=6).loss
+        'binary_cross_entropy'
+        >>> Refining(width=64).parameters(pools=20, items=50) == Refining(width=64, rounds=20).parameters(
+        ...     pools=20, items=50)
+        True
+    """
+
+    width: int = 512
+    blocks: int = 2
+    rounds: int = 6
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "width", whole("width", self.width, least=1))
+        object.__setattr__(self, "blocks", whole("blocks", self.blocks, least=1, most=MOST_LAYERS))
+        object.__setattr__(self, "rounds", whole("rounds", self.rounds, least=1, most=MOST_LAYERS))
+
+    @property
+    def loss(self) -> str:
+        """Its outputs are logits."""
+        return "binary_cross_entropy"
+
+    def parameters(self, *, pools: int, items: int, missing: bool = False) -> int:
+        """How many numbers a model holds, the lines of its pools included."""
+        width, inside = self.width, EXPANSION * self.width
+        seen = 3 * (pools + 1) * width + (2 * items + 1) * width + (pools * width if missing else 0)
+        block = (width + 1) * inside + (inside + 1) * width
+        judge = (SIGNS + 1) * JUDGE + JUDGE + 1
+        return seen + self.blocks * block + (width + 1) * items + judge + 4 * pools
+
+    def build(self, design: Design, *, missing: bool = False, generator: Generator) -> Network:
+        """Make a stack of one model."""
+        if design.pools * design.items > LARGEST:
+            raise ValueError(
+                f"a design of {design.pools} pools and {design.items} items is too large for Refining, which keeps the "
+                "whole matrix: use another network, or belief propagation."
+            )
+        return RefiningStack(self, design, missing, generator)
+
+
+class RefiningStack(Network):
+    """A stack of refining networks; `repeats` is the number of rounds."""
+
+    def __init__(self, config: Refining, design: Design, missing: bool, generator: Generator) -> None:
+        super().__init__()
+        self.repeats, self.missing = config.rounds, missing
+        pools, items, width, device = design.pools, design.items, config.width, generator.device
+        self.counts = Linear(pools, width, generator)
+        self.soft = Linear(pools, width, generator)  # what the probabilities leave of the counts
+        self.hard = Linear(pools, width, generator)  # what the calls leave of them
+        self.guess = Linear(2 * items, width, generator)
+        self.blocks = nn.ModuleList(_Block(width, generator) for _ in range(config.blocks))
+        self.output = Linear(width, items, generator, scale=0.0)
+        self.judge = nn.ModuleList([Linear(SIGNS, JUDGE, generator), Linear(JUDGE, 1, generator)])
+        if missing:
+            self.absent = nn.Parameter(torch.zeros(1, width, pools, device=device))
+        self.matrix: Tensor
+        self.mean: Tensor
+        self.scale: Tensor
+        self.slope: Tensor
+        self.level: Tensor
+        # (1, items, pools): pools come last, for stacks. The design is known to whoever builds it: no file holds it.
+        self.register_buffer("matrix", design.matrix.T.to(device, torch.float32)[None], persistent=False)
+        for name, value in (("mean", 0.0), ("scale", 1.0), ("slope", 1.0), ("level", 0.0)):
+            self.register_buffer(name, torch.full((1, pools), value, device=device))
+
+    @torch.no_grad()
+    def prepare(self, x: Tensor, y: Tensor) -> None:
+        """Fit each pool's line to instances, and begin with the items' own rates."""
+        share = x.to(torch.float32).mean(1).clamp(LEAST_RATE, 1 - LEAST_RATE)  # (models, items)
+        self.output.bias.copy_(share.logit())
+        counts = x.to(torch.float32) @ self.matrix  # (models, instances, pools)
+        seen = ~y.isnan()
+        number = seen.sum(1).clamp(min=1)
+
+        def mean(values: Tensor) -> Tensor:  # over the counts that are there: (models, pools)
+            return torch.where(seen, values, 0.0).sum(1) / number
+
+        self.mean.copy_(mean(y))
+        spread = mean((y - self.mean[:, None]).square()).sqrt()
+        self.scale.copy_(torch.where(spread > 0, 1 / spread, 0.0))
+        z = (y - self.mean[:, None]) * self.scale[:, None]
+        middle = mean(counts)
+        varied = mean((counts - middle[:, None]).square())
+        slope = mean(z * (counts - middle[:, None])) / torch.where(varied > 0, varied, 1.0)
+        self.slope.copy_(slope)
+        self.level.copy_(-slope * middle)  # z has mean 0 where the counts have theirs
+
+    def inner_matrices(self) -> list[nn.Parameter]:
+        """Those of the blocks."""
+        return [p for p in self.blocks.parameters() if p.dim() == 3]
+
+    def forward(self, y: Tensor, generator: Generator | None = None) -> Tensor:
+        """The logits of the round that the judge believes in most, of equals the later."""
+        each = self._each(y)
+        scores, belief = next(each)
+        for logits, sure in each:
+            better = sure >= belief
+            scores = torch.where(better[..., None], logits, scores)
+            belief = torch.where(better, sure, belief)
+        return scores
+
+    def rounds(self, y: Tensor, generator: Generator | None = None) -> Rounds:
+        """The logits of every round, and the judge's of their being right."""
+        scores, belief = zip(*self._each(y), strict=True)
+        return Rounds(torch.stack(scores), torch.stack(belief))
+
+    def _each(self, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Round by round: logits (models, instances, items) and the judge's (models, instances)."""
+        dtype = inner_dtype(self, y)
+        z, present, h = self._read(y)
+        for number in range(self.repeats):
+            inner = h.to(dtype)
+            for block in self.blocks:
+                inner = block(inner)
+            logits = self.output.rows(F.layer_norm(inner, inner.shape[-1:]).to(y.dtype))
+            p = logits.sigmoid()
+            calls = (logits > 0).to(y.dtype)
+            soft, hard = self._left(z, present, p), self._left(z, present, calls)
+            yield logits, self._judged(logits, calls, hard)
+            if number + 1 < self.repeats:
+                guess = torch.cat([p, logits / LOGITS], 2)
+                h = inner.to(y.dtype) + self.soft.rows(soft) + self.hard.rows(hard) + self.guess.rows(guess)
+
+    def _read(self, y: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Standardised counts, 1 where a count is there (None: everywhere), and what the network begins with."""
+        if not self.missing:
+            z = (y - self.mean[:, None]) * self.scale[:, None]
+            return z, None, self.counts.rows(z)
+        y, absent = without_gaps(y)
+        z = (y - self.mean[:, None]) * self.scale[:, None] * (1 - absent)
+        return z, 1 - absent, self.counts.rows(z) + absent @ self.absent.mT
+
+    def _left(self, z: Tensor, present: Tensor | None, x: Tensor) -> Tensor:
+        """What x leaves of the standardised counts, nothing of missing ones: (models, instances, pools)."""
+        left = z - torch.baddbmm(self.level[:, None], x, self.matrix * self.slope[:, None])
+        return left if present is None else left * present
+
+    def _judged(self, logits: Tensor, calls: Tensor, left: Tensor) -> Tensor:
+        """Whether the calls are all right, as a logit; it learns from them and does not teach them."""
+        size = left.detach().abs()
+        doubt = F.softplus(-logits.detach().abs())
+        signs = [size.sum(2), size.square().sum(2), (3 * size).tanh().sum(2), calls.sum(2), doubt.sum(2)]
+        first, last = self.judge
+        assert isinstance(first, Linear)
+        assert isinstance(last, Linear)
+        return last.rows(F.gelu(first.rows(torch.stack(signs, 2).log1p())))[..., 0]
+
+
+class _Block(nn.Module):
+    """Normalisation without weights, which the first map would only repeat; it begins as the identity."""
+
+    def __init__(self, width: int, generator: Generator) -> None:
+        super().__init__()
+        self.widen = Linear(width, EXPANSION * width, generator)
+        self.narrow = Linear(EXPANSION * width, width, generator, scale=0.0)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """One step of thought, in the input's dtype."""
+        return h + self.narrow.rows(F.gelu(self.widen.rows(F.layer_norm(h, h.shape[-1:]))))
