@@ -20,6 +20,7 @@ ROOMS = (
     ("model",),
     ("decoders",),
     ("theory", "trust", "testing"),
+    ("rounds",),
     ("learning",),
     ("study",),
     ("pictures",),

@@ -81,6 +81,8 @@ if TYPE_CHECKING:
     from qgt.model.scales import Saturating as Saturating
     from qgt.model.unknown import UnknownLevel as UnknownLevel
     from qgt.model.unknown import UnknownRate as UnknownRate
+    from qgt.rounds.choosing import NextPools as NextPools
+    from qgt.rounds.choosing import next_pools as next_pools
     from qgt.study.pairs import Comparison as Comparison
     from qgt.study.pairs import compare_decoders as compare_decoders
     from qgt.study.plan import Study as Study
@@ -138,6 +140,7 @@ _PUBLIC = {
     "model.problem": ("Instances", "Problem"),
     "lab.accounts": ("Account", "accounts"),
     "lab.verdicts": ("Verdict",),
+    "rounds.choosing": ("NextPools", "next_pools"),
     "trust.calibration": ("Calibrated",),
     "trust.fit": ("FileFit", "file_fit", "instance_fit"),
     "trust.reference": ("Reference",),

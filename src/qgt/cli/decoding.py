@@ -1,7 +1,7 @@
 """Verbs that turn counts into calls, and check proofs of them: decode, check."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -64,6 +64,10 @@ def decode(
         float, typer.Option(metavar="S", min=0, help="Seconds of simulation, to measure confidence and fit; 0: none.")
     ] = 10.0,
     device: Annotated[str, typer.Option(metavar="D", help="cpu, cuda or auto.")] = "cpu",
+    rounds: Annotated[
+        list[Path] | None,
+        typer.Option("--round", metavar="FOLDER", help="A later round, from 'qgt follow-up'; in order."),
+    ] = None,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
@@ -84,6 +88,7 @@ def decode(
       qgt decode counts.csv --problem problem.toml -o calls.csv --report report.csv --html report.html
       qgt decode counts.csv --problem problem.toml --decoder gamp --set damping=0.5 -o calls.csv
       qgt decode counts.csv --model runs/mlp -o calls.csv
+      qgt decode counts.csv --problem problem.toml --round round2 --round round3 -o calls.csv
     """
     if model is None and problem is None:
         raise ValueError("give --problem, or --model; see 'qgt decode --help'.")
@@ -91,8 +96,17 @@ def decode(
         raise ValueError("decoder and model were both given: give one of them.")
     problem = None if problem is None else _problem_file(problem)
     outputs = {"calls": output, "report": report, "page": html, "certificate": certificate}
-    check_files([*outputs.values()], inputs=[counts, problem, model, *(plugin or ())])
+    check_files([*outputs.values()], inputs=[counts, problem, model, *(rounds or ()), *(plugin or ())])
     load_plugins(plugin)
+    if rounds:
+        from qgt.cli.follow_up import decode_with_rounds
+
+        others = {"html": html, "certificate": certificate, "model": model, "set": settings, "odds": odds}
+        refuse_with_rounds({**others, "decoder": None if decoder == "certified" else decoder, "defectives": defectives})
+        assert problem is not None  # a model was refused
+        return decode_with_rounds(
+            counts, problem, rounds, output=output, report=report, time_limit=time_limit, as_json=as_json
+        )
     given = {"odds": odds, "time_limit": time_limit}
     texts = [*(settings or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
     name, chosen, loaded = _chosen(problem, decoder, model, texts, keep_proofs=certificate is not None)
@@ -150,6 +164,13 @@ def check(
     )
     if open_:
         raise typer.Exit(1)
+
+
+def refuse_with_rounds(given: Mapping[str, object]) -> None:
+    """Refuse options that decoding of rounds does not have."""
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{name} has no meaning together with --round: leave it out.")
 
 
 def _chosen(
@@ -278,10 +299,11 @@ def _tell(sheet: "DecodedSheet", written: dict[str, str]) -> None:
         numbers = {status: int((sheet.result.status == status).sum()) for status in qgt.Status}
         rows = [[status.name, number, status.meaning] for status, number in numbers.items() if number]
         return tell(None, title, ["status", "instances", "meaning"], *rows)
-    _tell_verdicts(title, sheet.accounts)
+    tell_verdicts(title, sheet.accounts)
 
 
-def _tell_verdicts(title: str, made: "Sequence[Account]") -> None:
+def tell_verdicts(title: str, made: "Sequence[Account]") -> None:
+    """How many instances have each verdict, and the first ones in words."""
     from qgt.lab.reports import by_urgency, verdict_counts
     from qgt.lab.wording import quoted
 

@@ -1,0 +1,237 @@
+"""How many tests until the answer is sure: follow-up rounds beside the schemes of others.
+
+python benchmarks/follow_up.py goals --instances 10000 --processes 16     # N = 100, 6 %, S/N = 0.1; the goals
+python benchmarks/follow_up.py table --instances 1000 --processes 16      # policies by prevalence, with noise or not
+python benchmarks/follow_up.py curve --instances 500 --processes 16       # tests against prevalence, 0.5 to 20 %
+python benchmarks/follow_up.py households --instances 2000 --processes 16
+python benchmarks/follow_up.py draw                                       # figures, from the results alone
+
+Results grow in results/follow_up.json as batches end; a run that was stopped goes on where it was.
+"""
+
+import argparse
+import json
+import math
+import multiprocessing
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import qgt
+from qgt.files.atomic import write_text
+from qgt.files.provenance import provenance
+from qgt.pictures.figures import save_figure
+from qgt.pictures.tests_needed import tests_by_prevalence, tests_by_rounds
+from qgt.rounds.history import Setting
+from qgt.rounds.policies import FollowUp, Policy, simulate_policy
+from qgt.rounds.schemes import Scheme
+from qgt.theory.limits import information
+
+RESULTS, IMAGES = Path("results/follow_up.json"), Path("docs/images")
+BATCH = 25  # instances that share a first round
+EDGES = (0.0, 0.9, 0.99, 0.995, 0.997, 0.998, 0.999, 0.9995, 0.9999)  # of bins of confidence
+ITEMS = 100
+
+
+@dataclass(frozen=True)
+class Case:
+    """A policy in a setting."""
+
+    part: str
+    policy: str
+    rate: float
+    noise: float
+    households: bool = False
+
+    @property
+    def key(self) -> str:
+        """Its name in the results."""
+        return f"{self.part} / {self.policy} / {self.rate:g} / {self.noise:g}" + (
+            " / households" if self.households else ""
+        )
+
+    @property
+    def setting(self) -> Setting:
+        """What it is simulated in."""
+        noise = qgt.SparseInteger(self.noise, 1) if self.noise else qgt.Noiseless()
+        prior: Any = qgt.Bernoulli(self.rate)
+        if self.households:
+            prior = qgt.Households(size=4, seed_rate=self.rate / 0.6, attack_rate=0.6)
+        return Setting(ITEMS, prior, noise)
+
+
+def bound(rate: float, noise: float) -> float:
+    """The entropy of x over what the best first pool tells: fewer tests would each have to tell more than that."""
+    entropy = -ITEMS * (rate * math.log2(rate) + (1 - rate) * math.log2(1 - rate))
+    best = 0.0
+    for size in range(1, ITEMS + 1):
+        weights = torch.distributions.Binomial(size, torch.tensor(rate, dtype=torch.float64))
+        p = weights.log_prob(torch.arange(size + 1, dtype=torch.float64)).exp()
+        error = torch.tensor([noise / 3, 1 - noise + noise / 3, noise / 3], dtype=torch.float64)
+        y = torch.nn.functional.conv1d(p[None, None], error.flip(0)[None, None], padding=2)[0, 0]
+        best = max(best, _bits(y) - _bits(error))
+    return entropy / best
+
+
+def _bits(p: torch.Tensor) -> float:
+    return -float(torch.xlogy(p, p).sum()) / math.log(2)
+
+
+def start_of(rate: float, noise: float) -> int:
+    """The pools of the first round: as many as random pools need at least, by what each tells."""
+    return max(3, round(information(ITEMS, rate, qgt.SparseInteger(noise, 1))))
+
+
+def policy_of(case: Case) -> Policy:
+    """The policy of a name."""
+    lead = 4 if case.noise else 1
+    first = start_of(case.rate, case.noise)
+    ours = {
+        "follow-up": FollowUp(first=first, risk=0.02, confidence=0.997, odds=30.0),
+        "one pool a round": FollowUp(first=first, pools=1, confidence=0.997, odds=30.0),
+        "three pools a round": FollowUp(first=first, pools=3, confidence=0.997, odds=30.0),
+        "one follow-up": FollowUp(first=first + 2, risk=0.0005, follow_ups=1, confidence=0.999, odds=300.0),
+        "non-adaptive": FollowUp(first=round(1.75 * first), follow_ups=0),
+    }
+    return ours[case.policy] if case.policy in ours else Scheme(case.policy, lead=lead)
+
+
+OURS = ("follow-up", "one pool a round", "three pools a round", "one follow-up", "non-adaptive")
+SCHEMES = ("individual", "dorfman", "halving", "grouped_halving", "staged", "checked")
+
+
+def cases(part: str) -> Iterator[Case]:
+    """What a part of the benchmark runs."""
+    if part == "goals":
+        yield from (Case(part, policy, 0.06, 0.1) for policy in ("follow-up", "one follow-up"))
+    elif part == "table":
+        for rate in (0.01, 0.03, 0.06, 0.1):
+            yield from (Case(part, policy, rate, noise) for noise in (0.0, 0.1) for policy in (*OURS, *SCHEMES))
+    elif part == "curve":
+        for rate in (0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.12, 0.16, 0.2):
+            yield from (Case(part, policy, rate, 0.1) for policy in ("follow-up", "non-adaptive", "grouped_halving"))
+    elif part == "households":
+        yield Case(part, "follow-up", 0.06, 0.1, households=True)
+
+
+def run(job: tuple[Case, int]) -> tuple[str, dict[str, Any]]:
+    """One batch."""
+    case, seed = job
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(1_000_003 * seed + 17)
+    start = time.process_time()
+    ran = simulate_policy(policy_of(case), case.setting, BATCH, generator=generator)
+    seconds = time.process_time() - start
+    bins = [[0, 0.0, 0] for _ in EDGES]
+    for confidence, wrong in zip(ran.confidence.tolist(), ran.wrong.tolist(), strict=True):
+        if confidence == confidence:
+            place = max(i for i, edge in enumerate(EDGES) if confidence >= edge)
+            bins[place] = [bins[place][0] + 1, bins[place][1] + confidence, bins[place][2] + (not wrong)]
+    return case.key, {
+        "tests": _histogram(ran.tests), "rounds": _histogram(ran.rounds), "transfers": int(ran.transfers.sum()),
+        "wrong": int(ran.wrong.sum()), "seconds": seconds, "confidence": bins, "seeds": [seed],
+    }  # fmt: skip
+
+
+def _histogram(values: torch.Tensor) -> dict[str, int]:
+    kinds, numbers = values.unique(return_counts=True)
+    return {str(kind): number for kind, number in zip(kinds.tolist(), numbers.tolist(), strict=True)}
+
+
+def added(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
+    """Two batches as one."""
+    if old is None:
+        return new
+    both = {key: old[key] + new[key] for key in ("transfers", "wrong", "seconds", "seeds")}
+    for key in ("tests", "rounds"):
+        both[key] = {k: old[key].get(k, 0) + new[key].get(k, 0) for k in sorted({*old[key], *new[key]}, key=int)}
+    pairs = zip(old["confidence"], new["confidence"], strict=True)
+    both["confidence"] = [[a + b for a, b in zip(one, other, strict=True)] for one, other in pairs]
+    return both
+
+
+def mean(histogram: dict[str, int]) -> tuple[float, float]:
+    """The mean, and its standard error."""
+    n = sum(histogram.values())
+    average = sum(int(k) * number for k, number in histogram.items()) / n
+    variance = sum((int(k) - average) ** 2 * number for k, number in histogram.items()) / max(1, n - 1)
+    return average, math.sqrt(variance / n)
+
+
+def measure(part: str, instances: int, processes: int) -> None:
+    """Run what is not there yet; every batch that ends is kept."""
+    data: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {"cases": {}}
+    data["measured_on"] = provenance("cpu")
+    jobs = []
+    for seed in range(-(-instances // BATCH)):  # all cases grow together
+        jobs += [(case, seed) for case in cases(part) if seed not in data["cases"].get(case.key, {}).get("seeds", [])]
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        last = time.monotonic()
+        for number, (key, found) in enumerate(pool.imap_unordered(run, jobs), 1):
+            data["cases"][key] = added(data["cases"].get(key), found)
+            if time.monotonic() - last > 10 or number == len(jobs):
+                last = time.monotonic()
+                write_text(RESULTS, json.dumps(data, indent=1) + "\n")
+                print(f"{number} of {len(jobs)} batches", flush=True)
+    for case in cases(part):
+        if case.key in data["cases"]:
+            print(line(case, data["cases"][case.key]))
+
+
+def line(case: Case, found: dict[str, Any]) -> str:
+    """One result in words."""
+    (tests, error), (rounds, _), n = mean(found["tests"]), mean(found["rounds"]), sum(found["tests"].values())
+    said = sum(one[1] for one in found["confidence"])
+    confidence = f", confidence {said / n:.5f}" if said else ""
+    least = bound(case.rate, case.noise)
+    return (
+        f"{case.key}: {tests:.2f} +- {error:.2f} tests (bound {least:.1f}), {rounds:.2f} rounds, "
+        f"success {1 - found['wrong'] / n:.4f} of {n}{confidence}, {found['seconds'] / n:.2f} s each"
+    )
+
+
+def draw(found: dict[str, Any]) -> None:
+    """Tests against prevalence, and tests against rounds, each beside the entropy bound."""
+    curve: dict[str, list[tuple[float, float, float]]] = {}
+    for case in cases("curve"):
+        if case.key in found:
+            curve.setdefault(case.policy, []).append((case.rate, *mean(found[case.key]["tests"])))
+    least = [(case.rate, bound(case.rate, case.noise)) for case in cases("curve") if case.policy == "follow-up"]
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    if curve:
+        save_figure(tests_by_prevalence(curve, least), IMAGES / "follow_up_prevalence.png", "png")
+    points = {
+        case.policy: (
+            *mean(found[case.key]["rounds"])[:1],
+            *mean(found[case.key]["tests"]),
+            1 - _failed(found[case.key]),
+        )
+        for case in cases("table")
+        if (case.rate, case.noise) == (0.06, 0.1) and case.key in found
+    }
+    if points:
+        save_figure(tests_by_rounds(points, bound(0.06, 0.1)), IMAGES / "follow_up_rounds.png", "png")
+
+
+def _failed(found: dict[str, Any]) -> float:
+    return float(found["wrong"] / sum(found["tests"].values()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("part", choices=("goals", "table", "curve", "households", "draw"))
+    parser.add_argument("--instances", type=int, default=50, help="of each case, in batches of 25")
+    parser.add_argument("--processes", type=int, default=1)
+    arguments = parser.parse_args()
+    if arguments.part == "draw":
+        draw(json.loads(RESULTS.read_text("utf-8"))["cases"])
+    else:
+        measure(arguments.part, arguments.instances, arguments.processes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""The verb follow-up: pools for a next round; and decode with rounds."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import qgt
+from qgt.cli.shell import Json, Plugins, Seed, app, check_files, load_plugins, own_generator, tell, write_files
+
+if TYPE_CHECKING:
+    from qgt.lab.following import DecodedRounds, Proposed
+    from qgt.lab.round_files import Round
+
+SHOWN = 10  # instances on the screen; pools.csv has all
+
+
+@app.command("follow-up")
+def follow_up(
+    counts: Annotated[Path, typer.Argument(metavar="COUNTS", help="CSV of the first round's counts.")],
+    problem: Annotated[Path, typer.Option(metavar="PROBLEM", help="Design, prior and noise: TOML or JSON.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="The new round's folder.")],
+    rounds: Annotated[
+        list[Path] | None, typer.Option("--round", metavar="FOLDER", help="A later round, counts filled in; in order.")
+    ] = None,
+    pools: Annotated[int, typer.Option(metavar="K", min=1, help="Pools for an instance, at most.")] = 4,
+    at_most: Annotated[int | None, typer.Option(metavar="N", min=1, help="Items in a pool, at most.")] = None,
+    each_at_most: Annotated[
+        int | None, typer.Option(metavar="T", min=1, help="New pools that an item is in, at most.")
+    ] = None,
+    used_up: Annotated[
+        list[str] | None, typer.Option("--used-up", metavar="ITEM", help="An item with nothing left; repeatable.")
+    ] = None,
+    confidence: Annotated[float, typer.Option(metavar="P", help="Stop where an answer is so sure.")] = 0.99,
+    time_limit: Annotated[float, typer.Option(metavar="S", help="Seconds per instance.")] = 10.0,
+    plugin: Plugins = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Choose the pools of a next round, for every instance that is not certain yet.
+
+    FOLDER gets pools.csv (what to put together), counts.csv (to fill in) and round.json (the record). Then:
+    'qgt decode COUNTS --problem PROBLEM --round FOLDER', or 'qgt follow-up' again, with --round FOLDER.
+
+    Exit code 1 says that some instance is left without pools that would help.
+
+    \b
+    Example:
+      qgt follow-up counts.csv --problem problem.toml --pools 3 -o round2
+    """
+    check_files([], inputs=[counts, problem, *(rounds or ()), *(plugin or ())])
+    from qgt.lab.following import as_round, propose
+    from qgt.lab.following import used_up as uses_of
+    from qgt.lab.round_files import RECORD
+
+    if (output / RECORD).exists():
+        raise ValueError(f"{output}: holds a round already, perhaps with counts; give another folder.")
+    load_plugins(plugin)
+    decoded, before, loaded = decoded_rounds(counts, problem, rounds or (), confidence, time_limit, seed)
+    each = pools if each_at_most is None else each_at_most
+    found = propose(
+        decoded,
+        confidence=confidence,
+        pools=pools,
+        at_most=at_most,
+        each_at_most=uses_of(loaded.design.item_names, used_up or (), each),
+        risk=(1 - confidence) / 2,
+        generator=own_generator("follow-up", seed, "cpu"),
+    )
+    record = as_round(decoded, found, before, loaded.design.fingerprint)
+    stuck = _stuck(decoded, found, confidence)
+    if found:
+        write_files(record.files(output))
+    _tell(record, found, stuck, len(decoded.names), str(output), confidence, as_json)
+    raise typer.Exit(int(bool(stuck)))
+
+
+def decoded_rounds(
+    counts: Path, problem: Path, rounds: Sequence[Path], confidence: float, time_limit: float, seed: int = 0
+) -> "tuple[DecodedRounds, list[Round], qgt.Problem]":
+    """The instances of a file with all their rounds, decoded; the rounds' records; and the first round's problem."""
+    from qgt.lab.accounts import numbers
+    from qgt.lab.counts import read_counts
+    from qgt.lab.following import decode_rounds
+    from qgt.lab.round_files import joined
+    from qgt.rounds.history import History
+    from qgt.rounds.settling import Settle
+
+    loaded = qgt.Problem.load(problem)
+    read = read_counts(counts, loaded.design)
+    y, called = read.y, list(read.names or numbers(len(read.y)))
+    histories, before = joined([History.start(loaded, row) for row in y], called, rounds)
+    settle = Settle(confidence=confidence, time_limit=time_limit)
+    generator = own_generator("decode-rounds", seed, "cpu")
+    return decode_rounds(histories, called, settle, generator=generator), before, loaded
+
+
+def decode_with_rounds(
+    counts: Path,
+    problem: Path,
+    rounds: Sequence[Path],
+    *,
+    output: Path | None,
+    report: Path | None,
+    time_limit: float | None,
+    as_json: bool,
+) -> None:
+    """Decode all rounds together: what 'qgt decode --round' does."""
+    from qgt.cli.decoding import tell_verdicts
+    from qgt.lab import reports
+
+    decoded, before, loaded = decoded_rounds(counts, problem, rounds, 0.99, time_limit or 10.0)
+    files = {}
+    if output is not None:
+        files[output] = partial(reports.write_calls, made=decoded.accounts, items=loaded.design.item_names)
+    if report is not None:
+        files[report] = partial(reports.write_report, made=decoded.accounts)
+    write_files(files)
+    pools = [one.problem.pools for one in decoded.histories]
+    if as_json:
+        each = [
+            {**one.plain, "rounds": list(history.rounds)}
+            for one, history in zip(decoded.accounts, decoded.histories, strict=True)
+        ]
+        tell({"instances": len(each), "rounds": 1 + len(before), "tests": sum(pools), "results": each}, "", [])
+    else:
+        if output is None:
+            tell(None, "\n".join(map(reports.calls_line, decoded.accounts)) + "\n", [])
+        title = f"{1 + len(before)} rounds: {sum(pools) / len(pools):.1f} tests per instance, on average."
+        tell_verdicts(title, decoded.accounts)
+    raise typer.Exit(int(any(one.verdict == "impossible" for one in decoded.accounts)))
+
+
+def _stuck(decoded: "DecodedRounds", found: "Sequence[Proposed]", confidence: float) -> list[str]:
+    """Instances that are not sure and for which no pool was found."""
+    given = {one.account.name for one in found}
+    open_ = [one for one in decoded.accounts if one.name not in given]
+    return [
+        one.name
+        for one in open_
+        if str(one.verdict) in ("impossible", "suspect") or (one.confidence or 0.0) < confidence
+    ]
+
+
+def _tell(
+    record: "Round",
+    found: "Sequence[Proposed]",
+    stuck: Sequence[str],
+    instances: int,
+    folder: str,
+    confidence: float,
+    as_json: bool,
+) -> None:
+    from qgt.lab.following import in_words
+
+    sure, tests = instances - len(found) - len(stuck), sum(len(one.pools.matrix) for one in found)
+    remaining = sum(max(one.pools.remaining, len(one.pools.matrix)) for one in found)
+    if as_json:
+        facts = {
+            "folder": folder if found else None,
+            "round": record.number,
+            "fingerprint": record.fingerprint,
+            "instances": instances,
+            "sure": sure,
+            "pools": tests,
+            "remaining": remaining,
+            "stuck": list(stuck),
+            "proposed": {one.account.name: [list(pool) for pool in one.pools.members] for one in found},
+        }
+        return tell(facts, "", [])
+    title = f"{sure} of {instances} instances are sure ({100 * confidence:g} % or more)."
+    if found:
+        title += f" Wrote {folder}, round {record.number}: {tests} pools for {len(found)} instances."
+        title += f" About {remaining} tests remain in all, these counted."
+    if stuck:
+        title += f" For {', '.join(stuck[:SHOWN])} no pool would help: check the counts and the limits given."
+    rows = [[one.account.name, str(one.account.verdict), in_words(one)] for one in found[:SHOWN]]
+    tell(None, title, ["instance", "verdict", "next"], *rows)
+    if len(found) > SHOWN:
+        tell(None, f"{len(found) - SHOWN} more in {folder}/pools.csv.", [])

@@ -1,0 +1,147 @@
+"""What to test next, for people: which instances are not certain yet, their pools, and how many tests may remain."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Generator
+
+from qgt.decoders.results import Decoded, Status
+from qgt.lab.accounts import Account, accounts
+from qgt.lab.round_files import InstancePools, Round, counts_before
+from qgt.lab.verdicts import SUSPECT_BELOW, Verdict
+from qgt.rounds.choosing import NextPools, next_pools
+from qgt.rounds.history import History
+from qgt.rounds.settling import Settle, history_fit
+from qgt.trust.rescue import rescue
+
+
+@dataclass(frozen=True, eq=False)
+class DecodedRounds:
+    """Instances with all their rounds, decoded."""
+
+    histories: Sequence[History]
+    names: Sequence[str]
+    result: Decoded
+    accounts: Sequence[Account]
+
+
+def decode_rounds(
+    histories: Sequence[History], names: Sequence[str], settle: Settle, *, generator: Generator
+) -> DecodedRounds:
+    """Decode instances with all their rounds, and account for each; confidence and fit count all of them.
+
+    Example:
+        >>> import torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.05))
+        >>> first = History.start(problem, torch.tensor([1.0, 1.0], dtype=torch.float64))
+        >>> later = first.after(torch.tensor([[0, 1, 0]], dtype=torch.uint8), torch.tensor([1.0]).double())
+        >>> g = torch.Generator().manual_seed(0)
+        >>> found = decode_rounds([first, later], ["a", "b"], Settle(confidence=0.99), generator=g)
+        >>> [str(one.verdict) for one in found.accounts]
+        ['unsure', 'certain']
+    """
+    result = settle(histories)
+    fits = [
+        1.0 if status == Status.INFEASIBLE else history_fit(history, x, generator=generator)
+        for history, x, status in zip(histories, result.x, result.status.tolist(), strict=True)
+    ]
+    evidence = replace(result.evidence, fit=torch.tensor(fits, dtype=torch.float64))
+    result = replace(result, evidence=evidence)
+    made = []
+    for i, (history, name) in enumerate(zip(histories, names, strict=True)):
+        own = result.pick(torch.tensor([i]))
+        lost = rescue(history.problem, history.y) if int(own.status[0]) == Status.INFEASIBLE else None
+        rescues = {} if lost is None else {0: lost}
+        made += accounts(history.problem, history.y[None], [name], own, rescues=rescues)
+    return DecodedRounds(histories, names, result, made)
+
+
+@dataclass(frozen=True, eq=False)
+class Proposed:
+    """The pools proposed for one instance, and why."""
+
+    account: Account
+    pools: NextPools
+    repeats: tuple[str, ...]  # pools that are measured again, where the counts do not fit
+
+
+def propose(
+    decoded: DecodedRounds,
+    *,
+    confidence: float,
+    pools: int,
+    generator: Generator,
+    at_most: int | None = None,
+    each_at_most: int | Sequence[int] | None = None,
+    risk: float = 0.01,
+) -> list[Proposed]:
+    """Pools for every instance that is not certain; those whose counts do not fit repeat what does not."""
+    found = []
+    for i, (history, account) in enumerate(zip(decoded.histories, decoded.accounts, strict=True)):
+        fits = account.fit is None or account.fit >= SUSPECT_BELOW
+        if account.verdict is not Verdict.IMPOSSIBLE and fits and (account.confidence or 0.0) >= confidence:
+            continue
+        again = _again(history, account)[:pools]
+        if again:
+            names = history.problem.design.pool_names
+            matrix = history.problem.design.matrix[again]
+            found.append(Proposed(account, NextPools(matrix, 0.0, 0.0, 1.0), tuple(names[pool] for pool in again)))
+            continue
+        own = decoded.result.pick(torch.tensor([i]))
+        (chosen,) = next_pools(
+            history.problem, history.y[None], own, pools=pools, at_most=at_most, each_at_most=each_at_most, risk=risk,
+            generator=generator,
+        )  # fmt: skip
+        if len(chosen.matrix):
+            found.append(Proposed(account, chosen, ()))
+    return found
+
+
+def _again(history: History, account: Account) -> list[int]:
+    """The pools to measure again: those that are off, the farthest first, where the counts do not fit the model."""
+    if account.verdict not in (Verdict.SUSPECT, Verdict.IMPOSSIBLE):
+        return []
+    problem, names = history.problem, history.problem.design.pool_names
+    if account.verdict is Verdict.IMPOSSIBLE:
+        lost = rescue(problem, history.y)
+        wrong = set(lost.wrong) if lost is not None else set(names)
+        return [pool for pool, name in enumerate(names) if name in wrong]
+    expected = {one.pool: abs(one.off) for one in account.residuals}
+    return sorted(
+        (pool for pool, name in enumerate(names) if name in expected), key=lambda pool: -expected[names[pool]]
+    )
+
+
+def as_round(decoded: DecodedRounds, proposed: Sequence[Proposed], before: Sequence[Round], design: str) -> Round:
+    """The record of the round that the proposals make."""
+    number = len(before) + 2
+    place = {name: i for i, name in enumerate(decoded.names)}
+    instances = []
+    for one in proposed:
+        history = decoded.histories[place[one.account.name]]
+        items = history.problem.design.item_names
+        pools = [
+            (f"R{number}-{i}", tuple(items[item] for item in members)) for i, members in enumerate(one.pools.members, 1)
+        ]
+        instances.append(InstancePools(one.account.name, counts_before(history.y), tuple(pools)))
+    return Round(number, design, before[-1].fingerprint if before else "", tuple(instances))
+
+
+def in_words(one: Proposed) -> str:
+    """One instance's proposal as a sentence or two."""
+    number = len(one.pools.matrix)
+    pools = f"{number} pool" + ("s" if number > 1 else "")
+    if one.repeats:
+        return f"{pools}, which measure {', '.join(one.repeats)} again: the counts do not fit the model."
+    more = max(0, one.pools.remaining - number)
+    after = f"about {more} more test{'s' if more > 1 else ''} after them" if more else "probably no test after them"
+    return f"{pools}; {after}."
+
+
+def used_up(items: Sequence[str], names: Sequence[str], pools: int) -> list[int]:
+    """How many pools each item may be in, none for those that are used up."""
+    gone, known = set(names), set(items)
+    if strange := sorted(gone - known):
+        raise ValueError(f"used_up={strange[0]!r} is not an item of the design: use its names, such as {items[0]!r}.")
+    return [0 if item in gone else pools for item in items]

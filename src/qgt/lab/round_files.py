@@ -1,0 +1,259 @@
+"""The files of a later round: which pools each instance has, and the counts that come back.
+
+A round is a folder of three files:
+
+    pools.csv    instance,pool,items: what to put together; names of items are separated by blanks
+    counts.csv   instance,pool,count: to be filled in; a count that stays empty is missing
+    round.json   the record: the pools again, the design and the counts that they were chosen for, the rounds before
+
+The record is written last, so a folder that has one is whole. Counts are matched by the names of instance and pool.
+Rounds that are out of order, given twice, or made for another design or other counts are refused by name: pools of one
+plate with the counts of another would give answers that look sure. A count may be blanked after the round was made (a
+repeat showed that it was wrong), but not changed.
+"""
+
+import csv
+import hashlib
+import io
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from qgt.arguments import whole
+from qgt.files import documents, keys
+from qgt.files.cells import escape, unescape
+from qgt.files.tables import MISSING, text_of
+from qgt.model.design import Design
+from qgt.rounds.history import History
+
+RECORD, POOLS, COUNTS = "round.json", "pools.csv", "counts.csv"
+
+
+@dataclass(frozen=True)
+class InstancePools:
+    """One instance's pools in a round."""
+
+    name: str
+    counts: tuple[float | None, ...]  # of all rounds before, as they were when the pools were chosen
+    pools: tuple[tuple[str, tuple[str, ...]], ...]  # each with its name and its items' names
+
+
+@dataclass(frozen=True)
+class Round:
+    """The record of a round.
+
+    Example:
+        >>> one = Round(2, "ab", "", (InstancePools("s1", (1.0,), (("R2-1", ("I1", "I3")),)),))
+        >>> Round.from_plain(one.plain) == one
+        True
+    """
+
+    number: int  # 2 for the first that follows
+    design: str  # the fingerprint of the first round's
+    before: str  # the fingerprint of the round before; empty where that is the first
+    instances: tuple[InstancePools, ...]
+
+    @property
+    def plain(self) -> dict[str, object]:
+        """As plain data."""
+        return {
+            "kind": "round",
+            "number": self.number,
+            "design": self.design,
+            "before": self.before,
+            "instances": [
+                {
+                    "name": one.name,
+                    "counts": list(one.counts),
+                    "pools": [[pool, list(items)] for pool, items in one.pools],
+                }
+                for one in self.instances
+            ],
+        }
+
+    @classmethod
+    def from_plain(cls, data: object) -> "Round":
+        """From plain data; what is wrong is named."""
+        table = keys.as_table("round", data)
+        keys.check_keys("round", table, required={"kind", "number", "design", "before", "instances"})
+        if table["kind"] != "round":
+            raise ValueError(f"kind={keys.shown(table['kind'])} is not valid: a record of a round has kind 'round'.")
+        instances = tuple(map(_instance, keys.typed("instances", table["instances"], list)))
+        design, before = (keys.typed(key, table[key], str) for key in ("design", "before"))
+        return cls(whole("number", table["number"], least=2), design, before, instances)
+
+    @property
+    def fingerprint(self) -> str:
+        """By which the next round names this one."""
+        text = json.dumps(self.plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def files(self, folder: Path) -> dict[Path, Callable[[Path], object]]:
+        """What writes each file; the record stands first, for the first is put in place last."""
+        rows = [(one.name, pool, items) for one in self.instances for pool, items in one.pools]
+        pools = [[escape(name), escape(pool), escape(_words(items))] for name, pool, items in rows]
+        blank = [[escape(name), escape(pool), ""] for name, pool, _ in rows]
+        record = json.dumps(self.plain, indent=1, allow_nan=False) + "\n"
+        return {
+            folder / RECORD: partial(Path.write_text, data=record, encoding="utf-8"),
+            folder / POOLS: partial(Path.write_text, data=_csv(["instance", "pool", "items"], pools), encoding="utf-8"),
+            folder / COUNTS: partial(
+                Path.write_text, data=_csv(["instance", "pool", "count"], blank), encoding="utf-8"
+            ),
+        }
+
+
+def _instance(data: object) -> InstancePools:
+    table = keys.as_table("instances", data)
+    keys.check_keys("instances", table, required={"name", "counts", "pools"})
+    counts = keys.typed("counts", table["counts"], list)
+    pools = []
+    for pool in keys.typed("pools", table["pools"], list):
+        if (
+            not isinstance(pool, list)
+            or len(pool) != 2
+            or not isinstance(pool[0], str)
+            or not isinstance(pool[1], list)
+        ):
+            raise ValueError(f"pools={keys.shown(pool)} is not valid: give a name and a list of items.")
+        pools.append((pool[0], tuple(keys.typed("pools", item, str) for item in pool[1])))
+    for count in counts:
+        if count is not None and (not isinstance(count, int | float) or isinstance(count, bool)):
+            raise ValueError(f"counts={keys.shown(count)} is not valid: give numbers, null where one was missing.")
+    numbers = tuple(None if count is None else float(count) for count in counts)
+    return InstancePools(keys.typed("name", table["name"], str), numbers, tuple(pools))
+
+
+def _words(items: Sequence[str]) -> str:
+    """Names in one cell; one with a blank or a quotation mark in quotation marks."""
+    return " ".join('"' + item.replace('"', '""') + '"' if " " in item or '"' in item else item for item in items)
+
+
+def _csv(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows([header, *rows])
+    return stream.getvalue()
+
+
+def counts_before(y: Tensor) -> tuple[float | None, ...]:
+    """Counts as a record keeps them."""
+    return tuple(None if math.isnan(count) else count for count in y.tolist())
+
+
+def read_round(folder: Path) -> tuple[Round, dict[tuple[str, str], float]]:
+    """A round's record, and its counts by the names of instance and pool; NaN where one is missing."""
+    if not (folder / RECORD).is_file():
+        raise ValueError(f"{folder}: has no {RECORD}, so it is not a round; give a folder that 'qgt follow-up' wrote.")
+    record = documents.load(folder / RECORD, "round", Round.from_plain)
+    wanted = {(one.name, pool) for one in record.instances for pool, _ in one.pools}
+    return record, _counts(folder / COUNTS, wanted)
+
+
+def _counts(path: Path, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], float]:
+    try:
+        rows = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text_of(path)), strict=True)]
+    except csv.Error as error:
+        raise ValueError(f"{path}: is not readable as CSV ({error}); check its quotes.") from error
+    if not rows or [cell.lower() for cell in rows[0]] != ["instance", "pool", "count"]:
+        raise ValueError(f"{path}: row 1 is not 'instance,pool,count'; fill in the file that 'qgt follow-up' wrote.")
+    found: dict[tuple[str, str], float] = {}
+    for number, row in enumerate(rows[1:], 2):
+        if not any(row):
+            continue
+        if len(row) != 3:
+            raise ValueError(f"{path}: row {number} has {len(row)} cells; give three: instance, pool, count.")
+        key = unescape(row[0]), unescape(row[1])
+        if key not in wanted:
+            raise ValueError(f"{path}: row {number} is for pool {key[1]!r} of {key[0]!r}, which this round has not.")
+        if key in found:
+            raise ValueError(f"{path}: row {number} gives pool {key[1]!r} of {key[0]!r} a second time; keep one.")
+        found[key] = _count(path, number, row[2])
+    if lacking := sorted(wanted - found.keys()):
+        name, pool = lacking[0]
+        raise ValueError(f"{path}: has no row for pool {pool!r} of {name!r}; add it, empty where it was not measured.")
+    return found
+
+
+def _count(path: Path, row: int, cell: str) -> float:
+    if cell.lower() in MISSING:
+        return math.nan
+    try:
+        count = float(cell)
+    except ValueError:
+        count = math.inf
+    if not math.isfinite(count):
+        raise ValueError(f"{path}: row {row}, column 3 holds {cell!r}; write a number, or leave it empty.")
+    return count
+
+
+def joined(
+    histories: Sequence[History], names: Sequence[str], rounds: Sequence[Path]
+) -> tuple[list[History], list[Round]]:
+    """Histories with the pools and counts of later rounds, and the rounds' records; refused where they do not belong.
+
+    Args:
+        histories: The first round of each instance.
+        names: The instances' names.
+        rounds: The folders, in order.
+    """
+    known = dict(zip(names, histories, strict=True))
+    if len(known) < len(names):
+        raise ValueError("two instances have the same name: give each its own, for rounds are matched by name.")
+    design = histories[0].problem.design
+    records: list[Round] = []
+    for number, folder in enumerate(rounds, 2):
+        record, counts = read_round(folder)
+        _refuse_strange(folder, number, record, records, design)
+        for one in record.instances:
+            if one.name not in known:
+                raise ValueError(f"{folder}: has pools for {one.name!r}, but the counts have no such instance.")
+            known[one.name] = _after(folder, known[one.name], one, counts, design)
+        records.append(record)
+    return [known[name] for name in names], records
+
+
+def _refuse_strange(folder: Path, number: int, record: Round, before: Sequence[Round], design: Design) -> None:
+    if record.design != design.fingerprint:
+        raise ValueError(
+            f"{folder}: was made for another design; give the problem and the counts that it was made for."
+        )
+    if record.fingerprint in [one.fingerprint for one in before]:
+        raise ValueError(f"{folder}: is given twice; give each round once.")
+    if record.number != number:
+        raise ValueError(
+            f"{folder}: is round {record.number}, but stands where round {number} should; give all rounds, in order."
+        )
+    if record.before != (before[-1].fingerprint if before else ""):
+        raise ValueError(f"{folder}: does not follow the round before it; give the rounds that it was made after.")
+
+
+def _after(
+    folder: Path, history: History, one: InstancePools, counts: Mapping[tuple[str, str], float], design: Design
+) -> History:
+    """One instance's history with its pools of a round."""
+    now = history.y.tolist()
+    same = len(now) == len(one.counts) and all(
+        math.isnan(count) or count == then for count, then in zip(now, one.counts, strict=True)
+    )
+    if not same:
+        raise ValueError(
+            f"{folder}: the pools of {one.name!r} were chosen by other counts than those given; give the counts that "
+            "the round was made for (one that proved wrong may be left empty)."
+        )
+    number = {name: item for item, name in enumerate(design.item_names)}
+    matrix = torch.zeros(len(one.pools), design.items, dtype=torch.uint8)
+    for row, (pool, items) in zip(matrix, one.pools, strict=True):
+        for item in items:
+            if item not in number:
+                raise ValueError(
+                    f"{folder}: puts {item!r} into {pool!r} of {one.name!r}, but the design has no such item."
+                )
+            row[number[item]] = 1
+    y = torch.tensor([counts[one.name, pool] for pool, _ in one.pools], dtype=torch.float64)
+    return history.after(matrix, y, [pool for pool, _ in one.pools])

@@ -1,0 +1,66 @@
+"""Figures of policies: how many tests they need, against the prevalence and against their rounds."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from qgt.pictures.figures import COLOURS, LIMIT_COLOUR, MARKERS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def tests_by_prevalence(
+    found: Mapping[str, Sequence[tuple[float, float, float]]], bound: Sequence[tuple[float, float]]
+) -> "Figure":
+    """Draw the mean number of tests over the prevalence, a line for each policy, and the entropy bound.
+
+    Args:
+        found: For each policy the prevalence, the mean number of tests, and its standard error.
+        bound: The prevalence and the bound.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
+
+    figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+    ax = figure.subplots()
+    for (policy, points), colour, marker in zip(found.items(), COLOURS, MARKERS, strict=False):
+        rate, tests, error = zip(*points, strict=True)
+        bars = [1.96 * one for one in error]
+        ax.errorbar(rate, tests, yerr=bars, color=colour, marker=marker, markersize=4, label=policy.replace("_", " "))
+    ax.plot(*zip(*bound, strict=True), color=LIMIT_COLOUR, linestyle="--", label="entropy bound")
+    ax.set_xscale("log")
+    ax.set_xticks([rate for rate, _ in bound])
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{100 * rate:g} %"))
+    ax.minorticks_off()
+    ax.set_ylim(bottom=0)
+    ax.set_xlabel("prevalence")
+    ax.set_ylabel("tests for 100 items, mean and 95 % interval")
+    ax.legend(frameon=False)
+    return figure
+
+
+def tests_by_rounds(found: Mapping[str, tuple[float, float, float, float]], bound: float) -> "Figure":
+    """Draw the mean number of tests over the mean number of rounds, a point for each policy, and the entropy bound.
+
+    Args:
+        found: For each policy its mean rounds, its mean tests, their standard error, and its success rate.
+        bound: The entropy bound on tests.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+    ax = figure.subplots()
+    for number, (policy, (rounds, tests, error, success)) in enumerate(found.items()):
+        label = f"{policy.replace('_', ' ')} ({100 * success:.1f} % right)"
+        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number // len(COLOURS)]
+        ax.errorbar([rounds], [tests], yerr=[1.96 * error], color=colour, marker=marker, linestyle="none", label=label)
+    ax.axhline(bound, color=LIMIT_COLOUR, linestyle="--", label="entropy bound")
+    ax.set_yscale("log")
+    ax.set_ylim(bottom=bound * 0.8)
+    ticks = [tick for tick in (10, 15, 20, 30, 50, 100, 200, 400) if tick >= bound * 0.8]
+    ax.set_yticks(ticks, [str(tick) for tick in ticks])
+    ax.minorticks_off()
+    ax.set_xlabel("rounds, mean")
+    ax.set_ylabel("tests for 100 items, mean")
+    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure

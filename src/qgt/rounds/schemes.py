@@ -1,0 +1,236 @@
+"""Schemes of others, as policies: individual tests, Dorfman's, halving, and staged schemes for counts.
+
+Each is a short script that yields the pools of a round, gets their counts, and in the end returns the defective items.
+Between rounds nothing is kept but the counts: a script runs again over those that there are. Scripts believe their
+counts. Where counts are noisy, every pool is measured `lead` times, and then again until one value is `lead` reports
+ahead of all others; repeats that were not planned are rounds of their own.
+
+Counts make some tests needless, and no script makes them: the last item of a group, and the second half of one that
+was split, follow from the group's count.
+
+`staged` is in the manner of Soleymani and Javidi's tunable schemes (ISIT 2024): the counts of groups, then halvings in
+which the left halves of all groups are found together by a detecting matrix, then a code within groups; fewer halvings
+are fewer stages and more tests. `checked` is in the manner of Li and Wang's adaptive scheme for perturbed counts
+(2020): halving whose parts must add up. Neither paper's asymptotic construction is made for a hundred items: the
+detecting matrices here are found by search, and both are meant as what such a scheme can do at this size.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from qgt.arguments import whole
+from qgt.model.prior import Prior
+from qgt.rounds.detecting import Group, Pool, Script, detected, told_apart
+from qgt.rounds.history import History, Setting
+from qgt.rounds.policies import Standing
+
+
+def individual(items: int, rate: float) -> Script:
+    """Every item by itself."""
+    counts = yield [[item] for item in range(items)]
+    return [item for item, count in enumerate(counts) if count > 0]
+
+
+def dorfman(items: int, rate: float) -> Script:
+    """Groups; then the items of those that have some but not all defective."""
+    counts = yield (groups := _groups(items, _dorfman_size(rate, items)))
+    known = list(zip(groups, counts, strict=True))
+    defective, open_ = _settled(known)
+    if open_:
+        counts = yield [[item] for group, _ in open_ for item in group[:-1]]
+        found = iter(counts)
+        for group, number in open_:
+            ones = [item for item in group[:-1] if next(found) > 0]
+            defective += ones + ([group[-1]] if number > len(ones) else [])
+    return defective
+
+
+def halving(items: int, rate: float) -> Script:
+    """All items together, then halves of whatever has some but not all defective."""
+    return (yield from _halved([list(range(items))]))
+
+
+def grouped_halving(items: int, rate: float) -> Script:
+    """Groups with one defective item on average, then halves."""
+    return (yield from _halved(_groups(items, max(1, min(items, round(1 / max(rate, 1e-9)))))))
+
+
+def staged(items: int, rate: float, stages: int = 1) -> Script:
+    """Counts of groups, `stages` halvings by detecting matrices, then a code that tells the rest."""
+    groups = _groups(items, max(2, min(items, round(1 / max(rate, 1e-9)))))
+    counts = yield groups
+    defective, open_ = _settled(list(zip(groups, counts, strict=True)))
+    for _ in range(stages):
+        if not open_:
+            break
+        halves = [(group[: len(group) // 2], group[len(group) // 2 :]) for group, _ in open_]
+        ways = [
+            [left for left in range(number + 1) if left <= len(a) and number - left <= len(b)]
+            for (a, b), (_, number) in zip(halves, open_, strict=True)
+        ]
+        lefts = yield from detected([[(a, n) for n in way] for (a, _), way in zip(halves, ways, strict=True)])
+        parts: list[Group] = []
+        for (a, b), (_, number), left in zip(halves, open_, lefts, strict=True):
+            parts += [(a, left), (b, number - left)]
+        more, open_ = _settled(parts)
+        defective += more
+    found = yield from told_apart([[list(some) for some in combinations(group, number)] for group, number in open_])
+    return defective + found
+
+
+def checked(items: int, rate: float) -> Script:
+    """Halving in which both halves are measured, until they add up to what the whole has."""
+    (total,) = yield [list(range(items))]
+    defective, open_ = _settled([(list(range(items)), total)])
+    while open_:
+        halves = [(group[: len(group) // 2], group[len(group) // 2 :]) for group, _ in open_]
+        seen: list[tuple[int, int] | None] = [None] * len(open_)
+        while wrong := [i for i, pair in enumerate(seen) if pair is None]:
+            counts = iter((yield [half for i in wrong for half in halves[i]]))
+            for i in wrong:
+                pair = next(counts), next(counts)
+                fits = sum(pair) == open_[i][1] and all(0 <= n <= len(h) for n, h in zip(pair, halves[i], strict=True))
+                seen[i] = pair if fits else None
+        parts = [
+            (half, n) for pair, both in zip(seen, halves, strict=True) for half, n in zip(both, pair or (), strict=True)
+        ]
+        more, open_ = _settled(parts)
+        defective += more
+    return defective
+
+
+SCRIPTS: dict[str, Callable[[int, float], Script]] = {
+    "individual": individual,
+    "dorfman": dorfman,
+    "halving": halving,
+    "grouped_halving": grouped_halving,
+    "staged": staged,
+    "checked": checked,
+}
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """One of the schemes above, by its name, as a policy.
+
+    Example:
+        >>> import torch, qgt
+        >>> from qgt.rounds.policies import simulate_policy
+        >>> setting, g = Setting(100, qgt.Bernoulli(0.06), qgt.Noiseless()), torch.Generator().manual_seed(0)
+        >>> ran = simulate_policy(Scheme("grouped_halving"), setting, 20, generator=g)
+        >>> int(ran.wrong.sum()), 20 < ran.tests.double().mean() < 40
+        (0, True)
+    """
+
+    name: str
+    lead: int = 1  # reports by which a count must be ahead
+
+    def __post_init__(self) -> None:
+        if self.name not in SCRIPTS:
+            raise ValueError(f"name={self.name!r} is not valid: give one of {', '.join(SCRIPTS)}.")
+        object.__setattr__(self, "lead", whole("lead", self.lead, least=1))
+
+    def first_round(self, setting: Setting, *, generator: torch.Generator) -> Tensor:
+        """The script's first pools."""
+        pools, _ = self._replayed(setting, [])
+        return _matrix(pools, setting.items)
+
+    def done(self, histories: Sequence[History]) -> Standing:
+        """Whether each script has come to its end, and what it returned."""
+        x = torch.zeros(len(histories), histories[0].problem.items, dtype=torch.uint8)
+        done = torch.zeros(len(histories), dtype=torch.bool)
+        for i, history in enumerate(histories):
+            _, found = self._replayed(history.setting, [y.tolist() for _, y in history.measured()])
+            done[i] = found is not None
+            x[i, found or []] = 1
+        return Standing(x, done)
+
+    def next_round(self, history: History, standing: Standing, place: int, *, generator: torch.Generator) -> Tensor:
+        """The script's next pools."""
+        pools, _ = self._replayed(history.setting, [y.tolist() for _, y in history.measured()])
+        return _matrix(pools, history.problem.items)
+
+    def _replayed(self, setting: Setting, rounds: Sequence[list[float]]) -> tuple[Sequence[Pool], list[int] | None]:
+        """The pools that come after some rounds, or the defectives where none do."""
+        assert isinstance(setting.prior, Prior)
+        rate = float(setting.prior.marginals(setting.items).mean())
+        script = _repeated(SCRIPTS[self.name](setting.items, rate), self.lead)
+        try:
+            pools = next(script)
+            for counts in rounds:
+                pools = script.send([round(count) for count in counts])
+        except StopIteration as end:
+            return [], end.value
+        return pools, None
+
+
+def _repeated(script: Script, lead: int) -> Script:
+    """A script whose pools are measured until one count is ahead by so many reports."""
+    pools = next(script)
+    while True:
+        seen: list[Counter[int]] = [Counter() for _ in pools]
+        todo = [i for i in range(len(pools)) for _ in range(lead)]
+        while todo:
+            for i, count in zip(todo, (yield [pools[i] for i in todo]), strict=True):
+                seen[i][count] += 1
+            todo = [i for i, votes in enumerate(seen) if _ahead(votes) < lead]
+        counts = [min(max(votes.most_common(1)[0][0], 0), len(pool)) for votes, pool in zip(seen, pools, strict=True)]
+        try:
+            pools = script.send(counts)
+        except StopIteration as end:
+            return list(end.value)
+
+
+def _ahead(votes: Counter[int]) -> int:
+    first, *others = [number for _, number in votes.most_common(2)]
+    return first - (others[0] if others else 0)
+
+
+def _halved(groups: list[list[int]]) -> Script:
+    """Measure groups, then left halves of those that are not settled: right halves follow."""
+    counts = yield list(groups)
+    defective, open_ = _settled(list(zip(groups, counts, strict=True)))
+    while open_:
+        halves = [(group[: len(group) // 2], group[len(group) // 2 :]) for group, _ in open_]
+        counts = yield [left for left, _ in halves]
+        parts: list[Group] = []
+        for (left, right), (_, number), count in zip(halves, open_, counts, strict=True):
+            inside = min(max(count, number - len(right)), number)  # what a wrong count would make impossible
+            parts += [(left, inside), (right, number - inside)]
+        more, open_ = _settled(parts)
+        defective += more
+    return defective
+
+
+def _settled(groups: Sequence[Group]) -> tuple[list[int], list[Group]]:
+    """The items of groups that are all defective, and the groups that are not settled."""
+    defective = [item for group, number in groups if number >= len(group) for item in group]
+    return defective, [(group, number) for group, number in groups if 0 < number < len(group)]
+
+
+def _groups(items: int, size: int) -> list[list[int]]:
+    """Groups of about that size, as equal as can be."""
+    number = -(-items // size)
+    return [list(range(items * i // number, items * (i + 1) // number)) for i in range(number)]
+
+
+def _dorfman_size(rate: float, items: int) -> int:
+    """The size with the fewest tests per item: 1/g + (1 - P(none or all) ) (g - 1)/g."""
+
+    def tests(size: int) -> float:
+        mixed = 1 - (1 - rate) ** size - rate**size
+        return 1 / size + mixed * (size - 1) / size
+
+    return min(range(1, items + 1), key=tests)
+
+
+def _matrix(pools: Sequence[Pool], items: int) -> Tensor:
+    matrix = torch.zeros(len(pools), items, dtype=torch.uint8)
+    for row, pool in zip(matrix, pools, strict=True):
+        row[list(pool)] = 1
+    return matrix

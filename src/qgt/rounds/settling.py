@@ -1,0 +1,143 @@
+"""When the answer to an instance is sure enough to stop, whatever rounds it had.
+
+`Calibrated` learns by simulating one problem. Here every instance has a problem of its own, so the chance that the
+truth is not listed is not learned but bounded away by longer lists: instances that look sure are decoded again, for all
+answers that are more than 1/odds as probable, with
+
+    odds = 10 / (1 - confidence).
+
+What such a list lacks is small, and taken as
+
+    unlisted = weight of the answers listed in its last factor of ten  +  1 / odds
+
+of the weight listed. Each further factor of ten holds about half the weight of the one before (N = 100, M = 21: 0.0025,
+then 0.0014), so all of them together about what the last one holds; the second term is for lists that end before it.
+`benchmarks/follow_up.py` measures what the confidence is worth when tests stop by it.
+
+The fit is a p-value over all rounds: how often counts drawn around the answer are as far from it, and answers as
+unusual before any count. The pools of later rounds depend on earlier counts, but their errors do not.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float64
+from torch import Generator, Tensor
+
+from qgt.arguments import fraction, positive
+from qgt.decoders.certified.decoder import Certified
+from qgt.decoders.results import Answers, Decoded, Evidence
+from qgt.rounds.history import History, decode_histories
+from qgt.trust.reference import both, misfit, share_above
+
+ROUGH = 100.0  # odds of the first lists
+LAST, BEYOND = 10.0, 1.0  # the factor that the last answers lie in; how many of the least ones may lie beyond
+SIMULATED = 10_000  # counts drawn for a fit
+
+
+@dataclass(frozen=True)
+class Settle:
+    """Decodes histories, and says how sure each answer is.
+
+    `time_limit` is in seconds for each instance. The evidence is that of `Certified`, with a confidence that leaves
+    room for answers that are not listed; it is 0 where the list is not complete.
+
+    Example:
+        >>> import torch, qgt
+        >>> g = torch.Generator().manual_seed(0)
+        >>> design = qgt.Design.bernoulli(pools=30, items=100, generator=g)
+        >>> problem = qgt.Problem(design, qgt.Bernoulli(0.06), qgt.SparseInteger(0.1, 1))
+        >>> x, y = problem.simulate(3, generator=g)
+        >>> result = Settle(confidence=0.999)([History.start(problem, row) for row in y])
+        >>> bool((result.x == x).all()), bool((result.evidence.confidence >= 0.999).all())
+        (True, True)
+    """
+
+    confidence: float = 0.999
+    time_limit: float = 10.0
+    rough: float = ROUGH  # odds of the lists of instances that are not sure
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "confidence", fraction("confidence", self.confidence))
+        object.__setattr__(self, "time_limit", positive("time_limit", self.time_limit))
+        object.__setattr__(self, "rough", positive("rough", self.rough))
+        if not 0.5 <= self.confidence <= 0.999999:
+            raise ValueError(f"confidence={self.confidence} is not valid: give a number from 0.5 to 0.999999.")
+
+    @property
+    def odds(self) -> float:
+        """Of the lists of instances that look sure."""
+        return max(self.rough, 10 / (1 - self.confidence))
+
+    def __call__(self, histories: Sequence[History]) -> Decoded:
+        """Decode; those that look sure a second time."""
+        result = self._decoded(histories, self.rough)
+        weight = result.evidence.confidence
+        assert weight is not None  # a certified list has weights
+        sure = (weight >= self.confidence).nonzero().flatten()
+        if not len(sure) or self.odds <= self.rough:
+            return _leaving_room(result, self.rough)
+        again = _leaving_room(self._decoded([histories[i] for i in sure.tolist()], self.odds), self.odds)
+        rest = (weight < self.confidence).nonzero().flatten()
+        if not len(rest):
+            return again
+        joined = Decoded.joined([again, _leaving_room(result.pick(rest), self.rough)])
+        return joined.pick(torch.cat([sure, rest]).argsort())
+
+    def _decoded(self, histories: Sequence[History], odds: float) -> Decoded:
+        return decode_histories(histories, Certified(odds=odds, time_limit=self.time_limit, certificates=False))
+
+
+def _leaving_room(result: Decoded, odds: float) -> Decoded:
+    """The result with a confidence that leaves room for what is not listed."""
+    evidence, answers = result.evidence, result.evidence.alternatives
+    assert answers is not None and evidence.complete is not None and evidence.confidence is not None
+    room = 1 - unlisted(answers, odds)
+    confidence = torch.where(evidence.complete, evidence.confidence * room, 0.0)
+    probability = answers.probability * room[answers.spans.owner]
+    listed = Answers(answers.spans, answers.x, answers.log_joint, probability)
+    told: Evidence = replace(evidence, confidence=confidence, alternatives=listed)
+    return replace(result, evidence=told)
+
+
+def unlisted(answers: Answers, odds: float) -> Float64[Tensor, " instances"]:
+    """The chance that the truth is not listed, from how the listed weight thins out.
+
+    Example:
+        >>> import torch, qgt
+        >>> x, spans = torch.zeros(2, 3, dtype=torch.uint8), qgt.Spans(torch.tensor([2]))
+        >>> weight = torch.tensor([0.95, 0.05], dtype=torch.float64)
+        >>> unlisted(Answers(spans, x, weight.log(), weight), odds=100.0), unlisted(Answers(spans, x, weight.log(), weight), odds=1e4)
+        (tensor([0.0600], dtype=torch.float64), tensor([0.0001], dtype=torch.float64))
+    """  # noqa: E501 - an example's line
+    owner, instances = answers.spans.owner, len(answers.spans)
+    best = torch.full((instances,), -torch.inf, dtype=torch.float64, device=owner.device)
+    best = best.scatter_reduce(0, owner, answers.log_joint, "amax")
+    last = answers.log_joint < best[owner] - math.log(odds / LAST)
+    share = torch.zeros_like(best).index_add_(0, owner, answers.probability * last)
+    return (share + BEYOND / odds).clamp(max=1.0)
+
+
+def history_fit(history: History, x: Tensor, *, generator: Generator) -> float:
+    """How often counts of the model are as far from their answer as these, and answers as unusual.
+
+    Example:
+        >>> import torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"] * 4), qgt.Bernoulli(0.1), qgt.SparseInteger(0.1, 1))
+        >>> x, g = torch.tensor([0, 1, 0], dtype=torch.uint8), torch.Generator().manual_seed(0)
+        >>> history_fit(History.start(problem, torch.ones(8, dtype=torch.float64)), x, generator=g)
+        1.0
+        >>> history_fit(History.start(problem, torch.tensor([2.0, 0.0] * 4).double()), x, generator=g) < 1e-4
+        True
+    """  # noqa: E501 - an example's line
+    problem, y = history.problem, history.y
+    sizes = problem.design.pool_sizes.double()
+    counts = problem.design.count(x[None]).expand(SIMULATED, -1)
+    drawn = problem.noise.sample(counts, sizes, generator=generator)
+    drawn = torch.where(y.isnan(), torch.nan, drawn)
+    here, there = misfit(problem, y[None], x[None]), misfit(problem, drawn, x.expand(SIMULATED, -1))
+    truths = problem.prior.sample(SIMULATED, problem.items, generator=generator)
+    unusual = misfit(problem, drawn[:1].expand(SIMULATED, -1), truths).prior.sort().values
+    return float(both(share_above(there.noise.sort().values, here.noise), share_above(unusual, here.prior))[0])

@@ -1,0 +1,202 @@
+"""`qgt follow-up` and `qgt decode --round`: from doubt to certainty in files, and every way to mix rounds up."""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import qgt
+from qgt.cli import main
+from qgt.files import tables
+
+NOISE = qgt.SparseInteger(0.1, 1)
+FOLLOW = "follow-up counts.csv --problem problem.toml"
+DECODE = "decode counts.csv --problem problem.toml"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Four instances with too few pools to be sure of most."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    g = torch.Generator().manual_seed(7)
+    design = qgt.Design.bernoulli(pools=9, items=30, generator=g)
+    problem = qgt.Problem(design, qgt.Bernoulli(0.06), NOISE)
+    problem.save(tmp_path / "problem.toml")
+    x, y = problem.simulate(4, generator=g)
+    write(tmp_path / "counts.csv", y, design.pool_names)
+    write(tmp_path / "truth.csv", x, design.item_names)
+    return tmp_path
+
+
+def write(path: Path, values: torch.Tensor, columns: tuple[str, ...]) -> None:
+    names = [f"s{i}" for i in range(len(values))]
+    tables.write(path, values.tolist(), row_names=names, column_names=columns, corner="instance")
+
+
+def run(command: str, capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
+    assert main(command.split()) == code
+    out, err = capsys.readouterr()
+    assert err == "" or code == 2
+    return err if code == 2 else out
+
+
+def pools_of(round_: str) -> list[dict[str, str]]:
+    with Path(round_, "pools.csv").open() as stream:
+        return list(csv.DictReader(stream))
+
+
+def fill(round_: str, seed: int = 0) -> None:
+    """Measure a round's pools of the truths."""
+    g = torch.Generator().manual_seed(seed)
+    truth = tables.read("truth.csv")
+    status = {
+        name: dict(zip(truth.column_names, row, strict=True))
+        for name, row in zip(truth.row_names, truth.values, strict=True)
+    }
+    rows = pools_of(round_)
+    lines = ["instance,pool,count"]
+    for row in rows:
+        items = row["items"].split()
+        count = torch.tensor([[sum(status[row["instance"]][item] for item in items)]], dtype=torch.float64)
+        report = NOISE.sample(count, torch.tensor([float(len(items))], dtype=torch.float64), generator=g)
+        lines.append(f"{row['instance']},{row['pool']},{report.item():g}")
+    Path(round_, "counts.csv").write_text("\n".join(lines) + "\n")
+
+
+def test_rounds_lead_to_the_truth(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ""
+    for number in range(2, 8):
+        facts = json.loads(run(f"{FOLLOW}{given} -o r{number} --json", capsys))
+        assert facts["round"] == number
+        if not facts["proposed"]:
+            break
+        assert facts["remaining"] >= facts["pools"] >= len(facts["proposed"]) and not facts["stuck"]
+        fill(f"r{number}", seed=number)
+        given += f" --round r{number}"
+    assert number > 2 and facts["sure"] == 4 and not Path(f"r{number}").exists()
+    told = json.loads(run(f"{DECODE}{given} -o calls.csv --report report.csv --json", capsys))
+    assert all(one["verdict"] == "certain" and one["confidence"] >= 0.99 for one in told["results"])
+    assert tables.read("calls.csv").values == tables.read("truth.csv").values
+    assert told["rounds"] == number - 1 and told["tests"] == sum(sum(one["rounds"]) for one in told["results"]) > 36
+    assert all(len(one["rounds"]) >= 1 and one["rounds"][0] == 9 for one in told["results"])
+    assert Path("report.csv").read_text().startswith("instance,verdict")
+
+
+def test_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(f"{FOLLOW} -o r2 --pools 2", capsys)
+    assert "instances are sure (99 % or more). Wrote r2, round 2:" in out and "tests remain in all" in out
+    assert "after them." in out
+    fill("r2")
+    assert "2 rounds: " in run(f"{DECODE} --round r2", capsys)
+
+
+def test_limits_reach_the_pools(capsys: pytest.CaptureFixture[str]) -> None:
+    free = json.loads(run(f"{FOLLOW} -o r2 --json", capsys))["proposed"]
+    item = next(iter(free.values()))[0][0]
+    command = f"{FOLLOW} -o other --pools 3 --at-most 2 --each-at-most 1 --used-up I{item + 1} --json"
+    for pools in json.loads(run(command, capsys))["proposed"].values():
+        members = [member for pool in pools for member in pool]
+        assert max(map(len, pools)) <= 2 and len(set(members)) == len(members) and item not in members
+    assert "used_up='X' is not an item" in run(f"{FOLLOW} -o third --used-up X", capsys, code=2)
+
+
+def test_a_count_that_stays_empty_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    before = json.loads(run(f"{DECODE} --json --calibrate 0", capsys))
+    run(f"{FOLLOW} -o r2", capsys)
+    after = json.loads(run(f"{DECODE} --round r2 --json", capsys))  # nothing was filled in
+    assert [one["defective"] for one in after["results"]] == [one["defective"] for one in before["results"]]
+
+
+def test_suspect_counts_are_measured_again(capsys: pytest.CaptureFixture[str]) -> None:
+    sheet = tables.read("counts.csv")
+    y = torch.tensor(sheet.values)
+    y[1, 4] += 6
+    write(Path("counts.csv"), y, sheet.column_names)
+    out = run(f"{FOLLOW} -o r2", capsys)
+    assert "s1" in out and "again: the counts do not fit the model" in out
+    pools = {(row["instance"], row["pool"]): row["items"] for row in pools_of("r2")}
+    problem = qgt.Problem.load("problem.toml")
+    fifth = " ".join(problem.design.item_names[item] for item in problem.design.members(4).tolist())
+    assert fifth in [items for (name, _), items in pools.items() if name == "s1"]
+    fill("r2")
+    y[1, 4] = torch.nan  # the repeat contradicts it: leave it out
+    lines = Path("counts.csv").read_text().splitlines()
+    cells = lines[2].split(",")
+    cells[5] = ""
+    Path("counts.csv").write_text("\n".join([*lines[:2], ",".join(cells), *lines[3:]]) + "\n")
+    told = json.loads(run(f"{DECODE} --round r2 --json", capsys))["results"][1]
+    assert told["verdict"] not in ("impossible", "suspect")
+
+
+def test_what_does_not_belong_together_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    run(f"{FOLLOW} -o r2 --pools 1", capsys)
+    fill("r2")
+    run(f"{FOLLOW} --round r2 -o r3 --pools 1", capsys)
+    fill("r3")
+    assert "r2: is given twice" in run(f"{DECODE} --round r2 --round r2", capsys, code=2)
+    assert "r3: is round 3, but stands where round 2 should" in run(f"{DECODE} --round r3", capsys, code=2)
+    assert "r3: is round 3" in run(f"{DECODE} --round r3 --round r2", capsys, code=2)
+    run(f"{FOLLOW} -o again --pools 2", capsys)
+    fill("again")
+    assert "r3: does not follow" in run(f"{DECODE} --round again --round r3", capsys, code=2)
+    assert "r2: holds a round already" in run(f"{FOLLOW} -o r2", capsys, code=2)
+    assert ".: has no round.json" in run(f"{DECODE} --round .", capsys, code=2)
+
+    swapped = Path("counts.csv").read_text().replace("s0,", "x,").replace("s1,", "s0,").replace("x,", "s1,")
+    Path("swapped.csv").write_text(swapped)
+    names = [row["instance"] for row in pools_of("r2")]
+    said = run(f"{DECODE.replace('counts', 'swapped')} --round r2", capsys, code=2)
+    assert f"the pools of '{names[0]}' were chosen by other counts" in said
+
+    design = qgt.Design.bernoulli(pools=9, items=30, generator=torch.Generator().manual_seed(8))
+    qgt.Problem(design, qgt.Bernoulli(0.06), NOISE).save("other.toml")
+    assert "r2: was made for another design" in run("decode counts.csv --problem other.toml --round r2", capsys, code=2)
+    assert "html has no meaning together with --round" in run(f"{DECODE} --round r2 --html a.html", capsys, code=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda text: text.replace("count\n", "number\n", 1), "row 1 is not 'instance,pool,count'"),
+        (lambda text: text + text.splitlines()[1] + "\n", "a second time"),
+        (lambda text: "\n".join(text.splitlines()[:-1]) + "\n", "has no row for pool"),
+        (lambda text: text + "s9,R2-1,3\n", "which this round has not"),
+        (lambda text: text.replace(",R2-1,", ",R2-1,many"), "row 2, column 3"),
+        (lambda text: text + "s0,R2-1\n", "has 2 cells"),
+    ],
+)  # fmt: skip
+def test_faults_in_counts_are_named(change, said, capsys: pytest.CaptureFixture[str]) -> None:
+    run(f"{FOLLOW} -o r2 --pools 1", capsys)
+    fill("r2")
+    path = Path("r2/counts.csv")
+    path.write_text(change(path.read_text()))
+    assert said in run(f"{DECODE} --round r2", capsys, code=2)
+
+
+def test_a_kill_leaves_a_whole_round_or_none() -> None:
+    """Killed as each file is put in place: the next call either writes the round or finds it whole."""
+    kill = (
+        "import os, pathlib, sys\nfrom qgt.cli import main\nreplace, left = pathlib.Path.replace, [int(sys.argv[1])]\n"
+        "def counted(self, target):\n    if not left[0]:\n        os._exit(9)\n    left[0] -= 1\n"
+        "    return replace(self, target)\npathlib.Path.replace = counted\n"
+        f"sys.exit(main('{FOLLOW} -o r2 --pools 1'.split()))"
+    )
+    for files in range(4):
+        shutil.rmtree("r2", ignore_errors=True)
+        ended = subprocess.run(
+            [sys.executable, "-c", kill, str(files)], env=os.environ, capture_output=True, timeout=120
+        )
+        assert ended.returncode == (9 if files < 3 else 0), ended.stderr
+        whole = Path("r2/round.json").exists()
+        assert whole == (files == 3)
+        if not whole:
+            assert main(f"{FOLLOW} -o r2 --pools 1".split()) == 0
+        fill("r2")
+        assert main(f"{DECODE} --round r2".split()) == 0

@@ -1,0 +1,23 @@
+"""Figures of policies show every policy and the bound."""
+
+from qgt.pictures.tests_needed import tests_by_prevalence, tests_by_rounds
+
+
+def texts(figure):
+    (ax,) = figure.axes
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_prevalence_has_a_line_for_each_policy_and_the_bound():
+    figure = tests_by_prevalence({"follow-up": [(0.01, 8.0, 0.1), (0.1, 25.0, 0.2)]}, [(0.01, 5.0), (0.1, 14.0)])
+    assert sorted(texts(figure)) == ["entropy bound", "follow-up"]
+    (ax,) = figure.axes
+    figure.draw_without_rendering()
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["1 %", "10 %"]
+
+
+def test_rounds_has_a_point_for_each_policy_and_says_how_often_it_is_right():
+    found = {f"policy_{i}": (1.0 + i, 20.0 + i, 0.1, 0.999) for i in range(9)}
+    figure = tests_by_rounds(found, 11.4)
+    said = texts(figure)
+    assert "policy 8 (99.9 % right)" in said and "entropy bound" in said and len(said) == 10
