@@ -206,3 +206,44 @@ def test_a_decode_can_be_cancelled_and_begun_again(visitor):
     assert visitor.get("/jobs/0123").status_code == 404
     assert visitor.post("/jobs/0123/cancel").status_code == 404
     assert visitor.post(f"/runs/{run}/versions/99/decode").status_code == 404
+
+
+def test_a_follow_up_round_settles_a_plate_in_doubt(visitor):
+    run, problem = visitor.run("In doubt")
+    truth = (2, 7, 9)
+    fields = {**typed(problem, truth), **{f"count-0-{n}": "" for n in range(5)}}  # few pools were counted
+    answer = visitor.enter(run, fields)
+    assert "Settle what is in doubt" in answer.text
+    assert visitor.get(f"{answer.url.path}/follow-up").status_code == 404
+    assert visitor.post(f"{answer.url.path}/follow-up", {"pools": "0"}).status_code == 422
+    for _ in range(6):
+        asked = visitor.finished(visitor.post(f"{answer.url.path}/follow-up", {"pools": "4"}))
+        assert asked.url.path.endswith("/follow-up")
+        pools = re.findall(r'<tr><th scope="row">R\d+-\d+</th><td>(.*?)</td>', asked.text, flags=re.DOTALL)
+        names = [re.findall(r'class="found plain">([^<]+)<', pool) for pool in pools]
+        assert names and len(names) <= 4
+        positive = {problem.design.item_names[j] for j in truth}
+        empty = visitor.post(f"{asked.url.path}/counts", {})
+        assert empty.status_code == 422 and "no counts were typed" in empty.text
+        counts = {f"count-{n}": str(len(positive & set(pool))) for n, pool in enumerate(names)}
+        old, answer = answer, visitor.finished(visitor.post(f"{asked.url.path}/counts", counts))
+        if "Settle what is in doubt" not in answer.text:
+            break
+    assert ("certain" in answer.text and "2 rounds" in answer.text) or "rounds." in answer.text
+    found = re.search(r'<p class="answer">(.*?)</p>', answer.text, flags=re.DOTALL)[1]
+    assert re.findall(r">([^<]+)</b>", found) == [problem.design.item_names[j] for j in truth]
+    late = visitor.post(f"{old.url.path}/follow-up/counts", counts)
+    assert late.status_code == 422 and "is newer than the one this round follows" in late.text
+    names = re.findall(r'/versions/\d+/(\w+\.\w+)"', answer.text)
+    assert set(names) == {"report.xlsx", "report.csv", "calls.csv", "results.json"}
+
+
+def test_impossible_counts_are_counted_again_instead(visitor):
+    run, problem = visitor.run("Wrong")
+    fields = typed(problem)
+    fields["count-0-0"] = str(int(fields["count-0-0"]) + 1)
+    answer = visitor.enter(run, fields)
+    asked = visitor.finished(visitor.post(f"{answer.url.path}/follow-up", {"pools": "4"}))
+    assert "its counts do not fit. Count P1 again" in re.sub(r"<[^>]+>", "", asked.text)
+    assert visitor.post(f"{asked.url.path}/counts", {"count-0": "1"}).status_code == 422
+    assert visitor.get(f"{asked.url.path}/pools.csv").status_code == 404

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from qgt.decoders.certified.certificate_file import write_certificate
 from qgt.decoders.results import Status
 from qgt.files.workbooks import Row, write_workbook
 from qgt.lab import reports
+from qgt.lab.accounts import Account
 from qgt.lab.decoding import DecodedSheet
 
 HTML, CALLS, REPORT, XLSX, JSON, PROOFS = (
@@ -38,20 +39,32 @@ def products(sheet: DecodedSheet, *, title: str, decoder: str, facts: Mapping[st
         >>> made["calls.csv"]
         b'instance,I1,I2,I3\\na,0,0,1\\n'
     """
-    made = {
-        HTML: reports.sheet_page(sheet, title=title, facts=facts).encode(),
-        JSON: json.dumps(sheet_facts(sheet, decoder), allow_nan=False, indent=1).encode(),
-    }
+    made = account_products(sheet.accounts, sheet.problem.design.item_names, sheet_facts(sheet, decoder))
+    made[HTML] = reports.sheet_page(sheet, title=title, facts=facts).encode()
+    if sheet.result.proof is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / PROOFS
+            write_certificate(path, problem=sheet.problem, y=sheet.y, result=sheet.result)
+            made[PROOFS] = path.read_bytes()
+    return made
+
+
+def account_products(made: Sequence[Account], items: Sequence[str], facts: Mapping[str, object]) -> dict[str, bytes]:
+    """The tables of accounts, and everything as JSON: what there is also of several rounds.
+
+    Args:
+        made: The accounts.
+        items: The names of all items.
+        facts: What the JSON file holds.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        reports.write_calls(folder / CALLS, sheet.accounts, sheet.problem.design.item_names)
-        reports.write_report(folder / REPORT, sheet.accounts)
-        if sheet.result.proof is not None:
-            write_certificate(folder / PROOFS, problem=sheet.problem, y=sheet.y, result=sheet.result)
+        reports.write_calls(folder / CALLS, made, items)
+        reports.write_report(folder / REPORT, made)
         if find_spec("openpyxl") is not None:
-            write_workbook(folder / XLSX, {"report": _report(sheet), "calls": _calls(sheet)})
-        made |= {path.name: path.read_bytes() for path in folder.iterdir()}
-    return dict(sorted(made.items()))
+            write_workbook(folder / XLSX, {"report": _report(made), "calls": _calls(made, items)})
+        found = {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {**found, JSON: json.dumps(facts, allow_nan=False, indent=1).encode()}
 
 
 def sheet_facts(sheet: DecodedSheet, decoder: str) -> dict[str, object]:
@@ -69,13 +82,13 @@ def sheet_facts(sheet: DecodedSheet, decoder: str) -> dict[str, object]:
     }
 
 
-def _report(sheet: DecodedSheet) -> list[Row]:
-    return [reports.COLUMNS, *map(reports.report_row, sheet.accounts)]
+def _report(made: Sequence[Account]) -> list[Row]:
+    return [reports.COLUMNS, *map(reports.report_row, made)]
 
 
-def _calls(sheet: DecodedSheet) -> list[Row]:
+def _calls(made: Sequence[Account], items: Sequence[str]) -> list[Row]:
     """One row for each item and one column for each instance: spreadsheets are longer than they are wide."""
-    calls = [{**dict.fromkeys(one.defective, 1), **dict.fromkeys(one.undecided, None)} for one in sheet.accounts]
-    rows: list[Row] = [["item", *(one.name for one in sheet.accounts)]]
-    rows += [[item, *(call.get(item, 0) for call in calls)] for item in sheet.problem.design.item_names]
+    calls = [{**dict.fromkeys(one.defective, 1), **dict.fromkeys(one.undecided, None)} for one in made]
+    rows: list[Row] = [["item", *(one.name for one in made)]]
+    rows += [[item, *(call.get(item, 0) for call in calls)] for item in items]
     return rows

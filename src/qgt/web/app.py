@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from qgt.web import calls, counting, demo, planning, runs, start
+from qgt.web import calls, counting, demo, following, planning, runs, start
 from qgt.web.guard import Guard
 from qgt.web.house import House
 from qgt.web.views import show
@@ -36,7 +36,7 @@ def make_app(house: House) -> ASGIApp:
     # Without the pages about the routes that FastAPI makes: they load scripts from another machine.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, lifespan=_lifespan)
     app.state.house = house
-    for part in (start, planning, runs, counting, calls, demo):
+    for part in (start, planning, runs, counting, following, calls, demo):
         app.include_router(part.router)
     app.add_api_route("/static/{name}", _static, methods=["GET"])
     app.add_exception_handler(HTTPException, _told)

@@ -61,6 +61,8 @@ def calls_page(version: int, request: Request, house: Here, run: Known) -> Respo
         "maps": {one["instance"]: plate_maps(one, samples) for one in accounts[:MAPS]},
         "states": {one["instance"]: states(one, samples.names) for one in accounts[:MAPS]},
         "counts": _counts(submission),
+        "rounds": len(submission.counts.get("rounds", ())),
+        "doubtful": sum(one["verdict"] != "certain" for one in accounts),
         "meanings": {word.value: word.meaning for word in reversed(Verdict) if word.value in result["verdicts"]},
         "downloads": {
             name: label for name, label in DOWNLOADS.items() if house.store.product(run.id, version, name) is not None

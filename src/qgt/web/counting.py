@@ -93,7 +93,7 @@ def typed(form: Form, pools: tuple[str, ...]) -> Entered:
         if f"plate-{plate}" not in form.fields:
             continue
         name = form.line(f"plate-{plate}") or str(plate + 1)
-        row = [_count(form.text(f"count-{plate}-{pool}"), pools[pool], name) for pool in range(len(pools))]
+        row = [count_of(form.text(f"count-{plate}-{pool}"), pools[pool], name) for pool in range(len(pools))]
         if all(value is None for value in row):
             raise ValueError(f"{name} has no counts: fill in its boxes.")
         names.append(name)
@@ -134,7 +134,8 @@ def _read(content: bytes, way: str, prepared: Prepared) -> Entered:
     return Entered(content, tuple(names), values, tuple(sheet.notes))
 
 
-def _count(text: str, pool: str, plate: str) -> float | None:
+def count_of(text: str, pool: str, plate: str) -> float | None:
+    """The count in a box; None where it is empty."""
     if not text:
         return None
     try:

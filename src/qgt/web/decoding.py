@@ -1,17 +1,14 @@
 """The job that decodes a version of a run's counts and keeps all that comes of it."""
 
 import time
-from collections.abc import Mapping
-from typing import Any
-
-import torch
 
 from qgt.lab.decoding import DecodedSheet, decode_sheet
-from qgt.lab.products import products, sheet_facts
+from qgt.lab.products import account_products, products, sheet_facts
 from qgt.lab.reports import about_file, verdict_counts
 from qgt.version import __version__
 from qgt.web.house import House
 from qgt.web.jobs import Full, Job
+from qgt.web.rounds import decoded, tensor_of
 from qgt.web.store import Run, Submission
 
 
@@ -61,6 +58,8 @@ def decode(house: House, run: Run, version: int, job: Job) -> None:
         raise ValueError(f"version {version} of this run is not there: enter its counts first.")
     if house.store.result(run.id, version) is not None:
         return
+    if submission.counts.get("rounds"):
+        return _decode_rounds(house, run, submission, job)
     job.report("Measuring on simulated plates how far answers can be trusted")
     prepared = house.bench.prepared(run.id)
     prepared.decoder.learned()
@@ -78,10 +77,26 @@ def decode(house: House, run: Run, version: int, job: Job) -> None:
     house.store.add_result(run.id, version, _facts(sheet, took, decoder), made)
 
 
-def tensor_of(counts: Mapping[str, Any]) -> torch.Tensor:
-    """The counts of a submission; one that is missing is NaN."""
-    rows = [[float("nan") if value is None else value for value in row] for row in counts["values"]]
-    return torch.tensor(rows, dtype=torch.float64)  # (instances, pools)
+def _decode_rounds(house: House, run: Run, submission: Submission, job: Job) -> None:
+    """Decode a version that has later rounds, all of them together."""
+    job.report("Decoding all rounds together")
+    prepared, start = house.bench.prepared(run.id), time.perf_counter()
+    found, before = decoded(prepared.problem, submission.counts, house.settings)
+    facts = {
+        "decoder": prepared.decoder_name,
+        "instances": len(found.accounts),
+        "rounds": 1 + len(before),
+        "fingerprint": prepared.problem.fingerprint,
+        "results": [one.plain for one in found.accounts],
+    }
+    shown = {
+        "verdicts": {word.value: number for word, number in verdict_counts(found.accounts).items()},
+        "file": [],
+        "file_suspect": False,
+        "seconds": time.perf_counter() - start,
+    }
+    made = account_products(found.accounts, prepared.problem.design.item_names, facts)
+    house.store.add_result(run.id, submission.version, {**facts, **shown}, made)
 
 
 def _facts(sheet: DecodedSheet, took: float, decoder: str) -> dict[str, object]:
@@ -91,7 +106,6 @@ def _facts(sheet: DecodedSheet, took: float, decoder: str) -> dict[str, object]:
         "verdicts": {word.value: number for word, number in verdict_counts(sheet.accounts).items()},
         "file": about_file(sheet),
         "file_suspect": sheet.fit is not None and sheet.fit.suspect,
-        "proved": bool(sheet.result.proof is not None),
         "seconds": took,
     }
 

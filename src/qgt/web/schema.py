@@ -46,6 +46,14 @@ CREATE TABLE products (
     PRIMARY KEY (run, version, name),
     FOREIGN KEY (run, version) REFERENCES results (run, version)
 );
+CREATE TABLE rounds (
+    number INTEGER PRIMARY KEY,
+    run TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    made REAL NOT NULL,
+    facts TEXT NOT NULL,  -- the pools proposed after a version, as JSON
+    FOREIGN KEY (run, version) REFERENCES submissions (run, version)
+);
 CREATE TABLE trail (
     number INTEGER PRIMARY KEY,
     made REAL NOT NULL,
@@ -54,7 +62,7 @@ CREATE TABLE trail (
     detail TEXT NOT NULL
 );
 """
-KEPT = ("runs", "files", "submissions", "results", "products", "trail")
+KEPT = ("runs", "files", "submissions", "results", "products", "rounds", "trail")
 REFUSALS = "".join(
     f"CREATE TRIGGER {table}_{verb} BEFORE {verb} ON {table} BEGIN SELECT RAISE(ABORT, '{table} are kept'); END;\n"
     for table in KEPT

@@ -127,6 +127,13 @@ class Store:
             db.executemany("INSERT INTO products VALUES (?, ?, ?, ?)", rows)
             _note(db, run, "counts decoded", f"version {version}")
 
+    def add_round(self, run: str, version: int, facts: Mapping[str, object]) -> None:
+        """Keep the pools that are proposed after a version."""
+        with self._writing() as db:
+            row = (run, version, time.time(), _json(facts))
+            db.execute("INSERT INTO rounds (run, version, made, facts) VALUES (?, ?, ?, ?)", row)
+            _note(db, run, "follow-up proposed", f"after version {version}")
+
     def note(self, run: str | None, what: str, detail: str) -> None:
         """Add a line to the audit trail."""
         with self._writing() as db:
@@ -179,6 +186,12 @@ class Store:
         query = "SELECT content FROM products WHERE run = ? AND version = ? AND name = ?"
         found: bytes | None = self._content(query, run, version, name)
         return found
+
+    def round(self, run: str, version: int) -> dict[str, Any] | None:
+        """The pools proposed last after a version; None where none are."""
+        query = "SELECT facts FROM rounds WHERE run = ? AND version = ? ORDER BY number DESC LIMIT 1"
+        found = self._content(query, run, version)
+        return None if found is None else json.loads(found)
 
     def trail(self, run: str | None = None) -> list[Event]:
         """What happened, oldest first: of one run, or of all."""
