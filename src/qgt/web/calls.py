@@ -50,7 +50,7 @@ def calls_page(version: int, request: Request, house: Here, run: Known) -> Respo
         if result is None:
             return job_answer(request, house, job)
     samples = house.bench.prepared(run.id).samples
-    order = list(Verdict)
+    order, made = list(Verdict), house.store.product_names(run.id, version)
     accounts = sorted(result["results"], key=lambda one: order.index(Verdict(one["verdict"])))
     facts = {
         "run": run,
@@ -64,9 +64,7 @@ def calls_page(version: int, request: Request, house: Here, run: Known) -> Respo
         "rounds": len(submission.counts.get("rounds", ())),
         "doubtful": sum(one["verdict"] != "certain" for one in accounts),
         "meanings": {word.value: word.meaning for word in reversed(Verdict) if word.value in result["verdicts"]},
-        "downloads": {
-            name: label for name, label in DOWNLOADS.items() if house.store.product(run.id, version, name) is not None
-        },
+        "downloads": {name: label for name, label in DOWNLOADS.items() if name in made},
         "percent": percent,
         "newest": run.versions == version,
     }
@@ -104,7 +102,7 @@ def product(version: int, name: str, house: Here, run: Known) -> Response:
 
 
 def _known(house: House, run: Run, version: int) -> Submission:
-    found = house.store.submission(run.id, version)
+    found = house.store.submission(run.id, version) if version > 0 else None
     if found is None:
         raise HTTPException(404, "This run has no such version of its counts.")
     return found

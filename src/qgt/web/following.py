@@ -103,7 +103,7 @@ def _page(request: Request, house: House, run: Run, version: int, form: Form, tr
 
 
 def _submission(house: House, run: Run, version: int) -> Submission:
-    submission = house.store.submission(run.id, version)
+    submission = house.store.submission(run.id, version) if version > 0 else None
     if submission is None:
         raise HTTPException(404, "This run has no such version of its counts.")
     return submission

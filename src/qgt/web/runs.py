@@ -39,7 +39,7 @@ def run_page(request: Request, house: Here, run: Known) -> Response:
     facts = {
         "run": run,
         "submissions": house.store.submissions(run.id),
-        "results": {one: house.store.result(run.id, one) for one in range(1, run.versions + 1)},
+        "verdicts": house.store.verdicts(run.id),
         "files": sorted(house.store.files(run.id)),
         "trail": house.store.trail(run.id),
         "step": "run",

@@ -16,8 +16,8 @@ router = APIRouter()
 @router.get("/")
 def first(request: Request, house: Here) -> Response:
     """Past runs, newest first, and what to begin with."""
-    past = [(run, _standing(house, run.id, run.versions)) for run in house.store.runs()]
-    return show(request, "start.html", {"runs": past, "examples": EXAMPLES.values()})
+    facts = {"runs": house.store.runs(), "verdicts": house.store.newest_verdicts(), "examples": EXAMPLES.values()}
+    return show(request, "start.html", facts)
 
 
 @router.post("/examples/{name}")
@@ -83,11 +83,3 @@ def enter(request: Request, house: Here, form: Sent) -> Response:
     answer = RedirectResponse("/", 303)
     answer.set_cookie(COOKIE, house.secret.entry(token), httponly=True, samesite="strict", max_age=7 * 86400)
     return answer
-
-
-def _standing(house: House, run: str, versions: int) -> dict[str, object]:
-    """What a list of runs says of one: its newest verdicts, or what is to be done next."""
-    result = house.store.result(run, versions) if versions else None
-    if result is not None:
-        return {"verdicts": result["verdicts"], "next": ""}
-    return {"verdicts": {}, "next": "decode" if versions else "enter counts"}

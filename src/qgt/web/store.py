@@ -158,16 +158,18 @@ class Store:
             return dict(db.execute("SELECT name, content FROM files WHERE run = ? ORDER BY name", (run,)).fetchall())
 
     def submission(self, run: str, version: int) -> Submission | None:
-        """One version of a run's counts."""
-        return next((one for one in self.submissions(run) if one.version == version), None)
+        """One version of a run's counts; version 0 is the newest."""
+        clause = "AND version = ?" if version else "AND ? = 0 ORDER BY version DESC LIMIT 1"
+        return next(iter(self._submissions(run, clause, version)), None)
 
     def submissions(self, run: str) -> list[Submission]:
         """Every version of a run's counts, newest first."""
+        return self._submissions(run, "AND version > ? ORDER BY version DESC", 0)
+
+    def _submissions(self, run: str, clause: str, value: int) -> list[Submission]:
+        query = f"SELECT version, made, way, note, counts FROM submissions WHERE run = ? {clause}"
         with self._reading() as db:
-            rows = db.execute(
-                "SELECT version, made, way, note, counts FROM submissions WHERE run = ? ORDER BY version DESC",
-                (run,),
-            ).fetchall()
+            rows = db.execute(query, (run, value)).fetchall()
         return [Submission(run, *row, counts=json.loads(counts)) for *row, counts in rows]
 
     def source(self, run: str, version: int) -> bytes | None:
@@ -181,11 +183,30 @@ class Store:
         found = self._content("SELECT facts FROM results WHERE run = ? AND version = ?", run, version)
         return None if found is None else json.loads(found)
 
+    def verdicts(self, run: str) -> dict[int, dict[str, int]]:
+        """How many answers of each version have each verdict."""
+        with self._reading() as db:
+            query = "SELECT version, json_extract(facts, '$.verdicts') FROM results WHERE run = ?"
+            return {version: json.loads(found) for version, found in db.execute(query, (run,))}
+
+    def newest_verdicts(self) -> dict[str, dict[str, int]]:
+        """The same of each run's newest version, where it is decoded."""
+        newest = "SELECT run, MAX(version) FROM submissions GROUP BY run"
+        query = f"SELECT run, json_extract(facts, '$.verdicts') FROM results WHERE (run, version) IN ({newest})"
+        with self._reading() as db:
+            return {run: json.loads(found) for run, found in db.execute(query)}
+
     def product(self, run: str, version: int, name: str) -> bytes | None:
         """A file that was made of a version."""
         query = "SELECT content FROM products WHERE run = ? AND version = ? AND name = ?"
         found: bytes | None = self._content(query, run, version, name)
         return found
+
+    def product_names(self, run: str, version: int) -> set[str]:
+        """The names of the files that were made of a version."""
+        with self._reading() as db:
+            query = "SELECT name FROM products WHERE run = ? AND version = ?"
+            return {name for (name,) in db.execute(query, (run, version))}
 
     def round(self, run: str, version: int) -> dict[str, Any] | None:
         """The pools proposed last after a version; None where none are."""
