@@ -128,6 +128,15 @@ def samples_swapped(problem: qgt.Problem, make: Callable[[int], qgt.Problem], g:
     return _file(x, y)
 
 
+def samples_swapped_half_way(problem: qgt.Problem, make: Callable[[int], qgt.Problem], g: Generator) -> File:
+    """Two tubes were exchanged when half of the pools were made."""
+    matrix, half = problem.design.matrix.clone(), problem.pools // 2
+    a, b = torch.randperm(problem.items, generator=g)[:2].tolist()
+    matrix[half:, [a, b]] = matrix[half:, [b, a]]
+    real = qgt.Problem(qgt.Design.from_matrix(matrix), problem.prior, problem.noise)
+    return _file(*real.simulate(FILE, generator=g))
+
+
 def other_rate(times: float) -> Misuse:
     def made(problem: qgt.Problem, make: Callable[[int], qgt.Problem], g: Generator) -> File:
         assert isinstance(problem.prior, qgt.Bernoulli) and isinstance(problem.prior.rate, float)
@@ -165,6 +174,7 @@ MISUSES: dict[str, Misuse] = {
     "one pool failed, entered as 0": pool_failed,
     "one transfer missed": transfer_missed,
     "two samples swapped": samples_swapped,
+    "two samples swapped half way": samples_swapped_half_way,
     "true rate 30 times smaller": other_rate(1 / 30),
     "true rate 5 times larger": other_rate(5),
     "true noise 0.3": other_noise(qgt.SparseInteger(0.3, 1)),

@@ -195,6 +195,62 @@ def _beyond(error: float | None, chance: float | None) -> str:
     return "" if error is None or chance is None else f"{max(0.0, error - chance):.4f}"
 
 
+def networks_table(root: Path) -> str:
+    """Refining networks: success for the time of training, and the design read back."""
+    lines = []
+    for row in _networks(root, "train"):
+        tests = {key: _score(outcomes) for key, outcomes in row["tests"].items()}
+        rates = [_with_interval(score) for score in tests.values()]
+        longer = f"{rates[1]}, {list(tests)[1]}" if len(rates) > 1 else "-"
+        errors = " / ".join(f"{value:.2f}" for value in row["error_percent"].values())
+        where = f"{row['seconds']:.0f} s, {row['device']}"
+        lines.append([row["M"], row["prior"], row["network"], where, rates[0], longer, errors])
+    header = ["M", "items", "network", "trained", "success rate, 95 % interval", "with more rounds"]
+    return markdown_table([*header, "error of A, %: least squares / mean Jacobian / regression"], lines)
+
+
+def rounds_table(root: Path) -> str:
+    """Refining networks by rounds at decoding time."""
+    lines = []
+    for row in _networks(root, "rounds"):
+        for rounds, right, microseconds in row["rounds_right_microseconds"]:
+            score = qgt.Score(100, {(1, 0, 0): right, (0, 1, 1): row["instances"] - right})
+            lines.append([row["name"], row["device"], rounds, _with_interval(score), f"{microseconds:,.1f}"])
+    header = ["network", "machine", "rounds", "success rate, 95 % interval", "microseconds per decode"]
+    return markdown_table(header, lines)
+
+
+def proposals_table(root: Path) -> str:
+    """Certified's time with and without proposals, in one run."""
+    lines = []
+    for row in _networks(root, "proposals"):
+        for key, name in (("alone", "none"), ("network", "refining network"), ("gamp", "GAMP")):
+            one, n = row[key], row["instances"]
+            each = f"{1e3 * one['seconds'] / n:,.0f}"
+            lines.append([row["M"], n, name, each, f"{row['alone']['seconds'] / one['seconds']:.2f}", one["proved"]])
+    return markdown_table(["M", "instances", "proposals", "ms per instance", "times as fast", "proved"], lines)
+
+
+def win_table(root: Path) -> str:
+    """Success by M for each setting and decoder, on the same instances."""
+    rows = _networks(root, "win")
+    lines = []
+    for setting, m in sorted({(row["setting"], row["M"]) for row in rows}):
+        some = {row["decoder"]: row for row in rows if (row["setting"], row["M"]) == (setting, m)}
+        names = ("exact MAP", "MAP, independent items", "paper's network", "refining network")
+        cells = [_with_interval(_score(some[name]["outcomes"]), 2) if name in some else "-" for name in names]
+        lines.append([setting, m, max(row["instances"] for row in some.values()), *cells])
+    header = ["prior", "M", "instances", "exact MAP (limit)", "MAP, independent items", "paper's network"]
+    return markdown_table([*header, "refining network"], lines)
+
+
+def _networks(root: Path, part: str) -> list[dict[str, Any]]:
+    """The rows of one part of results/networks.json; none before the first measurement."""
+    if not (root / "results/networks.json").exists():
+        return []
+    return [row for row in _read(root, "networks")["rows"] if row["part"] == part]
+
+
 def paper_table(name: str, root: Path) -> str:
     """A table of the reproduction."""
     return paper.TABLES[name](paper.Counts.load(root / "results/paper/counts.json"))
@@ -212,9 +268,13 @@ TABLES = {
     "growth": growth_table,
     "misfit_lab": partial(misfit_table, "lab"),
     "misfit_readme": partial(misfit_table, "readme"),
+    "networks": networks_table,
+    "networks_proposals": proposals_table,
+    "networks_rounds": rounds_table,
     "residual": residual_table,
     "tamper": tamper_table,
     "unseen": unseen_table,
+    "when_networks_win": win_table,
     **{f"paper_{name}": partial(paper_table, name) for name in paper.TABLES},
 }
 

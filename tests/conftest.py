@@ -6,6 +6,12 @@ import jaxtyping
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def no_cache(monkeypatch):
+    """Nobody's own calibrations are used or replaced: tests simulate less than users do."""
+    monkeypatch.setenv("QGT_CACHE", "off")
+
+
 @pytest.fixture
 def unchecked():
     """The library as users run it, without the test run's type checks, which would answer before ours do."""

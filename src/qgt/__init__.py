@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from qgt.decoders.neural.record import Training as Training
     from qgt.decoders.neural.refining import Refining as Refining
     from qgt.decoders.neural.settings import TrainConfig as TrainConfig
+    from qgt.decoders.peeling import Peeling as Peeling
     from qgt.decoders.registry import DECODERS as DECODERS
     from qgt.decoders.results import Answers as Answers
     from qgt.decoders.results import Decoded as Decoded
@@ -122,6 +123,7 @@ _PUBLIC = {
     "decoders.gamp": ("GAMP",),
     "decoders.greedy": ("MaximumNeighborhood", "Prevalence"),
     "decoders.highs.linear_program": ("LinearProgram",),
+    "decoders.peeling": ("Peeling",),
     "decoders.neural.decoder": ("NeuralDecoder", "load"),
     "decoders.neural.model_file": ("ModelFileError",),
     "decoders.neural.record": ("Epoch", "Training"),

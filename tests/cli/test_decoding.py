@@ -135,14 +135,51 @@ CHECK = "check counts.csv --problem problem.toml --certificate proofs.safetensor
 
 
 def test_proofs_are_written_and_checked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    run(f"{DECODE} --certificate proofs.safetensors", capsys)
-    assert "The proofs of 11 of 11 instances hold." in run(CHECK, capsys)
+    run(f"{DECODE} --certificate proofs.safetensors --calibrate 0", capsys)
+    out = run(f"{CHECK} --calls calls.csv", capsys)
+    assert "The proofs of 11 of 11 instances hold." in out and "11: no other answer is more probable." in out
+    assert "1/100 as probable is listed" in out and "The calls of 11 of 11 instances are what is proved." in out
     holds = torch.tensor([False, *[True] * 9, False])
-    monkeypatch.setattr(qgt, "check_certificate", lambda problem, y, result: holds)
+    monkeypatch.setattr("qgt.lab.checking.check_certificate", lambda problem, y, result: holds)
     facts = json.loads(run(f"{CHECK} --json", capsys, code=1))
-    assert facts == {"instances": 11, "proved": 9, "not_proved": ["s0", "s10"]}
+    assert (facts["instances"], facts["proved"], facts["not_proved"]) == (11, 9, ["s0", "s10"])
+    assert facts["odds"] == 100 and facts["claims"] == {"optimal": 11, "listed": 11, "impossible": 0}
     out = run(CHECK, capsys, code=1)
-    assert "The proofs of 9 of 11 instances hold; these do not:" in out and "s10" in out
+    assert "The proofs of 9 of 11 instances hold." in out and "s10" in out and "does not show what it claims" in out
+
+
+def test_calls_that_are_not_what_is_proved_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    run(f"{DECODE} --certificate proofs.safetensors --calibrate 0", capsys)
+    proved = _lines("calls.csv")
+    header, rows = proved[0], [line.split(",") for line in proved[1:]]
+    changed = [list(row) for row in rows]
+    changed[2][1:] = ["1"] * 60
+    changed[3][1:] = [""] * 60
+    changed[4][5] = ""
+    changed.reverse()  # rows are matched by name
+    Path("calls.csv").write_text("\n".join([header, *map(",".join, changed)]))
+    facts = json.loads(run(f"{CHECK} --calls calls.csv --json", capsys, code=1))
+    assert facts["proved"] == 11 and set(facts["other_calls"]) == {"s2", "s3", "s4"}
+    assert "differ from the proved answer in" in facts["other_calls"]["s2"]
+    assert "no item is called" in facts["other_calls"]["s3"] and "I5 not called" in facts["other_calls"]["s4"]
+    out = run(f"{CHECK} --calls calls.csv", capsys, code=1)
+    assert "The calls of 8 of 11 instances are what is proved." in out
+    Path("calls.csv").write_text("\n".join([header, *map(",".join, rows[:-1])]))
+    assert "has no row for instance 's10'" in run(f"{CHECK} --calls calls.csv", capsys, code=2)
+    rows[0][1] = "2"
+    Path("calls.csv").write_text("\n".join([header, *map(",".join, rows)]))
+    assert "row 2, column 2 holds 2; write 0, 1 or nothing" in run(f"{CHECK} --calls calls.csv", capsys, code=2)
+
+
+def test_calls_of_impossible_counts_must_be_none(capsys: pytest.CaptureFixture[str]) -> None:
+    run(f"{DECODE.replace('counts', 'all')} --certificate proofs.safetensors --calibrate 0", capsys, code=1)
+    check = CHECK.replace("counts", "all")
+    assert "1: no answer explains the counts." in run(f"{check} --calls calls.csv", capsys)
+    lines = _lines("calls.csv")
+    lines[-1] = "s11" + ",0" * 60
+    Path("calls.csv").write_text("\n".join(lines))
+    told = json.loads(run(f"{check} --calls calls.csv --json", capsys, code=1))
+    assert told["other_calls"] == {"s11": "items are called, but no answer explains the counts"}
 
 
 @pytest.mark.parametrize("rows", [[0, 2, 1, 3, 4], [0, 1, 2, 3]])

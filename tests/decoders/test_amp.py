@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 import qgt
+from qgt.decoders.affine import Affine
 from qgt.decoders.amp import _empty, advance, plausible, start
 
 CASES = json.loads((Path(__file__).parents[1] / "golden" / "amp_reference.json").read_text())["cases"]
@@ -43,10 +44,10 @@ def test_reference_is_reproduced(case: dict) -> None:
     assert int(result.status[0]) == qgt.Status.OK or case["iterations"] == 200
     assert torch.allclose(result.scores[0], torch.tensor(case["estimate"], dtype=torch.float64), atol=1e-6, rtol=0)
     scale = math.sqrt(problem.pools) / 2
-    centred = (problem.design.matrix.double() - 0.5) / scale
+    centred = Affine(problem.design, 1 / scale, -0.5 / scale)
     signal = (y - 0.5 * case["defectives"]) / scale
     rate = torch.tensor([case["defectives"] / problem.items], dtype=torch.float64)
-    taus, runs, result = [], start(centred, signal, rate), _empty(1, centred)
+    taus, runs, result = [], start(centred, signal, rate), _empty(1, centred, signal.device)
     while len(taus) < 200 and len(runs.number):
         runs = advance(centred, runs, len(taus) + 1, len(taus) + 1, result)
         taus.append(float(runs.tau) if len(runs.number) else float(result.tau))
@@ -169,3 +170,21 @@ def test_missing_counts_are_refused_with_the_remedy():
     y = torch.tensor([[1.0, 1.0], [1.0, torch.nan]], dtype=torch.float64)
     with pytest.raises(ValueError, match=r"y\[1, 1\]=nan is a missing count.* leave the instance out"):
         qgt.AMP().bind(problem)(y)
+
+
+@pytest.mark.parametrize("decoder", [qgt.AMP(), qgt.GAMP(), qgt.MaximumNeighborhood(), qgt.COMP(), qgt.SCOMP()])
+def test_lists_and_matrix_give_the_same(decoder: qgt.Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sparse design is never written down as a matrix; what is decoded does not depend on it."""
+    monkeypatch.setattr("qgt.model.lists.SMALL", 0)
+    monkeypatch.setattr("qgt.model.lists.RATIO", 1)
+    listed = qgt.Problem(qgt.Design.from_rows(paper_problem().design.rows), qgt.Bernoulli(0.06))
+    _, y = listed.simulate(30, generator=seeded(1))
+    assert listed.design.sparse
+    by_lists = decoder.bind(listed)(y)
+    assert "matrix" not in vars(listed.design)
+    monkeypatch.undo()
+    written = qgt.Problem(qgt.Design.from_rows(listed.design.rows), qgt.Bernoulli(0.06))
+    assert not written.design.sparse
+    by_matrix = decoder.bind(written)(y)
+    assert torch.equal(by_lists.x, by_matrix.x)
+    assert torch.equal(by_lists.status, by_matrix.status)

@@ -186,7 +186,7 @@ def test_an_incomplete_list_leaves_more_room() -> None:
     cut = replace(whole, evidence=replace(whole.evidence, complete=torch.arange(200) % 2 == 0))
     wrong = x.clone()
     wrong[1::4] = 1 - wrong[1::4]  # half of the incomplete ones miss the truth
-    told = Listing.learn(wrong, cut).applied(cut).confidence
+    told = Listing.learn(wrong, cut).applied(cut, torch.ones(200, dtype=torch.float64)).confidence
     assert float(told[1::2].mean()) < 0.7 < float(told[::2].mean())
 
 

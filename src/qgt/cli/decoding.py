@@ -1,4 +1,4 @@
-"""Verbs that turn counts into calls, and check proofs of them: decode, check."""
+"""The verb that turns counts into calls: decode."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -9,24 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import qgt
+from qgt.cli.sheets import Counts, problem_file, read_sheet, tell_verdicts
 from qgt.cli.shell import Json, Plugins, app, check_files, chosen_device, load_plugins, share_done, tell, write_files
 
 if TYPE_CHECKING:
     from qgt.lab.accounts import Account
     from qgt.lab.counts import CountSheet
     from qgt.lab.decoding import DecodedSheet
-    from qgt.lab.samples import Samples
 
 # Typed out, so that help need not import them.
 DECODER_NAMES = (
     "amp, belief (very many items), certified, exact, exhaustive (up to 20 items), gamp, linear_program, "
-    "maximum_neighborhood, prevalence, comp, dd, scomp or a plugin's file:Class; default certified."
+    "maximum_neighborhood, peeling (exact counts), prevalence, comp, dd, scomp or a plugin's file:Class; "
+    "default certified."
 )
-Counts = Annotated[Path, typer.Argument(metavar="COUNTS", help="CSV or XLSX: a column or a row per pool, or a plate.")]
-ProblemFile = Annotated[
-    Path, typer.Option(metavar="PROBLEM", help="Design, prior and noise: TOML or JSON, or a folder of 'qgt plan'.")
-]
-SHOWN = 5  # instances in words on the screen; the report has all
 
 
 @app.command()
@@ -63,6 +59,9 @@ def decode(
     calibrate: Annotated[
         float, typer.Option(metavar="S", min=0, help="Seconds of simulation, to measure confidence and fit; 0: none.")
     ] = 10.0,
+    cache: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Keeps simulations for the next sheet; 'off': nowhere.")
+    ] = None,
     device: Annotated[str, typer.Option(metavar="D", help="cpu, cuda or auto.")] = "cpu",
     rounds: Annotated[
         list[Path] | None,
@@ -94,7 +93,7 @@ def decode(
         raise ValueError("give --problem, or --model; see 'qgt decode --help'.")
     if model is not None and decoder is not None:
         raise ValueError("decoder and model were both given: give one of them.")
-    problem = None if problem is None else _problem_file(problem)
+    problem = None if problem is None else problem_file(problem)
     outputs = {"calls": output, "report": report, "page": html, "certificate": certificate}
     check_files([*outputs.values()], inputs=[counts, problem, model, *(rounds or ()), *(plugin or ())])
     load_plugins(plugin)
@@ -110,10 +109,8 @@ def decode(
     given = {"odds": odds, "time_limit": time_limit}
     texts = [*(settings or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
     name, chosen, loaded = _chosen(problem, decoder, model, texts, keep_proofs=certificate is not None)
-    from qgt.lab.counts import read_counts
-
-    read = read_counts(counts, loaded.design, _samples_beside(problem))
-    sheet = _decoded(read, chosen, loaded, defectives, calibrate, chosen_device(device))
+    read = read_sheet(counts, problem, loaded)
+    sheet = _decoded(read, chosen, loaded, defectives, calibrate, cache, chosen_device(device))
     facts = {"counts": counts, "problem": problem or model, "decoder": name, **_versions(loaded)}
     write_files(_files(sheet, output, report, html, certificate, facts))
     written = {key: str(path) for key, path in outputs.items() if path is not None}
@@ -124,46 +121,6 @@ def decode(
         if read.notes:
             tell(None, f"\n{counts}: {' '.join(read.notes)}", [])
     raise typer.Exit(int(any(one.verdict == "impossible" for one in sheet.accounts)))
-
-
-@app.command()
-def check(
-    counts: Counts,
-    problem: ProblemFile,
-    certificate: Annotated[Path, typer.Option(metavar="FILE", help="Proofs from 'qgt decode --certificate'.")],
-    plugin: Plugins = None,
-    as_json: Json = False,
-) -> None:
-    """Check proofs without the solver that made them: plain sums over the counts, the design and the proofs.
-
-    Exit code 1 says that some instance is not proved.
-
-    \b
-    Example:
-      qgt check counts.csv --problem problem.toml --certificate proofs.safetensors
-    """
-    problem = _problem_file(problem)
-    check_files([], inputs=[counts, problem, certificate, *(plugin or ())])
-    from qgt.lab.accounts import numbers
-    from qgt.lab.counts import read_counts
-
-    load_plugins(plugin)
-    loaded = qgt.Problem.load(problem)
-    read = read_counts(counts, loaded.design, _samples_beside(problem))
-    y, names = read.y, read.names
-    result = qgt.load_certificate(certificate, loaded, y)
-    proved = qgt.check_certificate(loaded, y, result).tolist()
-    rows = [[name, qgt.Status(int(result.status[i])).meaning] for i, name in enumerate(names or numbers(len(y)))]
-    open_ = [row for row, holds in zip(rows, proved, strict=True) if not holds]
-    facts = {"instances": len(y), "proved": sum(proved), "not_proved": [name for name, _ in open_]}
-    tell(
-        facts if as_json else None,
-        f"The proofs of {sum(proved)} of {len(y)} instances hold" + ("; these do not:" if open_ else "."),
-        ["instance", "what the proof should show"],
-        *open_,
-    )
-    if open_:
-        raise typer.Exit(1)
 
 
 def refuse_with_rounds(given: Mapping[str, object]) -> None:
@@ -195,29 +152,17 @@ def _chosen(
     return name, make_decoder(name, options), qgt.Problem.load(problem)
 
 
-def _problem_file(path: Path) -> Path:
-    """The problem's file: itself or, of a plan's folder, the one in it."""
-    return path / "problem.toml" if path.is_dir() else path
-
-
-def _samples_beside(problem: Path | None) -> "Samples | None":
-    """The samples of the plan that a problem belongs to, where it belongs to one."""
-    from qgt.lab.samples import Samples
-
-    if problem is None or not all((problem.parent / name).is_file() for name in ("plan.json", "samples.csv")):
-        return None
-    return Samples.read(problem.parent / "samples.csv")
-
-
 def _decoded(
     read: "CountSheet",
     decoder: "qgt.Decoder",
     problem: "qgt.Problem",
     defectives: int | None,
     calibrate: float,
+    cache: Path | None,
     device: str,
 ) -> "DecodedSheet":
     from qgt.lab.decoding import decode_sheet
+    from qgt.trust.cache import cache_folder
 
     with share_done("decoding") as show:
         return decode_sheet(
@@ -227,6 +172,7 @@ def _decoded(
             decoder,
             defectives=defectives,
             calibrate=calibrate or None,
+            cache=cache_folder(cache),
             device=device,
             on_progress=show,
         )
@@ -300,17 +246,3 @@ def _tell(sheet: "DecodedSheet", written: dict[str, str]) -> None:
         rows = [[status.name, number, status.meaning] for status, number in numbers.items() if number]
         return tell(None, title, ["status", "instances", "meaning"], *rows)
     tell_verdicts(title, sheet.accounts)
-
-
-def tell_verdicts(title: str, made: "Sequence[Account]") -> None:
-    """How many instances have each verdict, and the first ones in words."""
-    from qgt.lab.reports import by_urgency, verdict_counts
-    from qgt.lab.wording import quoted
-
-    rows = [[word.value, number, word.meaning] for word, number in verdict_counts(made).items()]
-    tell(None, title, ["verdict", "instances", "meaning"], *rows)
-    for one in by_urgency(made)[:SHOWN]:
-        tell(None, f"\n{quoted(one.name)}, {one.verdict}: {one.words}", [])
-    if len(made) > SHOWN:
-        left = len(made) - SHOWN
-        tell(None, f"\n{left} more not shown here: see --report, --html or --json.", [])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import qgt
+from qgt.cli.sheets import Counts, ProblemFile, problem_file, read_sheet, tell_verdicts
 from qgt.cli.shell import Json, Plugins, Seed, app, check_files, load_plugins, own_generator, tell, write_files
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ SHOWN = 10  # instances on the screen; pools.csv has all
 
 @app.command("follow-up")
 def follow_up(
-    counts: Annotated[Path, typer.Argument(metavar="COUNTS", help="CSV of the first round's counts.")],
-    problem: Annotated[Path, typer.Option(metavar="PROBLEM", help="Design, prior and noise: TOML or JSON.")],
+    counts: Counts,
+    problem: ProblemFile,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="The new round's folder.")],
     rounds: Annotated[
         list[Path] | None, typer.Option("--round", metavar="FOLDER", help="A later round, counts filled in; in order.")
@@ -50,6 +51,7 @@ def follow_up(
     Example:
       qgt follow-up counts.csv --problem problem.toml --pools 3 -o round2
     """
+    problem = problem_file(problem)
     check_files([], inputs=[counts, problem, *(rounds or ()), *(plugin or ())])
     from qgt.lab.following import as_round, propose
     from qgt.lab.following import used_up as uses_of
@@ -82,16 +84,15 @@ def decoded_rounds(
 ) -> "tuple[DecodedRounds, list[Round], qgt.Problem]":
     """The instances of a file with all their rounds, decoded; the rounds' records; and the first round's problem."""
     from qgt.lab.accounts import numbers
-    from qgt.lab.counts import read_counts
     from qgt.lab.following import decode_rounds
     from qgt.lab.round_files import joined
     from qgt.rounds.history import History
     from qgt.rounds.settling import Settle
 
     loaded = qgt.Problem.load(problem)
-    read = read_counts(counts, loaded.design)
-    y, called = read.y, list(read.names or numbers(len(read.y)))
-    histories, before = joined([History.start(loaded, row) for row in y], called, rounds)
+    read = read_sheet(counts, problem, loaded)
+    called = list(read.names or numbers(len(read.y)))
+    histories, before = joined([History.start(loaded, row) for row in read.y], called, rounds)
     settle = Settle(confidence=confidence, time_limit=time_limit)
     generator = own_generator("decode-rounds", seed, "cpu")
     return decode_rounds(histories, called, settle, generator=generator), before, loaded
@@ -108,7 +109,6 @@ def decode_with_rounds(
     as_json: bool,
 ) -> None:
     """Decode all rounds together: what 'qgt decode --round' does."""
-    from qgt.cli.decoding import tell_verdicts
     from qgt.lab import reports
 
     decoded, before, loaded = decoded_rounds(counts, problem, rounds, 0.99, time_limit or 10.0)

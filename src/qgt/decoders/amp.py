@@ -7,7 +7,7 @@ y~ = (y - alpha K) / c; K, the number of defectives, enters here. Then, from x =
 
 f(s) = sigmoid(logit(pi) + (s - 1/2) / tau^2) being the posterior mean of a Bernoulli(pi) item seen in Gaussian noise of
 variance tau^2 (floored at 1e-3 inside f), until tau changes by less than 3e-5 of itself. Noise enters through the
-measured tau alone. All instances share two matrix products an iteration; those that have settled leave the batch.
+measured tau alone. All instances share two products with A~ an iteration; those that have settled leave the batch.
 
 Without K, the decoder tries each K that the sum of the counts makes plausible, calls the K - 1, K and K + 1 highest
 items of each run, and keeps the calls with the highest exact posterior.
@@ -23,6 +23,7 @@ from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from qgt.arguments import fraction, whole
+from qgt.decoders.affine import Affine
 from qgt.decoders.contract import BoundDecoder, refuse_unsupported
 from qgt.decoders.results import Decoded, Evidence, Spans, Status
 from qgt.model.prior import Prior
@@ -32,7 +33,8 @@ from qgt.model.readings import reports_counts
 FLOOR = 1e-3  # of tau^2, inside the denoiser only
 TOLERANCE = 1e-9  # of the squared relative change of tau
 EARLY = 9  # iterations by which nearly all runs settle
-CHUNK = 2**12  # runs at a time: their estimates stay in a CPU's cache, and memory does not grow with the batch
+# Runs at a time, and their estimates: these stay in a CPU's cache, and memory does not grow with the batch.
+CHUNK, NUMBERS = 2**12, 2**24
 
 
 @dataclass(frozen=True)
@@ -69,14 +71,14 @@ class AMP:
     def bind(self, problem: Problem) -> BoundDecoder:
         """Centre and scale the design once."""
         refuse_unsupported(self, problem)
-        matrix = problem.design.matrix.to(torch.float64)
-        alpha = float(matrix.mean()) if self.density is None else self.density
+        entries = problem.pools * problem.items
+        alpha = problem.design.transfers / entries if self.density is None else self.density
         scale = math.sqrt(problem.pools * alpha * (1 - alpha)) or 1.0  # all pools full or empty: nothing to tell apart
-        centred = (matrix - alpha) / scale
+        centred = Affine(problem.design, 1 / scale, -alpha / scale)
 
         def estimate(y: Tensor, k: Tensor) -> "Estimate":
             signal = (y - alpha * k[:, None]) / scale
-            return settle(centred.to(y.device), signal, k / problem.items, self.iterations)
+            return settle(centred, signal, k / problem.items, self.iterations)
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
             if defectives is None:
@@ -112,7 +114,7 @@ class Runs(NamedTuple):
 
 
 def settle(
-    centred: Float64[Tensor, "pools items"],
+    centred: Affine,
     signal: Float64[Tensor, "runs pools"],
     rate: Float64[Tensor, " runs"],
     iterations: int,
@@ -121,9 +123,9 @@ def settle(
 
     Most runs settle early, a cacheful at a time; the few that do not are gathered from all chunks and go on together.
     """
-    result = _empty(len(signal), centred)
+    result = _empty(len(signal), centred, signal.device)
     runs = start(centred, signal, rate)
-    pieces = zip(*(part.split(CHUNK) for part in runs), strict=True)
+    pieces = zip(*(part.split(_rows(centred.design.items)) for part in runs), strict=True)
     late = [advance(centred, Runs(*piece), 1, min(EARLY, iterations), result) for piece in pieces]
     if late:
         runs = Runs(*(torch.cat(column) for column in zip(*late, strict=True)))
@@ -132,26 +134,26 @@ def settle(
     return result
 
 
-def start(centred: Tensor, signal: Tensor, rate: Tensor) -> Runs:
+def start(centred: Affine, signal: Tensor, rate: Tensor) -> Runs:
     """Runs before their first iteration."""
-    x = rate[:, None].repeat(1, centred.shape[1])
+    x = rate[:, None].repeat(1, centred.design.items)
     tau = torch.full((len(signal),), torch.nan, dtype=torch.float64, device=signal.device)
     number = torch.arange(len(signal), device=signal.device)
-    return Runs(number, x, signal - x @ centred.T, signal, torch.logit(rate)[:, None], tau)
+    return Runs(number, x, signal - centred.times(x), signal, torch.logit(rate)[:, None], tau)
 
 
-def advance(centred: Tensor, runs: Runs, first: int, last: int, result: Estimate) -> Runs:
+def advance(centred: Affine, runs: Runs, first: int, last: int, result: Estimate) -> Runs:
     """Take iterations `first` to `last`; settled runs are written to the result, the others returned."""
-    pools = centred.shape[0]
+    pools = centred.design.pools
     for iteration in range(first, last + 1):
         number, x, z, signal, odds, before = runs
         if not len(number):
             break
         tau = (z.square().sum(1) / pools).sqrt()
         precision = 1 / tau.square().clamp(min=FLOOR)[:, None]
-        x = x.addmm_(z, centred).mul_(precision).add_(odds - 0.5 * precision).sigmoid_()
+        x = centred.add_transposed_times(x, z).mul_(precision).add_(odds - 0.5 * precision).sigmoid_()
         uncertain = torch.linalg.vecdot(x, 1 - x)[:, None]  # (runs, 1)
-        z = (signal - x @ centred.T).addcmul_(uncertain * precision / pools, z)
+        z = (signal - centred.times(x)).addcmul_(uncertain * precision / pools, z)
         runs = Runs(number, x, z, signal, odds, tau)
         settled = (tau - before).square() <= TOLERANCE * tau.square()  # equal too: without a residual nothing moves
         if bool(settled.any()):
@@ -162,10 +164,14 @@ def advance(centred: Tensor, runs: Runs, first: int, last: int, result: Estimate
     return runs
 
 
-def _empty(runs: int, centred: Tensor) -> Estimate:
-    device = centred.device
+def _rows(items: int) -> int:
+    """How many runs to take at a time."""
+    return max(1, min(CHUNK, NUMBERS // items))
+
+
+def _empty(runs: int, centred: Affine, device: torch.device) -> Estimate:
     return Estimate(
-        torch.zeros(runs, centred.shape[1], dtype=torch.float64, device=device),
+        torch.zeros(runs, centred.design.items, dtype=torch.float64, device=device),
         torch.zeros(runs, dtype=torch.float64, device=device),
         torch.zeros(runs, dtype=torch.int64, device=device),
         torch.zeros(runs, dtype=torch.bool, device=device),
@@ -210,7 +216,8 @@ def _scan(problem: Problem, estimate: "Estimator", y: Tensor) -> Decoded:
         torch.zeros(len(y), problem.items, dtype=torch.float64, device=y.device),
         torch.zeros(len(y), dtype=torch.int64, device=y.device),
     )
-    for owner, number in zip(tried.owner.split(CHUNK), tried.number.split(CHUNK), strict=True):
+    rows = _rows(problem.items)
+    for owner, number in zip(tried.owner.split(rows), tried.number.split(rows), strict=True):
         _try(problem, estimate(y[owner], number.to(torch.float64)), y, Candidates(owner, number), best, result)
     evidence = Evidence(log_joint=problem.log_joint(result.x, y), iterations=result.iterations)
     return Decoded(result.x, result.status, result.scores, evidence)

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from qgt.decoders.contract import BoundDecoder
 from qgt.decoders.results import Decoded, Status
+from qgt.model.design import Design
 from qgt.model.problem import Problem
 
 
@@ -99,29 +100,28 @@ class SCOMP:
 class _Pools(NamedTuple):
     """What the reports say."""
 
-    matrix: Tensor  # (pools, items), float64
+    design: Design
     positive: Tensor  # (instances, pools), bool
     open: Tensor  # (instances, items), bool: the items in no negative pool
 
     @classmethod
     def of(cls, problem: Problem, y: Tensor) -> "_Pools":
-        matrix = problem.design.matrix.to(y.device, torch.float64)
         negative = (y <= 0).to(torch.float64)  # a missing count is neither
-        return cls(matrix, y > 0, negative @ matrix == 0)
+        return cls(problem.design, y > 0, problem.design.spread(negative) == 0)
 
 
 def _definite(pools: _Pools) -> Tensor:
     """The items that are the only open one of some positive pool."""
-    alone = pools.positive & (pools.open.to(torch.float64) @ pools.matrix.T == 1)  # (instances, pools)
-    return pools.open & (alone.to(torch.float64) @ pools.matrix > 0)
+    alone = pools.positive & (pools.design.count(pools.open.to(torch.uint8)) == 1)  # (instances, pools)
+    return pools.open & (pools.design.spread(alone.to(torch.float64)) > 0)
 
 
 def _explained(pools: _Pools) -> Tensor:
     """The definite defectives, and the item of most unexplained pools as long as there are such pools and items."""
     called = _definite(pools)
     for _ in range(called.shape[1]):
-        unexplained = pools.positive & (called.to(torch.float64) @ pools.matrix.T == 0)  # (instances, pools)
-        helps = torch.where(pools.open, unexplained.to(torch.float64) @ pools.matrix, 0.0)  # (instances, items)
+        unexplained = pools.positive & (pools.design.count(called.to(torch.uint8)) == 0)  # (instances, pools)
+        helps = torch.where(pools.open, pools.design.spread(unexplained.to(torch.float64)), 0.0)  # (instances, items)
         most, item = helps.max(1)  # of equal ones the first
         more = most > 0
         if not bool(more.any()):

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import fraction, whole
+from qgt.decoders.affine import Affine
 from qgt.decoders.contract import BoundDecoder, refuse_unsupported
 from qgt.decoders.results import Decoded, Evidence, Status
 from qgt.model.factors import pool_costs
@@ -34,7 +35,7 @@ SMOOTHING = 0.02  # eps: counts are whole numbers, and a Gaussian much narrower 
 SETTLED = 1e-3  # largest change of a marginal at which an instance leaves the batch
 TINY = 1e-12
 TAIL = 1e-13  # probability of an error beyond those that are looked at
-CHUNK = 2**12  # instances at a time
+CHUNK, NUMBERS = 2**12, 2**24  # instances at a time, and their marginals
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,8 @@ class GAMP:
         model = _model(problem)
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
-            here = _Model(*(part.to(y.device) for part in model))
-            parts = [_run(self, problem, here, piece) for piece in y.split(CHUNK)] or [_run(self, problem, here, y)]
+            here, rows = model.to(y.device), max(1, min(CHUNK, NUMBERS // problem.items))
+            parts = [_run(self, problem, here, piece) for piece in y.split(rows)] or [_run(self, problem, here, y)]
             x, settled, count = (torch.cat(column) for column in zip(*parts, strict=True))
             status = torch.where(settled, int(Status.OK), int(Status.NOT_CONVERGED)).to(torch.uint8)
             return Decoded((x > 0.5).to(torch.uint8), status, x, Evidence(iterations=count))
@@ -84,22 +85,25 @@ class GAMP:
 class _Model(NamedTuple):
     """What stays the same from instance to instance."""
 
-    B: Tensor  # (pools, items): the design less its mean
-    square: Tensor  # its entries squared
-    alpha: Tensor  # ()
+    B: Affine  # (pools, items): the design less its mean
+    square: Affine  # its entries squared: (1 - alpha)^2 for ones, alpha^2 for zeros
+    alpha: float
     rate: Tensor  # (items,)
     offsets: Tensor  # (offsets,): how far the true counts that are looked at may be from the report
     sizes: Tensor  # (pools,)
 
+    def to(self, device: torch.device) -> "_Model":
+        """The same on another device."""
+        return self._replace(rate=self.rate.to(device), offsets=self.offsets.to(device), sizes=self.sizes.to(device))
+
 
 def _model(problem: Problem) -> _Model:
-    matrix = problem.design.matrix.to(torch.float64)
-    alpha = matrix.mean()
+    design = problem.design
+    alpha = design.transfers / (design.pools * design.items)
     assert isinstance(problem.prior, Bernoulli)
-    rate = problem.prior.marginals(problem.items)
-    B = matrix - alpha
-    sizes = matrix.sum(1)
-    return _Model(B, B.square(), alpha, rate, _offsets(problem, int(sizes.max())), sizes)
+    rate, sizes = problem.prior.marginals(problem.items), design.pool_sizes.to(torch.float64)
+    B, square = Affine(design, 1.0, -alpha), Affine(design, 1 - 2 * alpha, alpha**2)
+    return _Model(B, square, alpha, rate, _offsets(problem, int(sizes.max())), sizes)
 
 
 def _offsets(problem: Problem, largest: int) -> Tensor:
@@ -152,7 +156,7 @@ def _start(model: _Model, n: int) -> _State:
     c, variance = _mean_prior(model)
     return _State(
         model.rate.repeat(n, 1),
-        torch.zeros(n, len(model.sizes), dtype=torch.float64, device=model.B.device),
+        torch.zeros(n, len(model.sizes), dtype=torch.float64, device=model.rate.device),
         c.expand(n, 1),
         variance.expand(n, 1),
     )
@@ -160,19 +164,19 @@ def _start(model: _Model, n: int) -> _State:
 
 def _mean_prior(model: _Model) -> tuple[Tensor, Tensor]:
     """Mean and variance of c = alpha sum x."""
-    return model.alpha * model.rate.sum(), model.alpha.square() * (model.rate * (1 - model.rate)).sum() + TINY
+    return model.alpha * model.rate.sum(), model.alpha**2 * (model.rate * (1 - model.rate)).sum() + TINY
 
 
 def _iterate(config: GAMP, model: _Model, state: _State, counts: Tensor, weight: Tensor) -> _State:
     take = config.damping
     spread = state.x * (1 - state.x)
-    v_p = (spread @ model.square.T + state.variance).clamp(min=TINY)  # (instances, pools)
-    p = state.x @ model.B.T + state.c - v_p * state.s
+    v_p = (model.square.times(spread) + state.variance).clamp(min=TINY)  # (instances, pools)
+    p = model.B.times(state.x) + state.c - v_p * state.s
     z, v_z = _posterior_counts(p, v_p, counts, weight)
     s = take * (z - p) / v_p + (1 - take) * state.s
     v_s = ((1 - v_z / v_p) / v_p).clamp(min=TINY)
-    v_r = 1 / (v_s @ model.square).clamp(min=TINY)  # (instances, items)
-    r = state.x + v_r * (s @ model.B)
+    v_r = 1 / model.square.transposed_times(v_s).clamp(min=TINY)  # (instances, items)
+    r = state.x + v_r * model.B.transposed_times(s)
     x = take * torch.sigmoid(torch.logit(model.rate) + (r - 0.5) / v_r) + (1 - take) * state.x
     total = v_s.sum(1, keepdim=True)
     mean, variance = _mean_prior(model)

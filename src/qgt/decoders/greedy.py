@@ -72,19 +72,18 @@ class MaximumNeighborhood:
         return None
 
     def bind(self, problem: Problem) -> BoundDecoder:
-        """Turn the matrix into floats once."""
-        matrix = problem.design.matrix.to(torch.float64)
-        sizes = matrix.sum(1)  # (pools,)
+        """Look the sizes of the pools up once."""
+        sizes = problem.design.pool_sizes.to(torch.float64)
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
-            A, size = matrix.to(y.device), sizes.to(y.device)
+            size = sizes.to(y.device)
             counted = ~y.isnan()
             degree = counted.to(torch.float64) @ size / problem.items  # (instances,)
             estimate = (y.nansum(1) / degree.clamp(min=1e-300)).round().clamp(0, problem.items)
             k = estimate.to(torch.int64) if defectives is None else defectives
             # Whole numbers until the last step, so that equal scores are equal to the last bit.
             excess = torch.where(counted, y * problem.items - k[:, None] * size, 0.0)  # (instances, pools)
-            scores = excess @ A / problem.items  # (instances, items)
+            scores = problem.design.spread(excess) / problem.items  # (instances, items)
             # A stable sort breaks ties by item number, so that an instance's calls never depend on its batch.
             order = scores.argsort(dim=1, descending=True, stable=True)
             called = torch.arange(problem.items, device=y.device) < k[:, None]  # (instances, rank)

@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Bool, Float32, Float64, Int8, Int64, UInt8
 from torch import Tensor
 
+KEPT = 2  # and the status: of an item that a leaf keeps as it is
+
 
 class Status(IntEnum):
     """What is known of one instance's calls. A failed instance is data, not an exception.
@@ -128,7 +130,8 @@ class Proof:
     """The leaves of each instance's search: sets of x, with the multipliers that exclude what is in them.
 
     A leaf is all x whose items agree with `fixed` (-1: free) and whose number of defectives lies between `least` and
-    `most`. `qgt.check_certificate` says what such a proof must show.
+    `most`. One that *keeps* items (2: at 0, 3: at 1) is only those of them in which some such item is turned round;
+    what is left has the items as they are kept. `qgt.check_certificate` says what such a proof must show.
 
     Example:
         >>> import torch, qgt

@@ -196,6 +196,7 @@ def _in_words(problem: Problem, made: Account, counted: int, *, listed_all: bool
         wording.misfit(made.fit, word, file_fits=file_fits),
         wording.explained(made.residuals, counted, whole=problem.noise.integer),
         wording.others(made.alternatives),
+        wording.unlisted(made.confidence, made.alternatives) if status == Status.PROVED else "",
         wording.advice(word, status, made.retests),
     )
     return " ".join(sentence for sentence in sentences if sentence)

@@ -27,10 +27,10 @@ def parse_positives(text: str, samples: int) -> tuple[float, float]:
         raise ValueError(f"positives={text!r} is not valid: give a number or a range, such as 1-4 or 1-3%.")
     first, first_sign, last, last_sign = found.groups()
     ends = [float(number.replace(",", ".")) for number in (first, last or first)]
-    if (last_sign or first_sign) == "%":  # 1-3 % means both
-        ends = [end / 100 * samples for end in ends]
-    elif first_sign == "%":
+    if last and first_sign and not last_sign:
         raise ValueError(f"positives={text!r} is not valid: give both ends in per cent, or none.")
+    if first_sign or last_sign:  # 1-3 % means both
+        ends = [end / 100 * samples for end in ends]
     return ends[0], ends[1]
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -46,6 +47,7 @@ def decode_sheet(
     *,
     defectives: int | None = None,
     calibrate: float | None = 10.0,
+    cache: Path | None = None,
     device: str = "cpu",
     on_progress: OnProgress | None = None,
 ) -> DecodedSheet:
@@ -60,6 +62,7 @@ def decode_sheet(
         defectives: The number of defectives of every instance, where it is known and the decoder takes it.
         calibrate: Seconds to spend on simulated instances, by which confidence and fit are measured; None spends none
             and reports the decoder's own.
+        cache: A folder that keeps what those simulations taught, for the next sheet of the problem; None keeps nothing.
         device: Where to decode; the result is on the CPU.
         on_progress: Called after each part with the number of instances done, and of all.
 
@@ -71,7 +74,7 @@ def decode_sheet(
         >>> [(one.name, str(one.verdict)) for one in sheet.accounts]
         [('a', 'certain'), ('b', 'impossible')]
     """
-    bound = _bound(problem, decoder, defectives, calibrate)
+    bound = _bound(problem, decoder, defectives, calibrate, cache)
     parts, done = [], 0
     for part in y.split(PART if device == "cpu" else PART_ON_GPU):
         here = part.to(device)
@@ -90,7 +93,11 @@ def decode_sheet(
 
 
 def _bound(
-    problem: Problem, decoder: Decoder | BoundCalibrated, defectives: int | None, calibrate: float | None
+    problem: Problem,
+    decoder: Decoder | BoundCalibrated,
+    defectives: int | None,
+    calibrate: float | None,
+    cache: Path | None,
 ) -> Decode:
     """The decoder bound to the problem, and calibrated where that is asked for."""
     if isinstance(decoder, BoundCalibrated):
@@ -106,7 +113,7 @@ def _bound(
         raise ValueError(f"defectives={defectives} was given, but this decoder cannot use it: leave it out.")
     if calibrate is None or defectives is not None:  # a decoder that is told K is another one than was simulated
         return bound
-    return Calibrated(decoder, seconds=calibrate).bind(problem)
+    return Calibrated(decoder, seconds=calibrate, cache=cache).bind(problem)
 
 
 def _file_fit(

@@ -15,10 +15,11 @@ from qgt.model.unknown import UnknownLevel, UnknownRate
 ATTACK = 0.5  # of the other members of a household that has one positive
 STRANGERS = 0.2  # the share of positives that come from no household's outbreak
 NARROW = 1e-4  # how far apart the ends of a range are that stands for one number
+Range = tuple[int | float, int | float]  # the fewest and the most
 FEWEST = 0.02  # of the higher number: a level has no lower end at 0
 
 
-def expected_prior(samples: Samples, positives: tuple[float, float]) -> Prior:
+def expected_prior(samples: Samples, positives: Range) -> Prior:
     """The prior of a range of positives.
 
     Args:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from qgt.lab.expectations import Range
 from qgt.lab.naming import label
 from qgt.lab.planning import Candidate, Plan
 from qgt.pictures.plan_figure import Point, plan_figure
@@ -23,8 +24,8 @@ COLUMNS = (
 MEANING = (
     "pools: tests of the first round. transfers: pipetting steps. each: transfers per sample. largest pool: samples in "
     "it. plates right: share of simulated plates without a single error, with its 99 % interval. follow-ups: samples "
-    "tested alone afterwards, per plate. saved: fewer tests than one for each sample. bound: no design with such pools can do "
-    "with fewer."
+    "tested alone afterwards, per plate. saved: fewer tests than one for each sample. bound: no design with such pools "
+    "can do with fewer."
 )
 
 
@@ -101,6 +102,6 @@ def _row(one: Candidate) -> list[str]:
     ]
 
 
-def _range(positives: tuple[float, float]) -> str:
+def _range(positives: Range) -> str:
     low, high = positives
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from torch import Generator
 
 from qgt.arguments import fraction, whole
-from qgt.lab.expectations import expected_prior
+from qgt.lab.expectations import Range, expected_prior
 from qgt.lab.samples import Samples
 from qgt.lab.scouting import Scout, Tally, fewest
 from qgt.model.design import Design
@@ -32,7 +32,8 @@ WEIGHTS = (4, 6, 8)  # transfers per sample that are tried
 SPREAD = (1.0, 1.15, 1.35)  # pools of the candidates, over the fewest that did well enough
 RATIO = 1.07  # of the pools at which scouting stops
 SCOUTED, MEASURED, CONFIRMED = 60, 400, 1000  # plates
-CONFIRMATIONS = 4  # candidates that are confirmed at most
+CONFIRMATIONS = 4  # candidates that are confirmed at most, and as many again with more pools
+GROWTH = 1.15  # of the pools, where no candidate is certain enough
 SCOUTING, MEASURING, CONFIRMING = 0.5, 0.25, 0.25  # shares of the time
 LOOKS = 5  # of scouting at each weight, about
 STEPS = 100  # of progress
@@ -50,7 +51,7 @@ class Question:
     """
 
     samples: Samples
-    positives: tuple[float, float]  # how many of the samples are expected to be positive: from, to
+    positives: Range  # how many of the samples are expected to be positive: from, to
     assay: Noise = Noiseless()  # noqa: RUF009 - frozen and without fields, so sharing it is harmless
     certainty: float = 0.95  # the share of plates that must be decoded without a single error
     most_pools: int | None = None
@@ -86,6 +87,11 @@ class Candidate:
     follow_ups: float  # samples tested alone, per plate, on average; 0 where follow-ups are not allowed
     entropy_bound: float  # no design with pools of this size can do with fewer pools than this
     together: bool = False  # whether households share pools; else they are spread
+
+    @property
+    def shape(self) -> tuple[int, int, bool]:
+        """Pools, weight and whether households share pools: with the seed, these make the design."""
+        return self.design.pools, self.weight, self.together
 
     @property
     def pools(self) -> int:
@@ -171,11 +177,15 @@ def plan(
         int(generator.initial_seed()),
     )
     show = progress or (lambda done, total: None)
-    candidates = _measured(question, scout, _shapes(question, scout, show, seconds), show, seconds)
-    recommended, reached = _confirmed(question, scout, candidates, show, seconds)
-    kept = [recommended if one.design is recommended.design else one for one in candidates]
+    measured = _measured(question, scout, _shapes(question, scout, show, seconds), show, seconds)
+    tried = _confirmed(question, scout, measured, show, seconds)
+    reached = tried[-1].interval.low >= question.certainty
+    recommended = tried[-1] if reached else max(tried, key=lambda one: one.interval.low)
+    fresh = {one.design.fingerprint: one for one in tried}
+    kept = {one.design.fingerprint: fresh.get(one.design.fingerprint, one) for one in [*measured, *tried]}
     show(STEPS, STEPS)
-    return Plan(question, tuple(kept), recommended, reached, scout.seed)
+    ordered = sorted(kept.values(), key=lambda one: (one.tests, one.transfers))
+    return Plan(question, tuple(ordered), recommended, reached, scout.seed)
 
 
 def _shapes(question: Question, scout: Scout, show: OnProgress, seconds: float) -> list[tuple[int, int, bool]]:
@@ -257,17 +267,26 @@ def _candidate(question: Question, design: Design, weight: int, together: bool, 
 
 def _confirmed(
     question: Question, scout: Scout, candidates: Sequence[Candidate], show: OnProgress, seconds: float
-) -> tuple[Candidate, bool]:
-    """The cheapest candidate that is certain enough on plates that did not choose it; else the surest."""
+) -> list[Candidate]:
+    """Candidates on plates that did not choose them, the cheapest first, until one is certain enough.
+
+    Where none of those that did well is, designs with more and more pools follow.
+    """
     wanted = question.certainty
     enough = math.ceil(3 * Z99**2 * wanted / (1 - wanted))  # so many that a few failures still show enough
     likely = [one for one in candidates if one.success >= wanted][:CONFIRMATIONS]
-    tried = []
-    for number, one in enumerate(likely or [max(candidates, key=lambda one: one.success)]):
-        show(round(STEPS * (SCOUTING + MEASURING + CONFIRMING * number / CONFIRMATIONS)), STEPS)
+    queue = [one.shape for one in likely or [max(candidates, key=lambda one: one.success)]]
+    tried: list[Candidate] = []
+    while queue and len(tried) < 2 * CONFIRMATIONS:
+        show(round(STEPS * (SCOUTING + MEASURING + CONFIRMING * len(tried) / (2 * CONFIRMATIONS))), STEPS)
+        pools, weight, together = queue.pop(0)
+        design = scout.design(pools, weight, together=together)
         time = CONFIRMING * seconds / CONFIRMATIONS
-        tally = scout.measure("confirming", one.design, max(CONFIRMED, enough), seconds=time)
-        tried.append(_candidate(question, one.design, one.weight, one.together, tally))
+        tally = scout.measure("confirming", design, max(CONFIRMED, enough), seconds=time)
+        tried.append(_candidate(question, design, weight, together, tally))
         if tried[-1].interval.low >= wanted:
-            return tried[-1], True
-    return max(tried, key=lambda one: one.interval.low), False
+            break
+        most = _range(question, weight)[1]
+        if not queue and pools < most:
+            queue.append((min(most, math.ceil(GROWTH * pools)), weight, together))
+    return tried

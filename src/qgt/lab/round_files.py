@@ -28,7 +28,8 @@ from torch import Tensor
 from qgt.arguments import whole
 from qgt.files import documents, keys
 from qgt.files.cells import escape, unescape
-from qgt.files.tables import MISSING, text_of
+from qgt.files.numbers import MISSING
+from qgt.files.tables import text_of
 from qgt.model.design import Design
 from qgt.rounds.history import History
 

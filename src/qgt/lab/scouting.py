@@ -18,7 +18,7 @@ from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.contract import BoundDecoder
 from qgt.decoders.highs.exact import ExactMAP
 from qgt.decoders.results import Decoded
-from qgt.lab.expectations import expected_prior
+from qgt.lab.expectations import Range, expected_prior
 from qgt.lab.samples import Samples
 from qgt.lab.transfers import few_transfers
 from qgt.model.design import Design
@@ -121,7 +121,7 @@ class Scout:
     """What all simulations of one question share."""
 
     samples: Samples
-    positives: tuple[float, float]
+    positives: Range
     assay: Noise
     retest_below: float | None
     seed: int

@@ -4,10 +4,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from jaxtyping import UInt8
+from jaxtyping import Float64, UInt8
 from torch import Tensor
 
 from qgt.files import tables
+from qgt.model.design import Design
+
+
+def read_calls(
+    path: str | Path, design: Design, instances: Sequence[str] | int, owner: str
+) -> Float64[Tensor, "instances items"]:
+    """The calls of a file, rows in the order of the instances and columns in the design's; NaN where one is empty."""
+    sheet = tables.read(path, columns=design.item_names, missing=True)
+    rows = _order("instance", path, sheet, instances, owner)
+    columns = _order("item", path, sheet, design.item_names, "the design")
+    values = torch.tensor(sheet.values, dtype=torch.float64)  # (instances, items)
+    for row, column in (~values.isnan() & (values != 0) & (values != 1)).nonzero()[:1].tolist():
+        place = sheet.place(row, column)
+        raise ValueError(f"{path}: {place} holds {sheet.values[row][column]:g}; write 0, 1 or nothing.")
+    return values[rows][:, columns]
 
 
 def read_pair(

@@ -23,7 +23,7 @@ from qgt.model.design import Design
 
 TRIES = 10  # swaps tried for each transfer
 TWINS = 1000.0  # what two samples in exactly the same pools cost
-APART, TOGETHER = 8.0, 4.0  # how much more a pair of one household counts
+APART, TOGETHER = 40.0, 4.0  # how much more a pair of one household counts
 
 
 def few_transfers(

@@ -14,6 +14,7 @@ from qgt.decoders.results import Status
 from qgt.lab.verdicts import SUSPECT_BELOW, Verdict
 
 SHOWN = 3  # alternatives named, before "and 2 more"
+UNLISTED = 0.05  # of the probability, from which it is worth a word that no listed answer has it
 NAMED = 6  # pools or items named, before "and 4 others"
 _BLURRED = re.compile(r'[,;"]|\band\b|\binstead of\b|^\s|\s$|^$')
 
@@ -143,6 +144,21 @@ def others(alternatives: Sequence[Alternative]) -> str:
         together = f", together {percent(sum(known))}" if known else ""
         told.append(f"and {len(left)} more{together}")
     return f"{'Other answers' if len(alternatives) > 1 else 'The other answer'}: {'; '.join(told)}."
+
+
+def unlisted(confidence: float | None, alternatives: Sequence[Alternative]) -> str:
+    """What the probability that no answer has is for, where it is much: a wrong count.
+
+    Example:
+        >>> unlisted(0.7, [Alternative(0.05, ("I7",), ())])
+        'The other 25 %: a count is off by more than the noise allows. Count again, first where this answer differs.'
+    """
+    known = [one.probability for one in alternatives if one.probability is not None]
+    rest = 0.0 if confidence is None else 1 - confidence - sum(known)
+    if rest < UNLISTED or len(known) < len(alternatives):
+        return ""
+    where = "Count again, first where this answer differs."
+    return f"The other {percent(rest)}: a count is off by more than the noise allows. {where}"
 
 
 def advice(word: Verdict, status: Status, retests: Sequence[str]) -> str:

@@ -19,17 +19,19 @@ from torch import Generator, Tensor
 
 from qgt.arguments import fraction, whole
 from qgt.files.atomic import replacing
-from qgt.model import design_file, makers
-from qgt.model.lists import Lists, is_sparse
+from qgt.model import constructions, design_file, makers
+from qgt.model.lists import Lists
+from qgt.model.names import checked, numbered
+from qgt.model.products import Products
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Design:
     """Which items are in which pools, with names for both.
 
-    Make one by `from_matrix`, `from_rows`, `from_lists`, `from_csv`, or at random by `bernoulli`, `column_regular`
-    and `doubly_regular`. Names default to P1, P2, ... and I1, I2, ...; they label files and never change what is
-    decoded. A design stays on the CPU; `count` and `spread` work on the device of what they are given.
+    Make one by `from_matrix`, `from_rows`, `from_lists`, `from_csv`, or at random by `bernoulli`, `column_regular`,
+    `doubly_regular`, `coupled` and `sparse_graph_code`. Names default to P1, P2, ... and I1, I2, ...; they label files
+    and never change what is decoded. A design stays on the CPU; `count` and `spread` work where their arguments are.
 
     Example:
         >>> import torch
@@ -51,10 +53,10 @@ class Design:
             raise ValueError(
                 f"{len(self.lists)} pools of {self.lists.bound} items are no design: give at least one of each."
             )
-        names = {"pool_names": (self.own_pool_names, "P", self.pools)}
-        names["item_names"] = self.own_item_names, "I", self.items
-        for field, (given, prefix, size) in names.items():
-            object.__setattr__(self, f"own_{field}", _checked(field, given, prefix, size))
+        pool_names = checked("pool_names", self.own_pool_names, "P", self.pools)
+        item_names = checked("item_names", self.own_item_names, "I", self.items)
+        object.__setattr__(self, "own_pool_names", pool_names)
+        object.__setattr__(self, "own_item_names", item_names)
 
     @cached_property
     def pools(self) -> int:
@@ -71,20 +73,20 @@ class Design:
         """The number of ones in the matrix: how often something goes from an item into a pool."""
         return len(self.lists.entries)
 
-    @cached_property
+    @property
     def sparse(self) -> bool:
         """Whether lists are shorter and faster than a matrix."""
-        return is_sparse(self.pools * self.items, self.transfers)
+        return self._products.sparse
 
     @cached_property
     def pool_names(self) -> tuple[str, ...]:
         """The names of the pools; P1, P2, ... where none were given."""
-        return self.own_pool_names or _numbered("P", self.pools)
+        return self.own_pool_names or numbered("P", self.pools)
 
     @cached_property
     def item_names(self) -> tuple[str, ...]:
         """The names of the items; I1, I2, ... where none were given."""
-        return self.own_item_names or _numbered("I", self.items)
+        return self.own_item_names or numbered("I", self.items)
 
     @property
     def pool_sizes(self) -> Int64[Tensor, " pools"]:
@@ -129,13 +131,11 @@ class Design:
     def __repr__(self) -> str:
         return f"Design(pools={self.pools}, items={self.items}, transfers={self.transfers})"
 
-    def count(self, x: UInt8[Tensor, "instances items"]) -> Float64[Tensor, "instances pools"]:
-        """Count the defective items of each pool: A x, the only place where statuses become counts."""
-        # uint8 products wrap at 256 and integer ones are slow; float32 holds every count exactly up to 2^24 items.
-        dtype = torch.float32 if self.items < 2**24 else torch.float64
-        if self.sparse:
-            return self._lists_on(x.device, transposed=False).sums(x, dtype)
-        return (x.to(dtype) @ self._matrix_on(x.device, dtype).T).to(torch.float64)
+    def count(
+        self, x: UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"]
+    ) -> Float64[Tensor, "instances pools"]:
+        """Count the defective items of each pool: A x, exactly for statuses; for float64 the sums of its numbers."""
+        return self._products.times(x)
 
     def spread(self, z: Float64[Tensor, "instances pools"]) -> Float64[Tensor, "instances items"]:
         """Give each item the sum of its pools' numbers: A' z, the transpose of `count`.
@@ -144,32 +144,11 @@ class Design:
             >>> Design.from_rows(["110", "011"]).spread(torch.tensor([[1.0, 2.0]], dtype=torch.float64))
             tensor([[1., 3., 2.]], dtype=torch.float64)
         """
-        if self.sparse:
-            return self._lists_on(z.device, transposed=True).sums(z, torch.float64)
-        return z @ self._matrix_on(z.device, torch.float64)
+        return self._products.transposed_times(z)
 
     @cached_property
-    def _matrices(self) -> dict[tuple[torch.device, torch.dtype], Tensor]:
-        """The matrix as `count` and `spread` of a dense design have needed it so far."""
-        return {}
-
-    @cached_property
-    def _copies(self) -> dict[tuple[torch.device, bool], Lists]:
-        """The lists, and their transposes, on the devices that a sparse design was used on."""
-        return {}
-
-    def _matrix_on(self, device: torch.device, dtype: torch.dtype) -> Tensor:
-        if (device, dtype) not in self._matrices:
-            matrix = torch.zeros(self.pools, self.items, dtype=dtype)
-            matrix[self.lists.owners, self.lists.entries] = 1
-            self._matrices[device, dtype] = matrix.to(device)
-        return self._matrices[device, dtype]
-
-    def _lists_on(self, device: torch.device, *, transposed: bool) -> Lists:
-        if (device, transposed) not in self._copies:
-            lists = self.lists.transposed() if transposed else self.lists
-            self._copies[device, transposed] = lists.to(device)
-        return self._copies[device, transposed]
+    def _products(self) -> Products:
+        return Products(self.lists)
 
     @classmethod
     def from_matrix(
@@ -261,20 +240,47 @@ class Design:
             >>> Design.doubly_regular(pools=4, items=6, weight=2, generator=g).item_degrees
             tensor([2, 2, 2, 2, 2, 2])
         """
-        pools, items = whole("pools", pools, least=1), whole("items", items, least=1)
-        if (items * whole("weight", weight, least=0, most=pools)) % pools:
-            raise ValueError(
-                f"items={items}, weight={weight}, pools={pools} is not valid: equal pools need items * weight "
-                f"({items * weight}) divisible by pools; use column_regular for sizes that differ by one."
-            )
+        makers.check_even(whole("pools", pools, least=1), whole("items", items, least=1), weight)
         return cls.column_regular(pools=pools, items=items, weight=weight, generator=generator)
 
     @classmethod
-    def from_csv(cls, path: str | Path) -> "Design":
-        """Read a design, as a matrix or as lists; see `to_csv`.
+    def coupled(
+        cls, *, pools: int, items: int, weight: int, blocks: int, width: int = 3, generator: Generator
+    ) -> "Design":
+        """Put each item into `weight` pools near its place on a line: belief propagation then needs fewer pools.
 
-        A matrix has a header of item names and a first column of pool names, both optional.
+        Items are in `blocks` along the line, pools in `blocks + width - 1` groups, and an item's pools are in the
+        `width` groups from its block's on. See `qgt.model.constructions`.
+
+        Example:
+            >>> g = torch.Generator().manual_seed(0)
+            >>> Design.coupled(pools=12, items=40, weight=3, blocks=4, generator=g).pool_sizes
+            tensor([ 5,  5, 10, 10, 15, 15, 15, 15, 10, 10,  5,  5])
         """
+        pools, items = whole("pools", pools, least=1), whole("items", items, least=1)
+        weight = whole("weight", weight, least=1, most=pools)
+        return cls(constructions.coupled(pools, items, weight, blocks, width, generator))
+
+    @classmethod
+    def sparse_graph_code(
+        cls, *, items: int, defectives: int, corrected: int = 2, spare: float = 0.1, generator: Generator
+    ) -> "Design":
+        """Make the pools of Karimi et al. (2019), from whose exact counts `Peeling` finds up to so many defectives.
+
+        A node tells up to `corrected` (1 or 2) defectives; there are `spare` more nodes than the least for N without
+        limit. See `qgt.model.constructions`.
+
+        Example:
+            >>> g = torch.Generator().manual_seed(0)
+            >>> Design.sparse_graph_code(items=10_000, defectives=100, generator=g)
+            Design(pools=1254, items=10000, transfers=200026)
+        """
+        items = whole("items", items, least=1)
+        return cls(constructions.sparse_graph_code(items, defectives, corrected, spare, generator))
+
+    @classmethod
+    def from_csv(cls, path: str | Path) -> "Design":
+        """Read a design, as lists or as a matrix, whose header and first column of names are optional; see `to_csv`."""
         return cls(*design_file.read(path))
 
     def to_csv(self, path: str | Path, *, form: Literal["matrix", "lists"] | None = None) -> None:
@@ -290,25 +296,5 @@ class Design:
 
     def write_csv(self, path: str | Path, *, form: Literal["matrix", "lists"] | None = None) -> None:
         """Write as `to_csv` does, but straight to the path: for those who replace files themselves."""
-        if form not in (None, "matrix", "lists"):
-            raise ValueError(f"form={form!r} is not valid: give 'matrix', 'lists' or None.")
         form = form or ("lists" if self.sparse else "matrix")
-        write = design_file.write_lists if form == "lists" else design_file.write_matrix
-        write(path, self.lists, self.pool_names, self.item_names)
-
-
-def _numbered(prefix: str, size: int) -> tuple[str, ...]:
-    return tuple(f"{prefix}{number}" for number in range(1, size + 1))
-
-
-def _checked(field: str, names: Sequence[str] | None, prefix: str, size: int) -> tuple[str, ...] | None:
-    """The names, or None where they are none or the usual ones, which need not be kept."""
-    if not names:
-        return None
-    if len(names) != size or len(set(names)) != size:
-        raise ValueError(f"{field} holds {len(set(names))} different names: give {size} different ones.")
-    for name in names:
-        if not name or name != name.strip() or any(ord(character) < 32 for character in name):
-            raise ValueError(f"{field} holds {name!r}: give names without line breaks or blanks at their ends.")
-    usual = all(name == f"{prefix}{number}" for number, name in enumerate(names, 1))
-    return None if usual else tuple(names)
+        design_file.write(path, self.lists, self.pool_names, self.item_names, form)

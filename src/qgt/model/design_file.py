@@ -52,14 +52,21 @@ def _is_header(cells: Sequence[str]) -> bool:
     return [cell.strip().lower() for cell in cells] == list(HEADER)
 
 
-def write_matrix(path: str | Path, lists: Lists, pool_names: Sequence[str], item_names: Sequence[str]) -> None:
+def write(path: str | Path, lists: Lists, pool_names: Sequence[str], item_names: Sequence[str], form: str) -> None:
+    """Write a table of 0s and 1s ("matrix") or one line per pool with its items ("lists")."""
+    if form not in ("matrix", "lists"):
+        raise ValueError(f"form={form!r} is not valid: give 'matrix', 'lists' or None.")
+    return (_write_lists if form == "lists" else _write_matrix)(path, lists, pool_names, item_names)
+
+
+def _write_matrix(path: str | Path, lists: Lists, pool_names: Sequence[str], item_names: Sequence[str]) -> None:
     """Write a table of 0s and 1s, row by row."""
     if _is_header([HEADER[0], *item_names]):  # then the matrix would begin as lists do
-        return write_lists(path, lists, pool_names, item_names)
+        return _write_lists(path, lists, pool_names, item_names)
     tables.write(path, _rows(lists), row_names=pool_names, column_names=item_names, corner="pool")
 
 
-def write_lists(path: str | Path, lists: Lists, pool_names: Sequence[str], item_names: Sequence[str]) -> None:
+def _write_lists(path: str | Path, lists: Lists, pool_names: Sequence[str], item_names: Sequence[str]) -> None:
     """Write one line per pool, after one that names all items."""
     words = [_word(name) for name in item_names]
     with Path(path).open("w", newline="", encoding="utf-8") as stream:

@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Generator, Tensor
 
+from qgt.arguments import whole
 from qgt.model.lists import Lists, is_sparse
 
 DRAWN = 2**24  # entries of the matrix that are drawn one by one at a time
@@ -60,6 +61,15 @@ def regular(pools: int, items: int, weight: int, generator: Generator) -> Lists:
     _even_out(chosen, pools, generator)
     owners, order = chosen.flatten().sort(stable=True)  # stable: the items of each pool stay sorted
     return Lists.of_pairs(owners, order // max(weight, 1), lists=pools, bound=items)
+
+
+def check_even(pools: int, items: int, weight: int) -> None:
+    """Raise a ValueError unless pools of exactly equal size can hold each item `weight` times."""
+    if (items * whole("weight", weight, least=0, most=pools)) % pools:
+        raise ValueError(
+            f"items={items}, weight={weight}, pools={pools} is not valid: equal pools need items * weight "
+            f"({items * weight}) divisible by pools; use column_regular for sizes that differ by one."
+        )
 
 
 def _subsets(items: int, pools: int, weight: int, generator: Generator) -> Tensor:

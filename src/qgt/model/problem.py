@@ -53,7 +53,9 @@ NOISES: dict[str, type] = {
 MAKERS: dict[str, Callable[..., Design]] = {
     "bernoulli": Design.bernoulli,
     "column_regular": Design.column_regular,
+    "coupled": Design.coupled,
     "doubly_regular": Design.doubly_regular,
+    "sparse_graph_code": Design.sparse_graph_code,
 }
 Spec = Mapping[str, keys.Table]  # a problem as plain data: design, prior and noise
 PARTS: codec.Kinds = {Sampler: PRIORS, Prior: PRIORS, Noise: NOISES}

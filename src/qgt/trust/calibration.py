@@ -19,10 +19,11 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Float64
 from torch import Tensor
 
 from qgt.arguments import positive, whole
@@ -30,11 +31,13 @@ from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.contract import Decode, Decoder, check_counts, refuse_unsupported
 from qgt.decoders.results import Decoded, Evidence, Status
 from qgt.model.problem import Problem
-from qgt.trust.fit import instance_fit
+from qgt.trust import cache
+from qgt.trust.features import Scoring, features
+from qgt.trust.fit import INSTANCE_ALARM, instance_fit
 from qgt.trust.listing import Listing, Wider
-from qgt.trust.reference import Reference, misfit
+from qgt.trust.reference import SMALLEST, Reference, misfit
 from qgt.trust.regression import Logistic, Monotone
-from qgt.trust.wrong_counts import wrong_count_p
+from qgt.trust.wrong_counts import believed, wrong_count_odds
 
 FIRST = 2  # simulated instances, before the time is looked at: one may take long
 PRECISE = 0.004  # the standard error of a chance that is good enough
@@ -42,7 +45,7 @@ GROWTH = 4  # times as many simulated instances at a time
 WIDER, ENOUGH_WIDE = 100.0, 1000  # times the odds, for simulated instances whose lists are longer; how many of them
 LOOK_AGAIN = 0.3  # a fit below this is looked at again, for a wrong count
 SECOND_LOOK = 0.1  # its share of the false alarms
-FAR = 60.0  # a misfit beyond which all are alike
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class Calibrated:
     decoder: Decoder
     seconds: float = 10.0
     simulations: int = 20_000
+    cache: Path | None = None  # a folder in which what was learned is kept, and looked for first
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seconds", positive("seconds", self.seconds))
@@ -98,8 +102,22 @@ class BoundCalibrated:
         """What the simulations taught; they run at the first call."""
         with self._lock:
             if not self._learned:
-                self._learned.append(learn(self.config, self.problem, self.decode, torch.device(device)))
+                self._learned.append(self._recalled(torch.device(device)))
             return self._learned[0]
+
+    def _recalled(self, device: torch.device) -> "Learned":
+        """What was kept of earlier simulations; else of new ones, which are kept."""
+        config, key = self.config, None
+        if config.cache is not None and device.type == "cpu":  # a time limit means something else on a GPU
+            key = cache.key_of(self.problem, config.decoder, seconds=config.seconds, simulations=config.simulations)
+        if key is None or config.cache is None:
+            return learn(config, self.problem, self.decode, device)
+        kept = cache.recall(config.cache, key)
+        found = None if kept is None else Learned.of_tensors(kept)
+        if found is None:
+            found = learn(config, self.problem, self.decode, device)
+            cache.keep(config.cache, key, found.tensors())
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,14 +127,45 @@ class Learned:
     simulated: int
     reference: Reference
     listed: Listing | None  # for decoders that list answers
-    scored: "Scoring | None"  # for the others
+    scored: Scoring | None  # for the others
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of it, for a file."""
+        parts: dict[str, Any] = {"reference": self.reference}
+        if self.listed is not None:
+            parts |= {"complete": self.listed.complete, "incomplete": self.listed.incomplete}
+        if self.scored is not None:
+            parts |= {"weigh": self.scored.weigh, "read": self.scored.read}
+        named = {
+            f"{name}.{field.name}": getattr(part, field.name) for name, part in parts.items() for field in fields(part)
+        }
+        return {"simulated": torch.tensor(self.simulated), **named}
+
+    @classmethod
+    def of_tensors(cls, kept: dict[str, Tensor]) -> "Learned | None":
+        """What `tensors` gave; None where a part is missing."""
+
+        def part(kind: type[Part], name: str) -> Part:
+            return kind(**{one.name: kept[f"{name}.{one.name}"] for one in fields(kind)})  # type: ignore[arg-type]
+
+        try:
+            listed = (
+                Listing(part(Logistic, "complete"), part(Logistic, "incomplete")) if "complete.bias" in kept else None
+            )
+            scored = Scoring(part(Logistic, "weigh"), part(Monotone, "read")) if "weigh.bias" in kept else None
+            return cls(int(kept["simulated"]), part(Reference, "reference"), listed, scored)
+        except KeyError:
+            return None
 
     def applied(self, problem: Problem, y: Tensor, result: Decoded) -> Decoded:
         """A result with its confidence and fit."""
-        fit = _looked_at_again(problem, y, result, instance_fit(problem, y, result.x, self.reference).to(y.device))
+        fit = instance_fit(problem, y, result.x, self.reference).to(y.device)
+        odds = _looked_at_again(problem, y, result, fit)
+        # Of two p-values the least is taken, each divided by its share of the false alarms.
+        fit = torch.minimum(fit / (1 - SECOND_LOOK), (-odds).exp() / SECOND_LOOK).clamp(SMALLEST, 1.0)
         evidence = result.evidence
         if self.listed is not None and evidence.alternatives is not None:
-            evidence = self.listed.applied(result)
+            evidence = self.listed.applied(result, believed(odds))
         elif self.scored is not None:
             off = misfit(problem, y, result.x)
             possible = (result.status != Status.INFEASIBLE) & (off.noise + off.prior).isfinite()
@@ -126,16 +175,15 @@ class Learned:
 
 
 def _looked_at_again(problem: Problem, y: Tensor, result: Decoded, fit: Tensor) -> Tensor:
-    """The fit, where a wrong count that explains the instance better counts against it too.
+    """How much better a wrong count explains each instance, in nats; -inf where nothing speaks for one.
 
-    Of two p-values the least is taken, each divided by its share of the false alarms. Only instances that fit not too
-    well are looked at: in the others no count is off by much.
+    Only instances that fit neither well, so that no count is off by much, nor too badly to be trusted are looked at.
     """
-    doubtful = (fit < LOOK_AGAIN).nonzero().flatten()
-    p = torch.ones_like(fit)
+    doubtful = ((fit >= INSTANCE_ALARM * (1 - SECOND_LOOK)) & (fit < LOOK_AGAIN)).nonzero().flatten()
+    odds = torch.full_like(fit, -torch.inf)
     if len(doubtful):
-        p[doubtful] = wrong_count_p(problem, y[doubtful], result.pick(doubtful))
-    return torch.minimum(fit / (1 - SECOND_LOOK), p / SECOND_LOOK).clamp(max=1.0)
+        odds[doubtful] = wrong_count_odds(problem, y[doubtful], result.pick(doubtful))
+    return odds
 
 
 def learn(config: Calibrated, problem: Problem, decode: Decode, device: torch.device) -> Learned:
@@ -222,40 +270,3 @@ def _on_cpu(result: Decoded) -> Decoded:
     scores = None if result.scores is None else result.scores.cpu()
     told = Evidence(**kept, alternatives=None if answers is None else answers.cpu())
     return Decoded(result.x.cpu(), result.status.cpu(), scores, told)
-
-
-# --- decoders that score items --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Scoring:
-    """The share of right answers among those that look alike."""
-
-    weigh: Logistic
-    read: Monotone
-
-    @classmethod
-    def learn(cls, given: Tensor, right: Tensor) -> "Scoring":
-        """From simulated answers."""
-        weigh = Logistic.fit(given, right)
-        return cls(weigh, Monotone.fit(weigh(given), right))
-
-    def __call__(self, given: Float64[Tensor, "instances features"]) -> Float64[Tensor, " instances"]:
-        """The chance that each answer is right."""
-        return self.read(self.weigh(given))
-
-
-def features(problem: Problem, y: Tensor, result: Decoded) -> Float64[Tensor, "instances features"]:
-    """What tells right answers from wrong ones: misfit, unusual calls, doubtful scores, an iteration that failed."""
-    off = misfit(problem, y.cpu(), result.x.cpu())
-    noise, prior = off.noise.clamp(max=FAR), off.prior.clamp(max=1e6)
-    settled = (result.status.cpu() <= Status.PROVED).double()
-    doubt, margin = torch.zeros_like(noise), torch.zeros_like(noise)
-    if result.scores is not None:
-        scores, calls = result.scores.cpu(), result.x.cpu() == 1
-        near = scores.clamp(1e-9, 1 - 1e-9)
-        doubt = torch.maximum(near, 1 - near).log().sum(1).clamp(min=-FAR)
-        lowest = torch.where(calls, scores, torch.inf).amin(1)
-        highest = torch.where(calls, -torch.inf, scores).amax(1)
-        margin = (lowest - highest).clamp(-10.0, 10.0)
-    return torch.stack([noise, noise.square() / FAR, prior, doubt, (-doubt).sqrt(), margin, settled], 1)

@@ -71,13 +71,13 @@ class Listing:
             _fitted(shape[~complete], unlisted[~complete], usual=0.5),
         )
 
-    def applied(self, result: Decoded) -> Evidence:
-        """Evidence in which the answers listed leave room for those that are not."""
+    def applied(self, result: Decoded, sound: Float64[Tensor, " instances"]) -> Evidence:
+        """Evidence in which the answers listed leave room for those that are not, and for counts that are not sound."""
         evidence, answers = result.evidence, result.evidence.alternatives
         assert answers is not None and evidence.complete is not None
         shape = _shape(result).cpu()
         chance = torch.where(evidence.complete.cpu(), self.complete(shape), self.incomplete(shape)).to(result.x.device)
-        room = 1 - chance
+        room = (1 - chance) * sound
         probability = answers.probability * room[answers.spans.owner]
         return replace(
             evidence,

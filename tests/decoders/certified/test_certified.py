@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import qgt
-from qgt.decoders.certified.relaxation import FREE, PIECES, Model, State, Tables, lower_bound, relax, rows_of
+from qgt.decoders.certified.costs import PIECES, Model, Tables
+from qgt.decoders.certified.relaxation import FREE, Sets, State, lower_bound, relax, rows_of
 from qgt.decoders.results import Answers, Decoded, Spans
 from qgt.model.factors import pool_costs
 from random_problems import case
@@ -177,7 +178,7 @@ def test_the_bound_holds_for_any_multipliers(name: str) -> None:
     g = torch.Generator().manual_seed(1)
     for scale in (0.0, 0.3, 3.0, 30.0):
         total = torch.full((30,), model.total)
-        rows = rows_of(model, tables, owner, total)
+        rows = rows_of(model, tables, None, Sets(owner, model.known.expand(30, -1), total))
         pi = scale * torch.randn(30, problem.pools + 1, generator=g)
         bound = lower_bound(model, rows, model.known.expand(30, -1), pi)
         for i in range(30):
@@ -189,7 +190,7 @@ def test_the_iteration_reaches_the_value_of_the_linear_program() -> None:
     y = drawn(problem, 50).y
     model, tables = Model.of(problem, y.device), Tables.of(pool_costs(problem.design, problem.noise, y))
     total = torch.full((50,), FREE)
-    rows = rows_of(model, tables, torch.arange(50), total)
+    rows = rows_of(model, tables, None, Sets(torch.arange(50), model.known.expand(50, -1), total))
     start = State(torch.zeros(50, 60), torch.zeros(50, 21), torch.zeros(50, 21))
     enough = torch.full((50,), torch.inf, dtype=torch.float64)
     bound = relax(model, rows, model.known.expand(50, -1), start, enough, 1000).bound
@@ -281,8 +282,12 @@ def test_bad_odds_are_refused(odds: float) -> None:
 
 
 def test_priors_that_are_no_sums_are_refused() -> None:
-    problem = small(8, 12, qgt.Households(size=3, seed_rate=0.1, attack_rate=0.3), qgt.Noiseless(), 0)
-    assert "Households" in str(qgt.Certified().supports(problem))
+    class Simulated:
+        def sample(self, instances: int, items: int, *, generator: torch.Generator) -> torch.Tensor:
+            return torch.zeros(instances, items, dtype=torch.uint8)
+
+    problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), Simulated())
+    assert "Simulated" in str(qgt.Certified().supports(problem))
 
 
 @pytest.mark.parametrize("odds", [1.0, 100.0])

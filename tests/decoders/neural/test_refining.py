@@ -9,7 +9,7 @@ from torch import Tensor
 
 import qgt
 from qgt.decoders.neural.decoder import raw_scores
-from qgt.decoders.neural.refining import RefiningStack
+from qgt.decoders.neural.refining import MARGIN, RefiningStack
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -74,12 +74,20 @@ def test_a_round_is_the_formula() -> None:
 
 def test_the_answer_is_the_round_that_the_judge_believes_in_most() -> None:
     network = built(6)
+    network.requires_grad_(False).judge[1].weight *= 30  # a judge with opinions
     y = problem().simulate(200, generator=seeded(4)).y.float()[None]
     rounds = network.rounds(y)
     assert rounds.belief is not None
-    chosen = rounds.belief[:, 0].argmax(0)
+    belief, each = rounds.belief[:, 0], torch.arange(200)
+    chosen = belief.argmax(0)
     assert len(chosen.unique()) > 2  # or this shows nothing
-    assert torch.equal(network(y)[0], rounds.scores[chosen, 0, torch.arange(200)])
+    first, second = belief.topk(2, dim=0).values
+    clear = first - second > 6 * MARGIN
+    assert int(clear.sum()) > 50
+    assert torch.equal(network(y)[0][clear], rounds.scores[chosen, 0, each][clear])
+    picked = (network(y) == rounds.scores[:, 0]).all(2)  # (rounds, instances)
+    assert bool(picked.any(0).all())
+    assert float((first - torch.where(picked, belief, -torch.inf).amax(0)).max()) < 6 * MARGIN
 
 
 def test_the_judge_teaches_itself_only() -> None:

@@ -13,51 +13,40 @@ x is whole (a likely answer, with others to be excluded around it) by the first 
 All instances' open nodes lie on common stacks, from whose top as many as make a good batch are relaxed together: hard
 instances fill the batch with their own nodes, and new instances are fed in when it runs low.
 
-Where all items weigh the same and a count costs one of two values, an x with k defectives costs one of
-
-    constant + w k + v_0 (pools - s) + v_1 s,        s = 0, 1, ... pools that are off,
-
-so a bound above the last of these below the limit is as good as one at the limit.
+Where tables have steps, pools tell little of k, and nodes leave it open for longer; and items that no x below the limit
+has otherwise are fixed before a node splits, for every item fixed makes the envelopes of its pools tighter (`ranges`).
 """
 
 import time
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from qgt.decoders.certified.costs import Model, Tables
+from qgt.decoders.certified.items import cheapest_items, least_by_total
+from qgt.decoders.certified.levels import CLOSE, Levels
 from qgt.decoders.certified.nodes import (
     Found,
     Leaves,
     Nodes,
     as_leaves,
     joined,
-    places,
     split_by_first,
     split_by_item,
 )
 from qgt.decoders.certified.polish import cost_of, polished
-from qgt.decoders.certified.relaxation import Model, State, Tables, lower_bound, reduced_costs, relax, rows_of
+from qgt.decoders.certified.ranges import Ranges, turning_costs
+from qgt.decoders.certified.relaxation import State, least_pools, reduced_costs, relax, rows_of
+from qgt.decoders.results import KEPT
 from qgt.model.prior import FREE
 
-CLOSE = 1e-6  # costs that differ by less are equal: a factor of 1.000001 in probability
 ROOT_ITERATIONS, ITERATIONS = 100, 60
+ITERATIONS_WITH_STEPS = 120  # their envelopes change from node to node, so multipliers have farther to go
+NUMBERS = 6  # of defectives, into which a node with steps may be split
+MANY = 0.1  # of a node's free items, fixed at once: then its bound is worth another look
 FRACTIONAL = 0.1  # a relaxed item this far from 0 and 1 is worth a split
-
-
-class Levels(NamedTuple):
-    """The costs that x with k defectives can have: base[k], base[k] + step, ..."""
-
-    step: float
-    base: Tensor  # (items + 1,)
-
-    def below(self, limit: Tensor, total: Tensor) -> Tensor:
-        """Just above the last cost that is less than the limit; -inf where none is."""
-        base = self.base[total]
-        steps = torch.ceil((limit - base) / self.step) - 1
-        return torch.where(steps >= 0, base + self.step * steps + CLOSE, -torch.inf)
 
 
 @dataclass(eq=False)
@@ -79,8 +68,7 @@ class Search:
     def start(cls, model: Model, tables: Tables, *, slack: float, keep_leaves: bool) -> "Search":
         """Nothing found, nothing excluded."""
         finite = torch.where(tables.costs.isfinite(), tables.costs, 0.0).amax(1)  # (values,)
-        number = torch.where(model.numbers.isfinite(), model.numbers, -torch.inf).amax()
-        worst = model.constant + model.weights.clamp(min=0.0).sum() + finite[tables.which].sum(1) + number + 1.0
+        worst = model.most + finite[tables.which].sum(1) + 1.0
         answer = torch.zeros(len(worst), len(model.known), dtype=torch.uint8, device=worst.device)
         return cls(model, tables, slack, keep_leaves, worst, answer)
 
@@ -108,32 +96,28 @@ class Search:
         return limit if self.levels is None else self.levels.below(limit, totals)
 
     @cached_property
+    def ranges(self) -> Ranges | None:
+        """Envelopes of tables with steps, where there are any."""
+        return Ranges.of(self.tables)
+
+    @cached_property
     def levels(self) -> Levels | None:
-        """Where all free items weigh the same and counts cost one of two values."""
-        model, table = self.model, self.tables.costs
-        weights, values = model.weights[model.known == FREE].unique(), table[table.isfinite()].unique()
-        if len(weights) != 1 or len(values) < 2:
-            return None
-        low, high = values[0], values[-1]
-        between = torch.minimum(values - low, high - values).amax()
-        if float(between) > 1e-12 or float(high - low) < 1e-3:
-            return None
-        free = torch.arange(len(model.known) + 1, device=table.device) - int((model.known == 1).sum())
-        base = model.constant + weights * free + self.tables.which.shape[1] * low + model.numbers
-        return Levels(float(high - low), base)
+        """Where there are any."""
+        return Levels.of(self.model, self.tables)
 
     # --- the search -------------------------------------------------------------------------------------------------
 
     def run(self, batch: int, deadline: float | None) -> None:
         """Search until no node is open, or time is up."""
         roots = iter(torch.arange(len(self.best), device=self.best.device).split(batch))
+        iterations = ITERATIONS if self.ranges is None else ITERATIONS_WITH_STEPS
         while deadline is None or time.perf_counter() < deadline:
             few = sum(len(block.owner) for block in self.open) < batch
             owner = next(roots, None) if few else None
             if owner is not None and len(owner):
                 self._branch(self._roots(owner))
             elif self.open:
-                self._branch(self._relax(self._take(batch), ITERATIONS))
+                self._branch(self._relax(self._take(batch), iterations))
             else:
                 return
         self.others.extend(self._untouched(owner) for owner in roots)
@@ -175,7 +159,7 @@ class Search:
         if not bool(open_.any()):
             return nodes
         some = nodes.pick(open_)
-        rows = rows_of(self.model, self.tables, some.owner, some.total)
+        rows = rows_of(self.model, self.tables, self.ranges, some.sets)
         bound, state = relax(self.model, rows, some.fixed, some.state, enough[open_], iterations)
         # What was shown of the parent holds for the child; but its leaf needs multipliers that show it.
         worse = bound < some.bound
@@ -191,25 +175,41 @@ class Search:
         self.propose(owner, polished(self.model, self.tables, owner, rounded[nodes_open]))
         self.propose(nodes.owner[~nodes_open], rounded[~nodes_open])
         nodes = self._close(nodes, nodes.bound >= self.enough(nodes.owner, nodes.total))
-        roots = nodes.total == FREE
-        self._split_by_total(nodes.pick(roots))
-        self._split(nodes.pick(~roots))
+        any_total = nodes.total == FREE
+        few = self._split_by_total(nodes.pick(any_total))
+        self._split(joined([nodes.pick(~any_total), few]))
 
     def _split(self, nodes: Nodes) -> None:
         """Look at what may differ from each node's own x: split by it, or close the node where it is nothing."""
         if not len(nodes.owner):
             return
+        unsplit = nodes.total == FREE
+        if bool(unsplit.any()):  # their leaves have no multiplier of the number of defectives
+            nodes.state.pi[unsplit, -1] = 0.0
         own, swap, bound = self._swaps(nodes)
-        nodes = nodes._replace(bound=torch.maximum(nodes.bound, bound))
+        nodes = nodes._replace(bound=torch.where(unsplit, bound, torch.maximum(nodes.bound, bound)))
         loose = swap < (self.enough(nodes.owner, nodes.total) - nodes.bound)[:, None]  # (nodes, items)
         done = ~loose.any(1)
         self._record(nodes.owner[done], own[done])
-        nodes, loose, swap = self._close(nodes, done), loose[~done], swap[~done]
+        nodes, loose, swap, own = self._close(nodes, done), loose[~done], swap[~done], own[~done]
+        if self.ranges is not None:
+            nodes, loose, swap = self._keep(nodes, loose, swap, own)
         x = nodes.state.x
         fraction, item = torch.where(loose, torch.minimum(x, 1 - x), -1.0).max(1)
         two = fraction > FRACTIONAL
         self._push(split_by_item(nodes.pick(two), item[two]))
         self._push(split_by_first(nodes.pick(~two), loose[~two], swap[~two]))
+
+    def _keep(self, nodes: Nodes, loose: Tensor, swap: Tensor, own: Tensor) -> tuple[Nodes, Tensor, Tensor]:
+        """Fix the items that cannot be turned round; a node that this changes much is looked at again."""
+        tight = (nodes.fixed == FREE) & ~loose
+        some = tight.any(1)
+        kept = torch.where(tight, KEPT + own.to(torch.int8), nodes.fixed)
+        self._leaf_of(nodes.pick(some)._replace(fixed=kept[some]))
+        many = tight.sum(1) > MANY * (nodes.fixed == FREE).sum(1)
+        nodes = nodes._replace(fixed=torch.where(tight, own.to(torch.int8), nodes.fixed))
+        self._push(nodes.pick(many))
+        return nodes.pick(~many), loose[~many], swap[~many]
 
     def _push(self, nodes: Nodes) -> None:
         """Put nodes on their stacks, the least bounds on top."""
@@ -221,34 +221,31 @@ class Search:
 
     def _swaps(self, nodes: Nodes) -> tuple[Tensor, Tensor, Tensor]:
         """The nodes' own x, the least cost of swapping each free item in or out, and a bound for all their x."""
-        free, reduced = nodes.fixed == FREE, reduced_costs(self.model, nodes.state.pi)
-        value, order = torch.where(free, reduced, torch.inf).sort(1)
-        number = nodes.total - (nodes.fixed == 1).sum(1)  # of free items that are defective
-        possible = (number >= 0) & (number <= free.sum(1))
-        at = torch.where(possible, number, 0)[:, None]
-        edge = torch.full_like(value[:, :1], torch.inf)
-        ends = torch.cat([-edge, value, edge], 1)
-        inside = free & (places(order) < at)
-        swap = torch.where(inside, ends.gather(1, at + 1) - reduced, reduced - ends.gather(1, at))
-        own = torch.where(free, inside, nodes.fixed == 1)
-        rows = rows_of(self.model, self.tables, nodes.owner, nodes.total)
-        bound = lower_bound(self.model, rows, own.to(torch.int8), nodes.state.pi)
-        return own.to(torch.uint8), torch.where(free, swap, torch.inf), torch.where(possible, bound, torch.inf)
+        reduced = reduced_costs(self.model, nodes.state.pi)
+        own, items, swap = cheapest_items(self.model, nodes.fixed, nodes.total, reduced)
+        rows = rows_of(self.model, self.tables, self.ranges, nodes.sets)
+        if self.ranges is not None:
+            pools, pi = self.model.matrix[:-1], nodes.state.pi[:, :-1].double()
+            swap = swap + turning_costs(self.ranges, pools, nodes.owner, nodes.fixed, own, pi)
+        return own, swap, items + least_pools(self.model, rows, nodes.state.pi)
 
-    def _split_by_total(self, nodes: Nodes) -> None:
-        """One child for each number of defectives that the parent's multipliers do not exclude."""
+    def _split_by_total(self, nodes: Nodes) -> Nodes:
+        """One child for each number of defectives that the parent's multipliers do not exclude.
+
+        Where pools have steps they tell little of that number: nodes with many numbers come back unsplit.
+        """
         if not len(nodes.owner):
-            return
-        free, ones = nodes.fixed == FREE, (nodes.fixed == 1).to(torch.int8)
-        value = torch.where(free, reduced_costs(self.model, nodes.state.pi), torch.inf).sort(1).values
-        rows = rows_of(self.model, self.tables, nodes.owner, nodes.total)
-        rest = lower_bound(self.model, rows, ones, nodes.state.pi)[:, None]
-        bound = rest + torch.nn.functional.pad(value.cumsum(1), (1, 0))  # with 0, 1, ... free items defective
+            return nodes
+        rows = rows_of(self.model, self.tables, self.ranges, nodes.sets)
+        rest = least_pools(self.model, rows, nodes.state.pi)[:, None]
+        bound = rest + least_by_total(self.model, nodes.fixed, reduced_costs(self.model, nodes.state.pi))
         totals = torch.arange(bound.shape[1], device=bound.device)
-        number = totals - ones.sum(1)[:, None]  # of free items that are defective
-        bound = torch.where(number >= 0, bound.gather(1, number.clamp(min=0)), torch.inf)
         bound = bound + self.model.numbers - self.model.numbers.amin()  # which the root's bound has in it
         alive = bound < self.enough_for_each(nodes.owner)
+        many = torch.zeros_like(alive[:, 0])
+        if self.ranges is not None and self.model.members is None and self.model.numbers.isfinite().all():
+            many = alive.sum(1) > NUMBERS
+        unsplit, nodes, bound, alive = nodes.pick(many), nodes.pick(~many), bound[~many], alive[~many]
         between = (alive.cumsum(1) > 0) & (alive.flip(1).cumsum(1).flip(1) > 0)
         first, end = (alive.cumsum(1) == 0).sum(1), len(totals) - (alive.flip(1).cumsum(1) == 0).sum(1)
         self._leaf(nodes, torch.zeros_like(first), first - 1)
@@ -256,6 +253,7 @@ class Search:
         row, total = between.nonzero(as_tuple=True)
         # The children keep the parent's multipliers, and so start from what those show.
         self._push(nodes.pick(row)._replace(total=total, bound=bound[row, total]))
+        return unsplit
 
     # --- what is found ----------------------------------------------------------------------------------------------
 
@@ -281,10 +279,16 @@ class Search:
 
     def _close(self, nodes: Nodes, done: Tensor) -> Nodes:
         """Make leaves of the nodes that are done; return the others."""
-        closed = nodes.pick(done)
-        most = torch.where(closed.total == FREE, len(self.model.known), closed.total)
-        self._leaf(closed, closed.total.clamp(min=0), most)
+        self._leaf_of(nodes.pick(done))
         return nodes.pick(~done)
+
+    def _leaf_of(self, nodes: Nodes) -> None:
+        """Leaves of all numbers that nodes allow."""
+        self._leaf(nodes, *self._numbers(nodes))
+
+    def _numbers(self, nodes: Nodes) -> tuple[Tensor, Tensor]:
+        """The least and the most number of defectives that nodes allow."""
+        return nodes.total.clamp(min=0), torch.where(nodes.total == FREE, len(self.model.known), nodes.total)
 
     def _leaf(self, nodes: Nodes, least: Tensor, most: Tensor) -> None:
         if self.keep_leaves:
@@ -293,8 +297,4 @@ class Search:
 
     def open_leaves(self) -> list[Leaves]:
         """The open nodes as leaves: what is left of a search that ran out of time."""
-        found = []
-        for block in self.open:
-            most = torch.where(block.total == FREE, len(self.model.known), block.total)
-            found.append(as_leaves(block, block.total.clamp(min=0), most))
-        return found
+        return [as_leaves(block, *self._numbers(block)) for block in self.open]

@@ -6,8 +6,9 @@ A result makes claims about each instance, and its certificate is the evidence f
     listed       every x more than 1/odds as probable as the answer is among the alternatives
     impossible   no x explains the counts
 
-A certificate is a list of leaves, sets of x with multipliers of the pools (`leaves`). Claims hold if the leaves hold
-every x together, and each is closed: below the answer's cost, below that cost plus log odds, or below everything.
+A certificate is a list of leaves, sets of x with multipliers of the pools. Claims hold if the leaves hold every x
+together (`leaves`), and each is closed (`closing`): below the answer's cost, below that cost plus log odds, or below
+everything.
 Probabilities are not believed either: no answer may be given more weight than it has among those listed.
 """
 
@@ -20,7 +21,8 @@ from jaxtyping import Bool, Float64
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qgt.decoders.certified.leaves import Costs, Leaves, Shared, closed, hold_every_x
+from qgt.decoders.certified.closing import closed
+from qgt.decoders.certified.leaves import Costs, Leaves, Shared, hold_every_x
 from qgt.decoders.contract import check_counts
 from qgt.decoders.envelopes import Floats
 from qgt.decoders.results import Answers, Decoded, Proof, Status
@@ -66,9 +68,8 @@ def check_claims(problem: Problem, y: Float64[Tensor, "instances pools"], result
         raise ValueError("the result has no certificates: decode with Certified(certificates=True).")
     if not 1 <= proof.odds < math.inf:
         raise ValueError(f"the proof's odds={proof.odds} are not valid: they must be finite, and 1 or more.")
-    if not isinstance(problem.prior, FactoredPrior) or problem.prior.costs(problem.items).groups is not None:
-        kind = type(problem.prior).__name__
-        raise ValueError(f"the prior {kind} is not a sum over items: certificates are for Bernoulli and FixedWeight.")
+    if not isinstance(problem.prior, FactoredPrior):
+        raise ValueError(f"{problem.prior} is not a sum over items and groups: it has no `costs`.")
     y = check_counts(problem, y, missing=True).cpu()
     _refuse_other_shapes(problem, y, result, proof)
     factors = problem.factors(y)

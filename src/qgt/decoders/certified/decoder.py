@@ -25,10 +25,11 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import positive
-from qgt.decoders.certified.branching import CLOSE, Search
+from qgt.decoders.certified.branching import Search
+from qgt.decoders.certified.costs import Model, Tables, supported
+from qgt.decoders.certified.levels import CLOSE
 from qgt.decoders.certified.nodes import Found, Leaves
 from qgt.decoders.certified.polish import polished
-from qgt.decoders.certified.relaxation import Model, Tables, supported
 from qgt.decoders.contract import BoundDecoder, Decoder, refuse_unsupported
 from qgt.decoders.results import Answers, Decoded, Evidence, Proof, Spans, Status
 from qgt.model.factors import pool_costs
@@ -79,7 +80,7 @@ class Certified:
             object.__setattr__(self, "time_limit", positive("time_limit", self.time_limit))
 
     def supports(self, problem: Problem) -> str | None:
-        """Independent items or a fixed number of defectives, with any noise; and what the proposals support."""
+        """Any prior with `costs`, and any noise; and what the proposals support."""
         reason = None if self.proposals is None else self.proposals.supports(problem)
         return reason or supported(problem)
 

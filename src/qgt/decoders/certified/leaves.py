@@ -1,18 +1,7 @@
-"""What leaves show: plain sums over one instance's costs. NumPy only, and nothing of the solver.
-
-A leaf is a set of x: some items fixed, the number of defectives k between two numbers. With multipliers pi of the pools
-and r_j = w_j - (A' pi)_j, every x of k defectives in it costs
-
-    cost(x) = constant + sum_j w_j x_j + sum_i f_i((A x)_i)
-           >= constant + sum of the fixed r_j + the least free r_j, as many as make k
-                       + sum_i min over c of (f_i(c) + pi_i c)  =:  bound.
-
-The leaf is closed below a limit if that bound reaches it; or if the bounds of all x but one do, for any other swaps a
-free item for another, at the cost of the difference of their r_j; and that one is listed, or costs what the limit is.
+"""One instance's leaves and costs, and whether the leaves hold every x. NumPy only, and nothing of the solver.
 
 Where all items weigh the same and a count costs one of at most two values, the costs of x with k defectives have steps,
-and a bound above the last step below the limit reaches it. Sums are in float64, and bounds are lowered by more than
-they can round off.
+and a bound above the last step below the limit reaches it. What a leaf shows is in `closing`.
 """
 
 from collections.abc import Iterator
@@ -23,8 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from qgt.decoders.certified.item_sums import Group, groups_of
 from qgt.decoders.envelopes import Floats
-from qgt.decoders.results import Proof
+from qgt.decoders.results import KEPT, Proof
 from qgt.model.factors import Factors
 from qgt.model.prior import FREE
 
@@ -66,13 +56,22 @@ class Shared:
     known: NDArray[np.int8]  # (items,): 0 or 1 where the prior settles an item, else FREE
     numbers: Floats  # (items + 1,): what it costs that 0, 1, ... items are defective; infinite where impossible
     constant: float
+    groups: tuple[Group, ...]  # of the prior; none where it has none
 
     @classmethod
     def of(cls, factors: Factors) -> "Shared":
         """From the problem alone."""
         items, matrix = factors.items, factors.design.matrix.cpu().numpy().astype(np.float64)
         numbers = np.zeros(len(items.weights) + 1) if items.total is None else items.total.numpy()
-        return cls(matrix, items.weights.numpy(), items.known.numpy(), numbers, items.constant)
+        groups = groups_of(items.groups)
+        return cls(matrix, items.weights.numpy(), items.known.numpy(), numbers, items.constant, groups)
+
+    @property
+    def most(self) -> float:
+        """No possible x costs more, its counts aside."""
+        number = self.numbers[np.isfinite(self.numbers)].max()
+        groups = sum(group.table[np.isfinite(group.table)].max(initial=0.0) for group in self.groups)
+        return float(self.constant + np.maximum(self.weights, 0.0).sum() + number + groups)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +80,15 @@ class Costs:
 
     shared: Shared
     tables: Floats  # (pools, counts), infinite where impossible
+    plain: NDArray[np.bool_]  # (pools,): whether a table is convex, so that a range of counts tells little
 
     @classmethod
     def of(cls, shared: Shared, factors: Factors, instance: int) -> "Costs":
         """A pool has no more defectives than items."""
         tables, sizes = factors.pools.of_instance(instance).cpu(), factors.design.pool_sizes.cpu()
+        plain = np.array([_is_plain(row) for row in tables.numpy()])
         tables = torch.where(torch.arange(tables.shape[1]) <= sizes[:, None], tables, torch.inf)
-        return cls(shared, tables.numpy())
+        return cls(shared, tables.numpy(), plain)
 
     @property
     def possible(self) -> bool:
@@ -98,14 +99,15 @@ class Costs:
     def more_than_any(self) -> float:
         """More than any possible x costs."""
         finite = np.where(np.isfinite(self.tables), self.tables, -np.inf).max(1)
-        number = self.shared.numbers[np.isfinite(self.shared.numbers)].max()
-        return float(self.shared.constant + np.maximum(self.shared.weights, 0.0).sum() + finite.sum() + number + 1.0)
+        return float(self.shared.most + finite.sum() + 1.0)
 
     def of_x(self, x: NDArray[np.uint8]) -> Floats:
         """The costs of whole x: (rows,)."""
         known, ones = self.shared.known, np.minimum(x, 1)
         possible = ((known == FREE) | (known == x)).all(1) & (x <= 1).all(1)
         number = self.shared.numbers[ones.sum(1, dtype=np.int64)]
+        for group in self.shared.groups:
+            number = number + group.table[ones[:, group.items].sum(1, dtype=np.int64)]
         counts = (ones.astype(np.float64) @ self.shared.matrix.T).astype(np.int64)
         pools = self.tables[np.arange(len(self.tables)), counts].sum(1)
         return np.asarray(np.where(possible, self.shared.constant + x @ self.shared.weights + pools + number, np.inf))
@@ -115,7 +117,7 @@ class Costs:
         weights, known = self.shared.weights, self.shared.known
         free, finite = known == FREE, self.tables[np.isfinite(self.tables)]
         k = np.arange(len(known) + 1)
-        if not len(finite) or not free.any() or np.ptp(weights[free]) > 0:
+        if not len(finite) or not free.any() or np.ptp(weights[free]) > 0 or self.shared.groups:
             return np.full(len(k), limit)
         low, high = finite.min(), finite.max()
         if np.minimum(finite - low, high - finite).max() >= 1e-12:
@@ -131,6 +133,13 @@ class Costs:
         steps = np.ceil((limit - base[some]) / (high - low)) - 1
         reached[some] = np.where(steps >= 0, base[some] + (high - low) * steps + MARGIN, -np.inf)
         return reached
+
+
+def _is_plain(table: Floats) -> bool:
+    """Whether more than one count is possible, without gaps, and their costs are convex."""
+    counts = np.flatnonzero(np.isfinite(table))
+    steps = np.diff(table[counts])
+    return len(counts) > 1 and bool((np.diff(counts) == 1).all() and (np.diff(steps) >= 0).all())
 
 
 def hold_every_x(shared: Shared, leaves: Leaves) -> bool:
@@ -149,13 +158,25 @@ def hold_every_x(shared: Shared, leaves: Leaves) -> bool:
 
 
 def _covers(fixed: NDArray[np.int8]) -> bool:
-    """Whether boxes of a cube, rows of 0, 1 and FREE, cover it, as the leaves of a tree of splits do."""
+    """Whether boxes of a cube, rows of 0, 1 and FREE, cover it, as the leaves of a tree of splits do.
+
+    A row that keeps items and has no other fixed takes away all but the part of the cube where they are as kept.
+    """
     todo = [fixed]
     while todo:
         boxes = todo.pop()
         if (boxes == FREE).all(1).any():
             continue  # one of them is the whole cube
-        split = (boxes != FREE).all(0) & (len(boxes) > 0)
+        keeps = ((boxes == FREE) | (boxes == KEPT) | (boxes == KEPT + 1)).all(1)
+        if keeps.any():
+            row = boxes[int(keeps.argmax())]
+            at = np.flatnonzero(row != FREE)
+            rest = boxes[np.arange(len(boxes)) != int(keeps.argmax())]
+            rest = rest[((rest[:, at] == FREE) | (rest[:, at] == row[at] - KEPT)).all(1)]
+            rest[:, at] = FREE
+            todo.append(rest)
+            continue
+        split = ((boxes == 0) | (boxes == 1)).all(0) & (len(boxes) > 0)
         if not split.any():
             return False
         item = int(split.argmax())
@@ -164,60 +185,3 @@ def _covers(fixed: NDArray[np.int8]) -> bool:
             half[:, item] = FREE
             todo.append(half)
     return True
-
-
-def closed(costs: Costs, limit: float, listed: NDArray[np.uint8], leaves: Leaves) -> NDArray[np.bool_]:
-    """Whether each leaf holds nothing below the limit but x that are listed: (leaves,)."""
-    names = {row.tobytes() for row in listed}
-    parts = [_closed(costs, limit, names, part) for part in leaves.parts()]
-    return np.concatenate([np.zeros(0, dtype=bool), *parts])
-
-
-def _closed(costs: Costs, limit: float, listed: set[bytes], leaves: Leaves) -> NDArray[np.bool_]:
-    fixed, least, most = leaves.fixed, leaves.least, leaves.most
-    fine: NDArray[np.bool_] = np.asarray(np.isfinite(leaves.pi).all(1))
-    pi = np.where(fine[:, None], leaves.pi, 0.0)
-    free, counts = fixed == FREE, np.arange(costs.tables.shape[1])
-    reduced = np.where(free, costs.shared.weights - pi @ costs.shared.matrix, np.inf)  # of the free items
-    ones = np.where(fixed == 1, costs.shared.weights - pi @ costs.shared.matrix, 0.0).sum(1)
-    value = np.sort(reduced, 1)  # (leaves, items)
-    cheapest = np.pad(np.cumsum(value, 1), ((0, 0), (1, 0)))  # of 0, 1, ... free items
-    pools = sum((row + pi[:, i, None] * counts).min(1) for i, row in enumerate(costs.tables))
-    base = costs.shared.constant + ones + pools - _rounding(costs, pi)
-
-    leaf, total = _pairs(least, most, fixed.shape[1])
-    number = total - (fixed == 1).sum(1)[leaf]  # of free items that are defective
-    possible = (number >= 0) & (number <= free.sum(1)[leaf])
-    leaf, total, number = leaf[possible], total[possible], number[possible]
-    bound, enough = base[leaf] + cheapest[leaf, number] + costs.shared.numbers[total], costs.enough(limit)[total]
-    left = ~(bound >= enough)
-    leaf, number, bound, enough = leaf[left], number[left], bound[left], enough[left]
-
-    edges = np.pad(value, ((0, 0), (1, 1)), constant_values=((0, 0), (-np.inf, np.inf)))
-    alone = bound + (edges[leaf, number + 1] - edges[leaf, number]) >= enough
-    fine[leaf[~alone]] = False
-    leaf, number = leaf[alone], number[alone]
-    order = np.argsort(reduced[leaf], 1, kind="stable")
-    inside = np.argsort(order, 1, kind="stable") < number[:, None]
-    own = np.where(free[leaf], inside, fixed[leaf] == 1).astype(np.uint8)
-    dear = costs.of_x(own) >= limit - MARGIN
-    for at, row, ok in zip(leaf.tolist(), own, dear.tolist(), strict=True):
-        if not ok and row.tobytes() not in listed:
-            fine[at] = False
-    return fine
-
-
-def _rounding(costs: Costs, pi: Floats) -> Floats:
-    """More than all sums of a leaf can be off: float64's precision times their terms and their number; (leaves,)."""
-    matrix, weights = costs.shared.matrix, costs.shared.weights
-    finite = np.where(np.isfinite(costs.tables), np.abs(costs.tables), 0.0).max(1).sum()
-    items = np.abs(weights).sum() + (np.abs(pi) @ matrix).sum(1)
-    number = np.abs(costs.shared.numbers[np.isfinite(costs.shared.numbers)]).max()
-    terms = abs(costs.shared.constant) + number + finite + items + np.abs(pi).sum(1) * costs.tables.shape[1]
-    return np.asarray(4 * np.finfo(np.float64).eps * (sum(matrix.shape) + 10) * terms)
-
-
-def _pairs(least: NDArray[np.int64], most: NDArray[np.int64], items: int) -> tuple[NDArray[np.int64], ...]:
-    """Every leaf with every number of defectives it may have."""
-    k = np.arange(items + 1)
-    return ((k >= least[:, None]) & (k <= most[:, None])).nonzero()

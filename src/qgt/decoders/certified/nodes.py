@@ -8,7 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from qgt.decoders.certified.relaxation import State
+from qgt.decoders.certified.items import places
+from qgt.decoders.certified.relaxation import Sets, State
 
 
 class Nodes(NamedTuple):
@@ -19,6 +20,11 @@ class Nodes(NamedTuple):
     total: Tensor  # (nodes,): the number of defectives, or FREE
     bound: Tensor  # (nodes,), float64
     state: State
+
+    @property
+    def sets(self) -> Sets:
+        """The sets of x alone."""
+        return Sets(self.owner, self.fixed, self.total)
 
     def pick(self, keep: Tensor | slice) -> "Nodes":
         """Some of the nodes."""
@@ -57,12 +63,6 @@ def as_leaves(nodes: Nodes, least: Tensor, most: Tensor) -> Leaves:
     """Nodes that are done, or left as they are."""
     pi = nodes.state.pi[:, :-1]  # the last one shifts all reduced costs, which tells nothing at one k
     return Leaves(nodes.owner, nodes.fixed, least, most, pi)
-
-
-def places(order: Tensor) -> Tensor:
-    """Where each item stands in each row's order."""
-    positions = torch.arange(order.shape[1], device=order.device).expand_as(order)
-    return torch.empty_like(order).scatter_(1, order, positions)
 
 
 def split_by_item(nodes: Nodes, item: Tensor) -> Nodes:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from qgt.decoders.certified.certificate import CLOSE
-from qgt.decoders.certified.leaves import Costs, Leaves, Shared, closed
+from qgt.decoders.certified.closing import closed
+from qgt.decoders.certified.leaves import Costs, Leaves, Shared
 from qgt.decoders.results import Decoded, Proof, Spans, Status
 from qgt.model.factors import Factors
 

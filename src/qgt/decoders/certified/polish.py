@@ -12,7 +12,7 @@ count.
 import torch
 from torch import Tensor
 
-from qgt.decoders.certified.relaxation import Model, Tables
+from qgt.decoders.certified.costs import Model, Tables
 from qgt.model.prior import FREE
 
 GAIN = 1e-4  # a move must save this much, more than float32 rounds off
@@ -26,8 +26,10 @@ def cost_of(model: Model, tables: Tables, owner: Tensor, x: Tensor) -> Tensor:
     allowed = ((model.known == FREE) | (model.known == x)).all(1)
     number = model.numbers[x.sum(1, dtype=torch.int64)]
     counts = (ones @ model.matrix[:-1].T).to(torch.int64)  # whole numbers, far below 2^24: float32 is exact
-    pools = tables.costs[tables.which[owner], counts].sum(1)
-    return torch.where(allowed, model.constant + ones.double() @ model.weights + pools + number, torch.inf)
+    rest = tables.costs[tables.which[owner], counts].sum(1) + number
+    if model.groups is not None:
+        rest = rest + model.groups.of(x)
+    return torch.where(allowed, model.constant + ones.double() @ model.weights + rest, torch.inf)
 
 
 def polished(model: Model, tables: Tables, owner: Tensor, x: Tensor) -> Tensor:
@@ -45,7 +47,7 @@ def polished(model: Model, tables: Tables, owner: Tensor, x: Tensor) -> Tensor:
 
 def _best_moves(model: Model, tables: Tables, owner: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     """What to flip in each x, one or two items, and what that adds to its cost."""
-    matrix, weights, free = model.matrix, model.weights.float(), model.known == FREE
+    matrix, weights, free = model.moves, model.weights.float(), model.known == FREE
     up, down = _changes(model, tables, owner, x)
     add = torch.where((x == 0) & free, up @ matrix + weights, torch.inf)
     drop = torch.where((x == 1) & free, down @ matrix - weights, torch.inf)
@@ -64,10 +66,17 @@ def _best_moves(model: Model, tables: Tables, owner: Tensor, x: Tensor) -> tuple
 
 
 def _changes(model: Model, tables: Tables, owner: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """What one more and one fewer defective costs each row."""
-    counts = (x.float() @ model.matrix.T).to(torch.int64)
+    """What one more and one fewer defective costs each row of `model.moves`."""
+    counts = (x.float() @ model.moves.T).to(torch.int64) + 1  # where tables have them: they start at -1
+    pools = model.matrix.shape[0] - 1
     which, last = tables.which[owner], tables.soft.shape[1] - 1
-    here, up, down = (tables.soft[which, (counts[:, :-1] + 1 + move).clamp(0, last)] for move in (0, 1, -1))
-    number = counts[:, -1:] + 1  # where the table of numbers has it: it starts at -1
-    total = torch.stack([model.soft_numbers[number + move] for move in (0, 1, -1)])  # (3, rows, 1)
-    return torch.cat([up - here, total[1] - total[0]], 1), torch.cat([down - here, total[2] - total[0]], 1)
+    costs = []
+    for move in (0, 1, -1):
+        rows = [tables.soft[which, (counts[:, :pools] + move).clamp(0, last)]]
+        rows.append(model.soft_numbers[counts[:, pools : pools + 1] + move])
+        if model.groups is not None:
+            numbers = counts[:, pools + 1 :] + move
+            rows.append(model.soft_groups[torch.arange(numbers.shape[1], device=x.device), numbers])
+        costs.append(torch.cat(rows, 1))
+    here, up, down = costs
+    return up - here, down - here

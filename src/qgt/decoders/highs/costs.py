@@ -3,14 +3,19 @@
 See `qgt.model.factors` for the costs, and `integer_program` for what is done with them.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import torch
 
 from qgt.decoders.envelopes import Floats
 from qgt.decoders.highs.program import Program
+from qgt.model.design import Design
 from qgt.model.factors import PoolCosts
-from qgt.model.prior import FactoredPrior
+from qgt.model.prior import ALONE, FactoredPrior, Groups
 from qgt.model.problem import Problem
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 CHUNK = 2**20  # table entries at a time, so that memory does not grow with the instances
 
@@ -25,23 +30,33 @@ def supported(problem: Problem) -> str | None:
 
 def program(problem: Problem) -> Program:
     """What all instances of the problem share."""
-    from scipy.sparse import csr_array
-
     assert isinstance(problem.prior, FactoredPrior)  # what `supported` says, for the type checker
     costs = problem.prior.costs(problem.items)
-    rows, tables = problem.design.matrix.cpu(), None
-    if costs.groups is not None:
-        rows, tables = torch.cat([rows, costs.groups.matrix]), costs.groups.tables.numpy()
     known = costs.known.numpy()
     return Program(
-        csr_array(rows.numpy().astype(np.float64)),
+        _rows(problem.design, costs.groups),
         costs.weights.numpy(),
         lower=(known == 1).astype(np.float64),
         upper=(known != 0).astype(np.float64),
         total=None if costs.total is None else costs.total.numpy(),
         constant=costs.constant,
-        groups=tables,
+        groups=None if costs.groups is None else costs.groups.tables.numpy(),
     )
+
+
+def _rows(design: Design, groups: Groups | None) -> "csr_array":
+    """The pools, and below them the groups, as rows of a sparse matrix."""
+    from scipy.sparse import csr_array, vstack
+
+    lists = design.lists
+    ones = np.ones(design.transfers)
+    pools = csr_array((ones, lists.entries.numpy(), lists.starts.numpy()), shape=(design.pools, design.items))
+    if groups is None:
+        return pools
+    inside = (groups.group != ALONE).nonzero()[:, 0]
+    places = groups.group[inside].numpy(), inside.numpy()
+    below = csr_array((np.ones(len(inside)), places), shape=(len(groups.tables), design.items))
+    return csr_array(vstack([pools, below]))
 
 
 def tables(costs: PoolCosts, instance: int) -> Floats:

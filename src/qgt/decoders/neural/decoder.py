@@ -13,7 +13,7 @@ from torch import Tensor
 
 from qgt.arguments import whole
 from qgt.decoders.contract import BoundDecoder, refuse_unsupported
-from qgt.decoders.neural import model_file
+from qgt.decoders.neural import model_file, onnx_file
 from qgt.decoders.neural.architectures import NETWORKS, describe
 from qgt.decoders.neural.model_file import ModelFileError
 from qgt.decoders.neural.network import MOST_LAYERS, Architecture, Network
@@ -112,6 +112,18 @@ class NeuralDecoder:
             "training": codec.encode("training", self.training, Training | None),
         }
         model_file.write(path, description, self.network.state_dict())
+
+    def export(self, path: str | Path) -> None:
+        """Write an ONNX file that decodes without this library; needs the extra `onnx`.
+
+        Its input `counts` is float32 (instances, pools); it gives `calls`, uint8, and `scores`, float32, both
+        (instances, items). Threshold, rounds and the scale of the counts are inside. A missing count is NaN, where the
+        network takes them. It does not say which instances are INFEASIBLE.
+        """
+        design = stored_design(self.spec["design"])
+        described = onnx_file.facts(self.fingerprint, design.pool_names, design.item_names)
+        network = copy.deepcopy(self.network).cpu()
+        onnx_file.write(Path(path), network, self.threshold, pools=design.pools, described=described)
 
     @classmethod
     def load(cls, path: str | Path) -> "NeuralDecoder":

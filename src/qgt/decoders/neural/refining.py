@@ -31,6 +31,7 @@ from qgt.model.design import Design
 
 EXPANSION = 2  # of a block's inside
 SIGNS, JUDGE = 5, 32  # what the judge is shown, and how wide it is
+MARGIN = 0.01  # beliefs this close are equal: an answer that stands changes little from round to round
 LOGITS = 5.0  # logits are shown to the network in this unit
 LARGEST = 2**28  # entries of the design's matrix, a gigabyte
 LEAST_RATE = 1e-4  # of an item, for the logit that training begins at
@@ -136,11 +137,11 @@ class RefiningStack(Network):
         return [p for p in self.blocks.parameters() if p.dim() == 3]
 
     def forward(self, y: Tensor, generator: Generator | None = None) -> Tensor:
-        """The logits of the round that the judge believes in most, of equals the later."""
+        """The logits of the round that the judge believes in most, of nearly equals the later."""
         each = self._each(y)
         scores, belief = next(each)
         for logits, sure in each:
-            better = sure >= belief
+            better = sure > belief - MARGIN
             scores = torch.where(better[..., None], logits, scores)
             belief = torch.where(better, sure, belief)
         return scores

@@ -36,6 +36,7 @@ def plate_layout(sheet: Sheet, blocks: Sequence[tuple[int, int]]) -> Layout:
             f"{grid.name}: has {len(blocks)} plates, but {len(sheet.pools)} pools take {each} plates of {size} wells; "
             "give all of them."
         )
+    _refuse_strays(sheet, blocks, size)
     instances, titles = [], []
     for start in range(0, len(blocks), each):
         cells: list[Cell] = []
@@ -49,6 +50,20 @@ def plate_layout(sheet: Sheet, blocks: Sequence[tuple[int, int]]) -> Layout:
     names = tuple(titles) if all(titles) else None
     said = f"Plates of {size} wells, pools down the columns: A1 is {sheet.pools[0]}, B1 is the next."
     return Layout(tuple(instances), names, (said,))
+
+
+def _refuse_strays(sheet: Sheet, blocks: Sequence[tuple[int, int]], size: int) -> None:
+    """Raise a ValueError for a cell beside the plates; a row above one may hold its name."""
+    rows, columns = plates.shape(size)
+    inside = {(top + i, side + j) for top, side in blocks for i in range(rows + 1) for j in range(columns + 1)}
+    above = {top - 1 for top, _ in blocks}
+    for row in sheet.rows:
+        for column in range(sheet.width):
+            if sheet.cell(row, column) and (row, column) not in inside and row not in above:
+                raise ValueError(
+                    f"{sheet.grid.place(row, column)} holds {sheet.cell(row, column)!r}, beside a plate; delete it or "
+                    "write it into the row above the plate."
+                )
 
 
 def _block_size(sheet: Sheet, block: tuple[int, int]) -> int:

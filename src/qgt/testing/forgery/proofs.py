@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Generator
 
-from qgt.decoders.results import Decoded
+from qgt.decoders.results import KEPT, Decoded
 from qgt.model.prior import FREE
 from qgt.testing.forgery.case import Case, Forger, one_of, proof_of, with_leaves
 
@@ -57,7 +57,8 @@ def _changed_bit(case: Case, g: Generator, *, free: bool, value: int | None) -> 
     if not len(where):
         return None
     leaf, item = where[one_of(len(where), g)].tolist()
-    fixed[leaf, item] = 1 - fixed[leaf, item] if value is None else value
+    opposite = (1, 0, KEPT + 1, KEPT)[fixed[leaf, item]]
+    fixed[leaf, item] = opposite if value is None else value
     return with_leaves(case.result, fixed=fixed)
 
 
@@ -78,7 +79,20 @@ def _narrowed(case: Case, g: Generator) -> Decoded | None:
 
 @_kind("leaves: an item fixed to what there is not")
 def _nonsense(case: Case, g: Generator) -> Decoded | None:
-    return _changed_bit(case, g, free=bool(one_of(2, g)), value=(2, -2, 100, -128, 127)[one_of(5, g)])
+    return _changed_bit(case, g, free=bool(one_of(2, g)), value=(4, -2, 100, -128, 127)[one_of(5, g)])
+
+
+@_kind("leaves: an item kept that was not")
+def _kept(case: Case, g: Generator) -> Decoded | None:
+    return _changed_bit(case, g, free=bool(one_of(2, g)), value=KEPT + one_of(2, g))
+
+
+@_kind("leaves: one that keeps every free item")
+def _all_kept(case: Case, g: Generator) -> Decoded:
+    fixed = proof_of(case.result).fixed.clone()
+    row = one_of(len(fixed), g)
+    fixed[row] = torch.where(fixed[row] == FREE, KEPT + case.result.x[0].to(torch.int8), fixed[row])
+    return with_leaves(case.result, fixed=fixed)
 
 
 @_kind("leaves: least number raised")

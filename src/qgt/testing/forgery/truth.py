@@ -13,7 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from qgt.decoders.results import Answers, Decoded, Proof, Status
+from qgt.decoders.results import KEPT, Answers, Decoded, Proof, Status
 from qgt.model.factors import pool_costs
 from qgt.model.prior import FREE, FactoredPrior, ItemCosts
 from qgt.model.problem import Problem
@@ -135,12 +135,19 @@ def leaves_out(problem: Problem, proof: Proof, x: Tensor) -> bool:
 
 def _inside(proof: Proof, x: Tensor) -> Tensor:
     """Which x lie in which leaf: (x, leaves)."""
-    # An item is as it is fixed, or the leaf leaves it free: anything else holds no x.
+    # An item is as it is fixed, or the leaf leaves it free or keeps it: anything else holds no x.
     ones, fixed = x.float(), proof.fixed
-    known = (fixed == FREE) | (fixed == 0) | (fixed == 1)
+    known = (fixed >= FREE) & (fixed <= KEPT + 1)
     apart = ones @ (fixed == 0).float().T + (1 - ones) @ (fixed == 1).float().T  # (x, leaves): items that disagree
+    turned = ones @ (fixed == KEPT).float().T + (1 - ones) @ (fixed == KEPT + 1).float().T
     total = x.sum(1, dtype=torch.int64)[:, None]
-    return (apart == 0) & known.all(1) & (proof.least <= total) & (total <= proof.most)
+    held = (turned > 0) | ~_keeps(proof)  # a leaf that keeps items holds the x in which some of them are turned round
+    return (apart == 0) & held & known.all(1) & (proof.least <= total) & (total <= proof.most)
+
+
+def _keeps(proof: Proof) -> Tensor:
+    """Which leaves keep items: (leaves,)."""
+    return (proof.fixed >= KEPT).any(1)
 
 
 def in_leaves(problem: Problem, proof: Proof, number: int, generator: torch.Generator) -> Tensor:
@@ -148,7 +155,7 @@ def in_leaves(problem: Problem, proof: Proof, number: int, generator: torch.Gene
     assert isinstance(problem.prior, FactoredPrior)
     costs = problem.prior.costs(problem.items)
     leaf = torch.randint(max(1, len(proof.least)), (number if len(proof.least) else 0,), generator=generator)
-    fixed = proof.fixed[leaf]
+    fixed = _one_turned(proof.fixed[leaf], generator)
     sound = ~((fixed != FREE) & (costs.known != FREE) & (fixed != costs.known)).any(1)
     fixed = torch.where(fixed == FREE, costs.known, fixed)
     ones, free = (fixed == 1).sum(1), fixed == FREE
@@ -161,6 +168,15 @@ def in_leaves(problem: Problem, proof: Proof, number: int, generator: torch.Gene
     rank = torch.where(free, keys, torch.inf).argsort(1).argsort(1)
     x = (fixed == 1) | (free & (rank < wanted[:, None]))
     return x[sound & (least <= most)].to(torch.uint8)
+
+
+def _one_turned(fixed: Tensor, generator: torch.Generator) -> Tensor:
+    """Of the items that each row keeps, one drawn at random is fixed to the opposite, and the others are free."""
+    kept = fixed >= KEPT
+    keys = torch.rand(fixed.shape, generator=generator, dtype=torch.float64)
+    first = torch.where(kept, keys, -1.0).argmax(1, keepdim=True)
+    chosen = kept & torch.zeros_like(kept).scatter(1, first, True)
+    return torch.where(chosen, KEPT + 1 - fixed, torch.where(kept, FREE, fixed)).to(torch.int8)
 
 
 def fails_by_trying(truth: Truth, claimed: Decoded) -> bool:
@@ -183,7 +199,7 @@ def fails_by_trying(truth: Truth, claimed: Decoded) -> bool:
         named = torch.cat([claimed.x, answers.x])
         listed[(named.long() << torch.arange(named.shape[1])).sum(1)[(named <= 1).all(1)]] = True
     below = (trial.bounds(proof) < limit - CLEAR) & inside  # (x, leaves)
-    if bool((below & ~(listed | (trial.cost >= limit - CLEAR))[:, None]).any()):
+    if bool((below & _keeps(proof)).any()) or bool((below & ~(listed | (trial.cost >= limit - CLEAR))[:, None]).any()):
         return True
     several = torch.zeros(trial.x.shape[1] + 1, below.shape[1]).index_add_(0, trial.totals, below.float())
     return bool((several > 1).any())
@@ -218,19 +234,38 @@ class Trial:
         if bool(self.cost.isfinite().any()):
             return float(self.cost[self.cost.isfinite()].max())
         finite = torch.where(self.tables.isfinite(), self.tables, -torch.inf).amax(1).sum()
-        return float(finite) + self.costs.base + float(self.costs.weights.clamp(min=0.0).sum()) + 1.0
+        rest = [] if self.costs.total is None else [self.costs.total]
+        rest += [] if self.costs.groups is None else list(self.costs.groups.tables)
+        dearest = sum(float(table[table.isfinite()].max()) for table in rest if bool(table.isfinite().any()))
+        return float(finite) + self.costs.constant + float(self.costs.weights.clamp(min=0.0).sum()) + dearest + 1.0
 
     def bounds(self, proof: Proof) -> Tensor:
-        """What the multipliers of each leaf show of each x: (x, leaves)."""
-        pi = proof.pi.double()
-        reduced = self.costs.weights - pi @ self.problem.design.matrix.double()  # (leaves, items)
+        """The most that the multipliers of each leaf show of each x, by one of its items at a time: (x, leaves)."""
+        pi, matrix = proof.pi.double(), self.problem.design.matrix.double()
+        fixed = torch.where(proof.fixed >= KEPT, FREE, proof.fixed)
+        reduced = self.costs.weights - pi @ matrix  # (leaves, items)
+        numbers = self.costs.of(self.x) - self.x.double() @ self.costs.weights  # of the total and of groups
+        lowest = (fixed == 1).double() @ matrix.T  # (leaves, pools)
+        highest = lowest + (fixed == FREE).double() @ matrix.T
         counts = torch.arange(self.tables.shape[1], dtype=torch.float64)
-        pools = (self.tables + pi[:, :, None] * counts).amin(2).sum(1)
-        return self.costs.base + self.x.double() @ reduced.T + pools
+        costs = self.tables + pi[:, :, None] * counts  # (leaves, pools, counts)
+
+        def least(low: Tensor, high: Tensor) -> Tensor:
+            within = (counts >= low[:, :, None]) & (counts <= high[:, :, None])
+            return torch.where(within, costs, torch.inf).amin(2)
+
+        any_, fewer, more = least(lowest, highest), least(lowest, highest - 1), least(lowest + 1, highest)
+        pools = torch.where((fixed == FREE).any(1), -torch.inf, any_.sum(1)).expand(len(self.x), -1)
+        for item in range(fixed.shape[1]):  # whose pools have one more at least, or one fewer at most
+            own = matrix[:, item] > 0
+            at_0, at_1 = torch.where(own, fewer, any_).sum(1), torch.where(own, more, any_).sum(1)
+            shown = torch.where(self.x[:, item, None] == 1, at_1, at_0)  # (x, leaves)
+            pools = torch.where(fixed[:, item] == FREE, torch.maximum(pools, shown), pools)
+        return numbers[:, None] + self.x.double() @ reduced.T + pools
 
 
 def has_steps(problem: Problem) -> bool:
     """Whether equal items and counts of two costs let a checker round bounds up."""
     assert isinstance(problem.prior, FactoredPrior)
     costs = problem.prior.costs(problem.items)
-    return bool((costs.weights[costs.known == FREE].diff().abs() < 1e-9).all())
+    return costs.groups is None and bool((costs.weights[costs.known == FREE].diff().abs() < 1e-9).all())

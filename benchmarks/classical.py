@@ -1,0 +1,101 @@
+"""Classical group testing: how often each decoder finds all defectives from positives and negatives alone.
+
+    python benchmarks/classical.py --instances 1000          # the counts, into results/classical.json
+    python benchmarks/classical.py draw                      # docs/images/classical.png from them
+
+N items, each in as many pools as leave half of them positive. COMP, DD and SCOMP take reports for true, so there are
+settings without errors and one with. Certified is the most probable x, and its success rate the limit where it is
+proved; `undecided` are instances that were not within the time limit.
+"""
+
+import argparse
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from torch import Generator
+
+import qgt
+from setting import provenance, write
+
+DECODERS: dict[str, qgt.Decoder] = {
+    "COMP": qgt.COMP(),
+    "DD": qgt.DD(),
+    "SCOMP": qgt.SCOMP(),
+    "LinearProgram": qgt.LinearProgram(),
+}
+CERTIFIED = "Certified"
+SETTINGS: dict[str, tuple[int, float, qgt.PositiveNegative, tuple[int, ...]]] = {
+    "N = 100, 5 %": (100, 0.05, qgt.PositiveNegative(), (20, 30, 40, 50, 60, 70)),
+    "N = 500, 2 %": (500, 0.02, qgt.PositiveNegative(), (60, 80, 100, 120, 140)),
+    "N = 1,000, 1 %": (1000, 0.01, qgt.PositiveNegative(), (60, 80, 100, 120, 140)),
+    "N = 100, 2 %, 5 % and 2 % wrong": (100, 0.02, qgt.PositiveNegative(0.95, 0.98), (20, 30, 40, 50, 60)),
+}
+
+
+def problem_of(name: str, pools: int) -> qgt.Problem:
+    """Columns of weight M ln 2 / K: then half of the pools are positive."""
+    items, rate, noise, _ = SETTINGS[name]
+    weight = max(2, round(math.log(2) * pools / (items * rate)))
+    g = Generator().manual_seed(items + pools)
+    design = qgt.Design.column_regular(pools=pools, items=items, weight=weight, generator=g)
+    return qgt.Problem(design, qgt.Bernoulli(rate), noise)
+
+
+def cell(name: str, pools: int, arguments: argparse.Namespace) -> dict[str, Any]:
+    """All decoders on the same instances."""
+    problem = problem_of(name, pools)
+    x, y = problem.simulate(arguments.instances, generator=Generator().manual_seed(pools))
+    row: dict[str, Any] = {"setting": name, "M": pools, "instances": len(y), "right": {}}
+    for decoder, made in DECODERS.items():
+        row["right"][decoder] = int((made.bind(problem)(y).x == x).all(1).sum())
+    result = qgt.Certified(odds=1.0, time_limit=arguments.time_limit).bind(problem)(y)
+    row["right"][CERTIFIED] = int((result.x == x).all(1).sum())
+    row["undecided"] = int((result.status != qgt.Status.PROVED).sum())
+    return row
+
+
+def draw(results: Path, picture: Path) -> None:
+    """Success rates over the number of pools, from the results alone."""
+    from qgt.pictures.figures import curves_figure
+    from qgt.study import StudyResult
+
+    found = []
+    for row in json.loads(results.read_text())["rows"]:
+        for decoder, right in row["right"].items():
+            number, items = row["instances"], SETTINGS[row["setting"]][0]
+            score = qgt.Score(items, {(1, 0, 0): right, (0, 1, 1): number - right})
+            point = {"pools": row["M"], "setting": row["setting"]}
+            label = "Certified: the limit" if decoder == CERTIFIED else decoder
+            limit = decoder == CERTIFIED
+            found.append(StudyResult(point, decoder, label, limit, 1, score, {}, 0.0, True))
+    curves_figure(found).savefig(picture, dpi=150)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("part", nargs="?", default="measure", choices=["measure", "draw"])
+    parser.add_argument("--rows", nargs="*", default=[""], help="only settings whose names hold one of these words")
+    parser.add_argument("--instances", type=int, default=200)
+    parser.add_argument("--time-limit", type=float, default=1.0, help="seconds per instance for Certified")
+    parser.add_argument("-o", "--output", type=Path, default=Path("results/classical.json"))
+    parser.add_argument("--picture", type=Path, default=Path("docs/images/classical.png"))
+    arguments = parser.parse_args()
+    if arguments.part == "draw":
+        return draw(arguments.output, arguments.picture)
+    stored = json.loads(arguments.output.read_text()) if arguments.output.exists() else {"rows": []}
+    stored["measured on"] = provenance("cpu")
+    cells = {
+        (name, pools) for name, row in SETTINGS.items() for pools in row[3] if any(w in name for w in arguments.rows)
+    }
+    for name, pools in sorted(cells, key=lambda one: (list(SETTINGS).index(one[0]), one[1])):
+        row = cell(name, pools, arguments)
+        others = [old for old in stored["rows"] if (old["setting"], old["M"]) != (name, pools)]
+        stored["rows"] = sorted([*others, row], key=lambda one: (list(SETTINGS).index(one["setting"]), one["M"]))
+        print(json.dumps(row), flush=True)
+        write(arguments.output, stored)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""Whether leaves are closed: plain sums over one instance's costs. NumPy only, and nothing of the solver.
+
+A leaf is a set of x: some items fixed, the number of defectives k between two numbers. With multipliers pi of the pools
+and r_j = w_j - (A' pi)_j, every x of k defectives in it costs
+
+    cost(x) = constant + sum_j w_j x_j + T(k) + groups + sum_i f_i((A x)_i)
+           >= constant + T(k) + sum of the fixed r_j + the least free r_j, as many as make k
+                       + sum_i min over c of (f_i(c) + pi_i c)  =:  bound,
+
+with the costs of the prior's groups, where it has any, inside the minimum over the free items (`item_sums`), and c from
+the number of a pool's items that are fixed to 1 up to that of those not fixed to 0.
+
+The leaf is closed below a limit if that bound reaches it; or if the bounds of all x but the cheapest one do, for any
+other has a free item turned round, which changes the least free r_j and the ranges of that item's pools; and the
+cheapest one is listed, or costs what the limit is. Both are tried for each k, or else for all k at once, where the
+least free r_j are those below zero. A leaf that keeps items is closed if turning any one of them reaches the limit.
+
+Sums are in float64, and bounds are lowered by more than they can round off.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qgt.decoders.certified.item_sums import least_by_number, own_and_turned
+from qgt.decoders.certified.leaves import MARGIN, Costs, Leaves
+from qgt.decoders.envelopes import Floats
+from qgt.decoders.results import KEPT
+from qgt.model.prior import FREE
+
+DEAR = 1e6  # nats: what an impossible range costs more, so that sums stay finite
+
+
+def closed(costs: Costs, limit: float, listed: NDArray[np.uint8], leaves: Leaves) -> NDArray[np.bool_]:
+    """Whether each leaf holds nothing below the limit but x that are listed: (leaves,)."""
+    names = {row.tobytes() for row in listed}
+    parts = [_closed(_Sums.of(costs, part), limit, names) for part in leaves.parts()]
+    return np.concatenate([np.zeros(0, dtype=bool), *parts])
+
+
+class _Sums(NamedTuple):
+    """What some leaves' multipliers give."""
+
+    costs: Costs
+    leaves: Leaves
+    fixed: NDArray[np.int8]  # (leaves, items): 0, 1 or FREE, what is kept being free
+    pi: Floats  # (leaves, pools): finite
+    reduced: Floats  # (leaves, items)
+    base: Floats  # (leaves,): the bound without free items and their number
+
+    @classmethod
+    def of(cls, costs: Costs, leaves: Leaves) -> "_Sums":
+        pi = np.where(_finite(leaves)[:, None], leaves.pi, 0.0)
+        fixed = np.where(leaves.fixed >= KEPT, np.int8(FREE), leaves.fixed)
+        reduced = costs.shared.weights - pi @ costs.shared.matrix
+        lowest, highest = _counts_between(costs, fixed)
+        pools = np.zeros(len(pi))
+        for i in range(len(costs.tables)):
+            pools += _least(costs, pi, i, lowest[:, i], highest[:, i])
+        base = costs.shared.constant + np.where(fixed == 1, reduced, 0.0).sum(1) + pools - _rounding(costs, pi)
+        return cls(costs, leaves, fixed, pi, reduced, base)
+
+
+class _Rows(NamedTuple):
+    """Leaves with a number of defectives, or with any, that a bound alone does not close."""
+
+    leaf: NDArray[np.int64]
+    own: NDArray[np.uint8]  # (rows, items): the cheapest x
+    more: Floats  # (rows, items): what it costs more with an item turned round
+    bound: Floats  # (rows,)
+    enough: Floats  # (rows,)
+
+
+def _closed(sums: _Sums, limit: float, listed: set[bytes]) -> NDArray[np.bool_]:
+    fine = _finite(sums.leaves)
+    enough = sums.costs.enough(limit)
+    fine[_open(sums, _by_number(sums, enough), limit, listed)] = False
+    several = ~fine & _finite(sums.leaves) & (sums.leaves.least < sums.leaves.most)
+    if several.any() and not sums.costs.shared.groups:
+        fine[several] = True
+        fine[_open(sums, _at_once(sums, np.flatnonzero(several), enough), limit, listed)] = False
+    return fine
+
+
+def _finite(leaves: Leaves) -> NDArray[np.bool_]:
+    return np.asarray(np.isfinite(leaves.pi).all(1))
+
+
+def _by_number(sums: _Sums, enough: Floats) -> _Rows:
+    """Each leaf with each number of defectives it may have."""
+    shared, fixed = sums.costs.shared, sums.fixed
+    k = np.arange(fixed.shape[1] + 1)
+    leaf, total = ((k >= sums.leaves.least[:, None]) & (k <= sums.leaves.most[:, None])).nonzero()
+    number = total - (fixed == 1).sum(1)[leaf]  # of free items that are defective
+    possible = (number >= 0) & (number <= (fixed == FREE).sum(1)[leaf])
+    leaf, total, number = leaf[possible], total[possible], number[possible]
+    bound = sums.base[leaf] + least_by_number(shared.groups, fixed, sums.reduced)[leaf, number] + shared.numbers[total]
+    left = ~(bound >= enough[total])
+    leaf, total, number = leaf[left], total[left], number[left]
+    own, more = own_and_turned(shared.groups, fixed[leaf], sums.reduced[leaf], number)
+    return _Rows(leaf, own, more, bound[left], enough[total])
+
+
+def _at_once(sums: _Sums, leaf: NDArray[np.int64], enough: Floats) -> _Rows:
+    """Leaves with any of their numbers of defectives: the cheapest x has all items of negative reduced cost."""
+    free, reduced = sums.fixed[leaf] == FREE, sums.reduced[leaf]
+    k = np.arange(len(enough))
+    inside = (k >= sums.leaves.least[leaf, None]) & (k <= sums.leaves.most[leaf, None])
+    number = np.where(inside, sums.costs.shared.numbers, np.inf).min(1, initial=np.inf)
+    most = np.where(inside, enough, -np.inf).max(1, initial=-np.inf)
+    bound = sums.base[leaf] + np.where(free, np.minimum(reduced, 0.0), 0.0).sum(1) + number
+    left = ~(bound >= most)
+    leaf, free, reduced = leaf[left], free[left], reduced[left]
+    own = np.where(free, reduced < 0, sums.fixed[leaf] == 1).astype(np.uint8)
+    return _Rows(leaf, own, np.where(free, np.abs(reduced), np.inf), bound[left], most[left])
+
+
+def _open(sums: _Sums, rows: _Rows, limit: float, listed: set[bytes]) -> NDArray[np.int64]:
+    """The leaves of which some row is not closed by turning items round either."""
+    kept = sums.leaves.fixed[rows.leaf] >= KEPT
+    keeps = np.asarray(kept.any(1))
+    turned = rows.more + _turning(sums, rows)
+    reached = rows.bound[:, None] + turned >= rows.enough[:, None]
+    as_kept = rows.own == sums.leaves.fixed[rows.leaf] - KEPT
+    right = np.asarray(np.where(keeps[:, None], ~kept | (reached & as_kept), reached).all(1))
+    alone = np.flatnonzero(right & ~keeps)
+    dear = sums.costs.of_x(rows.own[alone]) >= limit - MARGIN
+    for at, ok in zip(alone.tolist(), dear.tolist(), strict=True):
+        right[at] = ok or rows.own[at].tobytes() in listed
+    return np.unique(rows.leaf[~right])
+
+
+def _turning(sums: _Sums, rows: _Rows) -> Floats:
+    """What the pools of each item cost more at least, when it is not as in the row's own x: (rows, items)."""
+    if sums.costs.plain.all() or not len(rows.leaf):
+        return np.zeros(rows.more.shape)
+    leaf, place = np.unique(rows.leaf, return_inverse=True)
+    pi, (lowest, highest) = sums.pi[leaf], _counts_between(sums.costs, sums.fixed[leaf])
+    up, down = np.zeros(pi.shape), np.zeros(pi.shape)
+    for i in np.flatnonzero(~sums.costs.plain).tolist():
+        low, high = lowest[:, i], highest[:, i]
+        least = _least(sums.costs, pi, i, low, high)
+        sure = np.isfinite(least) & (low < high)
+        least = np.where(sure, least, 0.0)
+        up[:, i] = np.where(sure, np.clip(_least(sums.costs, pi, i, low + 1, high) - least, 0.0, DEAR), 0.0)
+        down[:, i] = np.where(sure, np.clip(_least(sums.costs, pi, i, low, high - 1) - least, 0.0, DEAR), 0.0)
+    matrix = sums.costs.shared.matrix
+    change = np.where(rows.own == 1, (down @ matrix)[place], (up @ matrix)[place])
+    return np.asarray(change * (1 - 1e-12))
+
+
+def _counts_between(costs: Costs, fixed: NDArray[np.int8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The least and the most count of each pool in each leaf: (leaves, pools)."""
+    lowest = (fixed == 1).astype(np.float64) @ costs.shared.matrix.T
+    free = (fixed == FREE).astype(np.float64) @ costs.shared.matrix.T
+    return lowest.astype(np.int64), (lowest + free).astype(np.int64)
+
+
+def _least(costs: Costs, pi: Floats, pool: int, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> Floats:
+    """The minimum of a pool's table plus pi times the count, over a range unless the table is plain: (leaves,)."""
+    counts = np.arange(costs.tables.shape[1])
+    value = costs.tables[pool] + pi[:, pool, None] * counts
+    if not costs.plain[pool]:
+        value = np.where((counts >= lowest[:, None]) & (counts <= highest[:, None]), value, np.inf)
+    return np.asarray(value.min(1))
+
+
+def _rounding(costs: Costs, pi: Floats) -> Floats:
+    """More than all sums of a leaf can be off: float64's precision times their terms and their number; (leaves,)."""
+    matrix, weights = costs.shared.matrix, costs.shared.weights
+    finite = np.where(np.isfinite(costs.tables), np.abs(costs.tables), 0.0).max(1).sum()
+    items = np.abs(weights).sum() + (np.abs(pi) @ matrix).sum(1)
+    number = np.abs(costs.shared.numbers[np.isfinite(costs.shared.numbers)]).max()
+    number += sum(np.abs(group.table[np.isfinite(group.table)]).max(initial=0.0) for group in costs.shared.groups)
+    terms = abs(costs.shared.constant) + number + finite + items + np.abs(pi).sum(1) * costs.tables.shape[1]
+    return np.asarray(4 * np.finfo(np.float64).eps * (sum(matrix.shape) + 10) * terms)

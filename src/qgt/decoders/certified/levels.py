@@ -1,0 +1,46 @@
+"""Costs on a grid, where x with k defectives can have few.
+
+Where all items weigh the same and a count costs one of two values, an x with k defectives costs one of
+
+    constant + w k + v_0 (pools - s) + v_1 s,        s = 0, 1, ... pools that are off,
+
+so a bound above the last of these below the limit is as good as one at the limit.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from qgt.decoders.certified.costs import Model, Tables
+from qgt.model.prior import FREE
+
+CLOSE = 1e-6  # costs that differ by less are equal: a factor of 1.000001 in probability
+
+
+class Levels(NamedTuple):
+    """The costs that x with k defectives can have: base[k], base[k] + step, ..."""
+
+    step: float
+    base: Tensor  # (items + 1,)
+
+    def below(self, limit: Tensor, total: Tensor) -> Tensor:
+        """Just above the last cost that is less than the limit; -inf where none is."""
+        base = self.base[total]
+        steps = torch.ceil((limit - base) / self.step) - 1
+        return torch.where(steps >= 0, base + self.step * steps + CLOSE, -torch.inf)
+
+    @classmethod
+    def of(cls, model: Model, tables: Tables) -> "Levels | None":
+        """None where items or counts have more different costs."""
+        table = tables.costs
+        weights, values = model.weights[model.known == FREE].unique(), table[table.isfinite()].unique()
+        if len(weights) != 1 or len(values) < 2 or model.groups is not None:
+            return None
+        low, high = values[0], values[-1]
+        between = torch.minimum(values - low, high - values).amax()
+        if float(between) > 1e-12 or float(high - low) < 1e-3:
+            return None
+        free = torch.arange(len(model.known) + 1, device=table.device) - int((model.known == 1).sum())
+        base = model.constant + weights * free + tables.which.shape[1] * low + model.numbers
+        return cls(float(high - low), base)

@@ -1,0 +1,127 @@
+"""A certificate held against counts and calls: which claims hold, instance by instance, in words.
+
+A proof is about the answers that the certificate stores. Whether the calls in somebody's file are those answers is
+another question, and the one that matters to whoever acts on the calls: a file can be edited, sorted or of another day.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float64
+from torch import Tensor
+
+from qgt.decoders.certified.certificate import check_certificate, check_claims
+from qgt.decoders.results import Decoded, Status
+from qgt.lab.accounts import numbers
+from qgt.lab.wording import NAMED, joined, percent, quoted
+from qgt.model.problem import Problem
+
+UNPROVED = "the certificate claims nothing: time ran out before anything was proved"
+FALSE = "the certificate does not show what it claims"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a certificate shows of one instance, and whether the calls are what it is about."""
+
+    name: str
+    optimal: bool  # the answer is the most probable one
+    listed: bool  # and every answer that comes close is listed
+    impossible: bool  # no answer explains the counts
+    holds: bool  # all that the certificate claims is shown
+    reason: str  # why it does not hold, or why the calls are not what it is about; empty where all is well
+    calls: bool | None = None  # whether the calls are the answer proved; None where there are none
+
+    @property
+    def fine(self) -> bool:
+        """Whether the proof holds, and the calls, if there are some, are what it is about."""
+        return self.holds and self.calls is not False
+
+
+def check_sheet(
+    problem: Problem,
+    y: Float64[Tensor, "instances pools"],
+    names: Sequence[str] | None,
+    result: Decoded,
+    calls: Float64[Tensor, "instances items"] | None = None,
+) -> list[Checked]:
+    """Check a certificate, and calls against it.
+
+    Args:
+        problem: What the counts belong to.
+        y: The counts.
+        names: The instances' names; None numbers them from 1.
+        result: What `qgt.load_certificate` read.
+        calls: 1, 0, or NaN where an item is not called.
+
+    Example:
+        >>> import torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1))
+        >>> y = torch.tensor([[1.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
+        >>> calls = torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
+        >>> made = check_sheet(problem, y, ["a", "b"], qgt.Certified().bind(problem)(y), calls)
+        >>> [one.fine for one in made], made[0].reason
+        ([False, True], 'the calls are another answer, less probable than the proved one: 10 % of those listed')
+    """
+    claims, holds = check_claims(problem, y, result), check_certificate(problem, y, result)
+    made = []
+    for i, name in enumerate(numbers(len(y)) if names is None else names):
+        status = Status(int(result.status[i]))
+        reason = "" if holds[i] else FALSE if status in (Status.PROVED, Status.INFEASIBLE) else UNPROVED
+        differ = "" if calls is None else _differing(problem, result, i, calls[i])
+        optimal, listed, impossible = (bool(part[i]) for part in (claims.optimal, claims.listed, claims.impossible))
+        why, same = "; ".join(filter(None, (reason, differ))), None if calls is None else not differ
+        made.append(Checked(name, optimal, listed, impossible, bool(holds[i]), why, same))
+    return made
+
+
+def _differing(problem: Problem, result: Decoded, i: int, calls: Tensor) -> str:
+    """How an instance's calls differ from the answer that the certificate is about; empty where they do not."""
+    missing, answer = calls.isnan(), result.x[i]
+    if int(result.status[i]) == Status.INFEASIBLE:
+        return "" if bool(missing.all()) else "items are called, but no answer explains the counts"
+    if bool(missing.all()):
+        proved = int(result.status[i]) == Status.PROVED
+        return "no item is called, but the certificate has an answer" if proved else ""
+    if bool(missing.any()):
+        return f"{_items(problem, missing)} not called, but the certificate has an answer"
+    other = (calls != answer).nonzero().flatten()
+    if not len(other):
+        return ""
+    answers = result.evidence.alternatives
+    near = None if answers is None else answers.of_instance(i)
+    same = torch.zeros(0) if near is None else (near.x == calls).all(1).nonzero().flatten()
+    if near is not None and len(same):
+        share = percent(float(near.probability[int(same[0])]))
+        return f"the calls are another answer, less probable than the proved one: {share} of those listed"
+    return f"the calls differ from the proved answer in {_items(problem, calls != answer)}"
+
+
+def _items(problem: Problem, which: Tensor) -> str:
+    names = [problem.design.item_names[j] for j in which.nonzero().flatten().tolist()]
+    return joined(map(quoted, names), most=NAMED)
+
+
+def summary(made: Sequence[Checked], odds: float) -> list[str]:
+    """What holds, in a few sentences.
+
+    Example:
+        >>> print(*summary([Checked("a", True, True, False, True, "", True)], 100.0), sep="\\n")
+        The proofs of 1 of 1 instances hold.
+        1: no other answer is more probable.
+        1: every answer at least 1/100 as probable is listed.
+        The calls of 1 of 1 instances are what is proved.
+    """
+    holds = [one for one in made if one.holds]
+    lines = [f"The proofs of {len(holds)} of {len(made)} instances hold."]
+    for number, words in (
+        (sum(one.optimal for one in holds), "no other answer is more probable"),
+        (sum(one.listed for one in holds), f"every answer at least 1/{odds:g} as probable is listed"),
+        (sum(one.impossible for one in holds), "no answer explains the counts"),
+    ):
+        lines += [f"{number}: {words}."] if number else []
+    if made and made[0].calls is not None:
+        same = sum(one.calls is True for one in made)
+        lines.append(f"The calls of {same} of {len(made)} instances are what is proved.")
+    return lines

@@ -1,0 +1,157 @@
+"""Tables with steps (positives and negatives, ranges): against trying every x, HiGHS and forged certificates."""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+import qgt
+from qgt.decoders.certified.costs import Tables
+from qgt.decoders.certified.leaves import Leaves, Shared, _covers, hold_every_x
+from qgt.decoders.certified.ranges import DEAR, Ranges, has_steps, turning_costs
+from qgt.decoders.results import KEPT
+from qgt.model.factors import pool_costs
+from qgt.model.noise import Noise
+from qgt.model.prior import FREE
+from qgt.testing.forgery.case import Case
+from qgt.testing.forgery.forging import accepted, forged, why_false, witnesses_of
+from qgt.testing.forgery.truth import Truth
+
+NOISES: dict[str, Noise] = {
+    "positive or negative": qgt.PositiveNegative(0.9, 0.95),
+    "no errors": qgt.PositiveNegative(),
+    "diluted": qgt.PositiveNegative(0.95, 0.98, dilution=0.3),
+    "ranges": qgt.Binned([1, 3], qgt.SparseInteger(0.1, 1)),
+    "saturating": qgt.Saturating(2, qgt.SparseInteger(0.1, 1)),
+}
+
+
+def sparse(noise: Noise, prior: qgt.Prior, *, items: int, pools: int, weight: int) -> qgt.Problem:
+    g = torch.Generator().manual_seed(items)
+    return qgt.Problem(qgt.Design.column_regular(pools=pools, items=items, weight=weight, generator=g), prior, noise)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("households", [False, True])
+def test_it_calls_and_lists_what_trying_every_x_does(noise: str, households: bool) -> None:
+    prior = qgt.Households(size=3, seed_rate=0.2, attack_rate=0.5, background=0.02)
+    problem = sparse(NOISES[noise], prior if households else qgt.Bernoulli(0.12), items=12, pools=8, weight=3)
+    y = problem.simulate(25, generator=torch.Generator().manual_seed(1)).y
+    ours, truth = qgt.Certified(odds=30.0).bind(problem)(y), qgt.Exhaustive().bind(problem)(y)
+    assert torch.equal(ours.status, truth.status) and bool(ours.evidence.complete.all())
+    torch.testing.assert_close(ours.evidence.log_joint, truth.evidence.log_joint)
+    assert bool(qgt.check_certificate(problem, y, ours).all())
+    every = torch.tensor(list(itertools.product([0, 1], repeat=12)), dtype=torch.uint8)
+    for i in range(len(y)):
+        log_joint = problem.log_joint(every, y[i].expand(len(every), -1))
+        near = log_joint > log_joint.max() - np.log(30.0) + 1e-5
+        assert len(ours.evidence.alternatives.of_instance(i).x) == int(near.sum())
+
+
+def test_a_hundred_items_are_proved_and_agree_with_highs() -> None:
+    problem = sparse(qgt.PositiveNegative(0.95, 0.98), qgt.Bernoulli(0.02), items=100, pools=45, weight=5)
+    y = problem.simulate(40, generator=torch.Generator().manual_seed(2)).y
+    ours, theirs = qgt.Certified(odds=1.0).bind(problem)(y), qgt.ExactMAP().bind(problem)(y[:10])
+    assert bool((ours.status == qgt.Status.PROVED).all())
+    torch.testing.assert_close(ours.evidence.log_joint[:10], theirs.evidence.log_joint)
+    assert bool(qgt.check_certificate(problem, y, ours).all())
+    assert bool((ours.proof.fixed >= KEPT).any())  # which the checker had to understand
+
+
+# --- ranges ---------------------------------------------------------------------------------------------------------
+
+
+def test_tables_with_steps() -> None:
+    inf = np.inf
+    for table in ([0, 3, 3], [3, 0, 3, 3], [0, inf, inf], [inf, 0, inf, 0]):
+        assert has_steps(np.array(table, dtype=np.float64))
+    for table in ([3, 0, 0], [inf, 0, inf], [4, 1, 0, 1], [inf, inf]):
+        assert not has_steps(np.array(table, dtype=np.float64))
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_ranges_and_turned_items_are_bounded_as_the_tables_say(noise: str) -> None:
+    problem = sparse(NOISES[noise], qgt.Bernoulli(0.2), items=12, pools=6, weight=3)
+    g = torch.Generator().manual_seed(0)
+    y = problem.simulate(8, generator=g).y
+    tables = Tables.of(pool_costs(problem.design, problem.noise, y))
+    ranges = Ranges.of(tables)
+    if ranges is None:  # "2 or more" is convex, and so is "1 or 2"
+        assert noise in ("saturating", "ranges")
+        return
+    matrix, owner = problem.design.matrix.float(), torch.arange(8)
+    fixed = torch.where(torch.rand(8, 12, generator=g) < 0.4, torch.randint(0, 2, (8, 12), generator=g), FREE)
+    pi, own = torch.randn(8, 6, generator=g, dtype=torch.float64), torch.randint(0, 2, (8, 12), generator=g)
+    found = turning_costs(ranges, matrix, owner, fixed.to(torch.int8), own, pi)
+    for node, item in itertools.product(range(8), range(12)):
+        if int(fixed[node, item]) != FREE:
+            continue
+        turned = fixed[node].clone()
+        turned[item] = 1 - own[node, item]
+        costs = [_least(tables, matrix, node, status, pi[node]) for status in (fixed[node], turned)]
+        change = torch.where(costs[0].isfinite(), (costs[1] - costs[0]).clamp(0.0, DEAR), 0.0)
+        steps = ranges.steps[tables.which[node]]
+        assert float(found[node, item]) == pytest.approx(float((change * steps).sum()), abs=1e-9)
+
+
+def _least(tables: Tables, matrix: torch.Tensor, node: int, fixed: torch.Tensor, pi: torch.Tensor) -> torch.Tensor:
+    """The least of each pool's table plus pi times the count, count by count."""
+    lowest = matrix @ (fixed == 1).float()
+    highest = lowest + matrix @ (fixed == FREE).float()
+    counts = torch.arange(tables.costs.shape[1])
+    inside = (counts >= lowest[:, None]) & (counts <= highest[:, None])
+    return torch.where(inside, tables.costs[tables.which[node]] + pi[:, None] * counts, torch.inf).amin(1)
+
+
+# --- leaves that keep items -----------------------------------------------------------------------------------------
+
+
+def test_a_leaf_that_keeps_items_holds_what_turns_one_of_them() -> None:
+    at0, at1 = KEPT, KEPT + 1
+    assert _covers(np.array([[at0, at1, FREE], [0, 1, FREE]], dtype=np.int8))
+    assert _covers(np.array([[at0, at1, FREE], [FREE, 1, 0], [0, FREE, 1]], dtype=np.int8))
+    assert not _covers(np.array([[at0, at1, FREE]], dtype=np.int8))  # nothing holds the x with both as kept
+    assert not _covers(np.array([[at0, at1, FREE], [0, 1, 0]], dtype=np.int8))
+    assert not _covers(np.array([[at0, at1, FREE], [0, 0, FREE]], dtype=np.int8))
+    assert _covers(np.array([[0, FREE, FREE], [1, at0, FREE], [1, 0, FREE]], dtype=np.int8))
+    assert not _covers(np.array([[at0, FREE, FREE], [at0, FREE, FREE]], dtype=np.int8))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_boxes_that_are_said_to_cover_hold_every_x(seed: int) -> None:
+    g = np.random.default_rng(seed)
+    fixed = g.choice(np.array([FREE, FREE, 0, 1, KEPT, KEPT + 1], dtype=np.int8), (6, 3))
+    numbers, weights = np.zeros(4), np.zeros(3)
+    shared = Shared(np.zeros((1, 3)), weights, np.full(3, FREE, dtype=np.int8), numbers, 0.0, ())
+    leaves = Leaves(fixed, np.zeros(6, dtype=np.int64), np.full(6, 3, dtype=np.int64), np.zeros((6, 1)))
+    if hold_every_x(shared, leaves):
+        for x in itertools.product([0, 1], repeat=3):
+            assert any(_holds(row, x) for row in fixed.tolist()), x
+
+
+def _holds(row: list[int], x: tuple[int, ...]) -> bool:
+    turned = [v != r - KEPT for r, v in zip(row, x, strict=True) if r >= KEPT]
+    return all(r in (FREE, v) for r, v in zip(row, x, strict=True) if r < KEPT) and (any(turned) or not turned)
+
+
+@pytest.mark.parametrize("noise", ["positive or negative", "no errors"])
+def test_no_forgery_is_accepted_and_no_honest_certificate_refused(noise: str) -> None:
+    rates = [0.1, 0.2, 0.15, 0.1, 0.05, 0.2, 0.1, 0.12, 0.3]
+    problem = sparse(NOISES[noise], qgt.Bernoulli(rates), items=9, pools=6, weight=2)
+    g, seen = torch.Generator().manual_seed(0), Counter[str]()
+    y = problem.simulate(4, generator=g).y
+    full, brief = (qgt.Certified(odds=odds).bind(problem)(y) for odds in (100.0, 1.0))
+    assert bool((full.proof.fixed >= KEPT).any())
+    for i in range(len(y)):
+        here, after = torch.tensor([i]), torch.tensor([(i + 1) % len(y)])
+        truth = Truth.by_trying(problem, y[i : i + 1])
+        case = Case(problem, y[i : i + 1], full.pick(here), truth, full.pick(after), brief.pick(here))
+        assert why_false(case, case.result, witnesses_of(case, g)) is None
+        assert accepted(case.problem, case.y, [case.result, case.brief]) == [True, True]
+        made = list(forged(case, g))
+        for one, through in zip(made, accepted(case.problem, case.y, [one.result for one in made]), strict=True):
+            assert not through, f"{one.kind}: {one.why}"
+        seen.update(one.kind for one in made)
+    assert seen["leaves: an item kept that was not"] and sum(seen.values()) > 50

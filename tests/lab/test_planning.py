@@ -1,0 +1,290 @@
+"""Planning: the promise holds on plates that nobody has seen, limits are kept, seeds decide, and folders come back."""
+
+import json
+
+import pytest
+import torch
+
+from qgt import Bernoulli, Design, Noiseless, PositiveNegative, SparseInteger, UnknownRate
+from qgt.decoders.results import Decoded, Evidence
+from qgt.lab import planning
+from qgt.lab.asking import parse_assay, parse_errors, parse_positives
+from qgt.lab.counts import read_counts
+from qgt.lab.expectations import expected_prior
+from qgt.lab.naming import check_code, label, short_name
+from qgt.lab.plan_folder import read_plan, write_plan
+from qgt.lab.plan_words import plan_rows, plan_words
+from qgt.lab.planning import Question, plan
+from qgt.lab.samples import Samples
+from qgt.lab.scouting import Tally, fewest, judged, simulated
+from qgt.theory.limits import pools_needed
+from qgt.trust.scoring import wilson
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Few plates, and time enough for all of them: then the seed alone decides."""
+    for name, value in {"SCOUTED": 20, "MEASURED": 40, "CONFIRMED": 150, "SPREAD": (1.0, 1.3), "WEIGHTS": (4,)}.items():
+        monkeypatch.setattr(planning, name, value)
+
+
+def made(question: Question, seed: int = 0) -> planning.Plan:
+    return plan(question, generator=seeded(seed), seconds=2000.0)
+
+
+@pytest.fixture
+def small(quick) -> planning.Plan:
+    return made(Question(Samples.numbered(24), (0, 2), SparseInteger(rate=0.02, bound=1), certainty=0.9))
+
+
+# --- plans -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_promise_holds_on_new_plates(small):
+    one = small.recommended
+    assert small.reached
+    assert one.interval.low >= 0.9
+    assert one.pools < 24
+    assert one.tests_saved == 24 - one.pools
+    seen = simulated(small.problem, 300, retest_below=None, generator=seeded(99), seconds=600.0)
+    low, high = wilson(seen.right, seen.plates, 4.0)  # one false alarm in 16,000 runs for a true promise
+    assert low <= one.interval.high
+    assert high >= one.interval.low
+
+
+def test_the_same_seed_gives_the_same_plan(quick):
+    question = Question(Samples.numbered(16), (0, 2), certainty=0.8)
+    one, two, other = made(question, 3), made(question, 3), made(question, 4)
+    assert [(c.design.fingerprint, c.successes, c.plates) for c in one.candidates] == [
+        (c.design.fingerprint, c.successes, c.plates) for c in two.candidates
+    ]
+    assert one.recommended.design.fingerprint != other.recommended.design.fingerprint
+    assert one.seed == 3
+
+
+def test_limits_are_kept_and_progress_is_shown(quick):
+    seen = []
+    question = Question(
+        Samples.numbered(24), (1, 2), certainty=0.8, most_pools=20, largest_pool=6, most_transfers=3, follow_ups=True
+    )
+    result = plan(
+        question, generator=seeded(0), progress=lambda done, total: seen.append((done, total)), seconds=2000.0
+    )
+    for one in result.candidates:
+        assert one.pools <= 20
+        assert one.largest_pool <= 6
+        assert one.weight <= 3
+        assert one.entropy_bound > 0
+    assert seen == sorted(seen)
+    assert seen[-1] == (100, 100)
+    assert sum(one is result.recommended for one in result.candidates) == 1
+
+
+def test_what_cannot_be_reached_is_said(quick):
+    result = made(Question(Samples.numbered(24), (4, 8), certainty=0.95, most_pools=5))
+    assert not result.reached
+    assert any("Caution" in words for words in plan_words(result))
+
+
+def test_limits_without_room_are_refused(quick):
+    with pytest.raises(ValueError, match="most_pools=4 and largest_pool=2 leave no room for 24 samples"):
+        made(Question(Samples.numbered(24), (0, 2), most_pools=4, largest_pool=2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"positives": (3, 2)}, r"positives=\(3, 2\) is not valid for 8 samples"),
+        ({"positives": (0, 0)}, "positives="),
+        ({"positives": (1, 8)}, "positives="),
+        ({"certainty": 0.3}, "certainty=0.3 is not valid"),
+        ({"certainty": 0.999}, "certainty=0.999 is not valid"),
+        ({"most_pools": 0}, "most_pools=0"),
+    ],
+)
+def test_questions_are_checked(changes, said):
+    with pytest.raises(ValueError, match=said):
+        Question(**{"samples": Samples.numbered(8), "positives": (0, 2), **changes})
+
+
+def test_households_and_risks_are_not_joined():
+    samples = Samples.placed(["a", "b", "c"], households=["x", "x", "y"], risks=[0.1, 0.1, 0.2])
+    with pytest.raises(ValueError, match="has both households and risks"):
+        Question(samples, (0, 1))
+
+
+# --- the parts of planning -------------------------------------------------------------------------------------------
+
+
+def test_doubtful_samples_count_as_follow_ups():
+    x = torch.tensor([[1, 0, 0], [0, 1, 0], [0, 0, 1]], dtype=torch.uint8)
+    called = torch.tensor([[1, 0, 0], [0, 0, 0], [0, 1, 1]], dtype=torch.uint8)
+    doubtful = torch.tensor([[True, True, False], [False, True, True], [False, False, True]])
+    evidence = Evidence(confidence=torch.tensor([0.99, 0.5, 0.6], dtype=torch.float64), unsettled=doubtful)
+    found = Decoded(called, torch.ones(3, dtype=torch.uint8), None, evidence)
+    assert judged(x, found, None) == Tally(3, 1, 0)
+    # The first is sure enough; the second's error is among its retests; the third's is not.
+    assert judged(x, found, 0.95) == Tally(3, 2, 3)
+
+
+@pytest.mark.parametrize("first", [1, 5, 37, 50, 96, 500])
+def test_the_fewest_is_found_from_any_guess(first):
+    for threshold in (4, 5, 36, 37, 95, 96):
+        assert fewest(lambda n, t=threshold: n >= t, 4, 96, first=first, ratio=1.0) == threshold
+    assert fewest(lambda n: False, 4, 96, first=first, ratio=1.05) is None
+    found = fewest(lambda n: n >= 50, 4, 96, first=first, ratio=1.1)
+    assert 50 <= found <= 55
+
+
+def test_a_range_becomes_a_prior():
+    assert expected_prior(Samples.numbered(50), (1, 4)) == UnknownRate(low=0.02, high=0.08)
+    one = expected_prior(Samples.numbered(50), (2, 2))
+    assert isinstance(one, Bernoulli)
+    assert one.rate == 0.04
+    names = [f"s{i}" for i in range(40)]
+    for samples in (
+        Samples.placed(names, risks=[0.01 + 0.002 * i for i in range(40)]),
+        Samples.placed(names, households=[f"h{i // 4}" for i in range(40)]),
+    ):
+        prior = expected_prior(samples, (1.0, 5.0))
+        expected = float(prior.marginals(40).sum())
+        assert 1.0 < expected < 5.0
+        drawn = prior.sample(4000, 40, generator=seeded(0)).sum(1).double()
+        assert abs(float(drawn.mean()) - expected) < 0.3
+        narrow = expected_prior(samples, (3.0, 3.0))
+        assert float(narrow.marginals(40).sum()) == pytest.approx(3.0, rel=1e-3)
+
+
+def test_the_bound_is_the_entropy_over_what_a_pool_tells():
+    rate, size = 0.1, 4
+    counts = torch.arange(size + 1)
+    weight = torch.tensor([1.0, 4, 6, 4, 1]) * rate**counts * (1 - rate) ** (size - counts)
+    per_pool = float(-(weight * weight.log2()).sum())
+    total = -20 * (rate * torch.tensor(rate).log2() + (1 - rate) * torch.tensor(1 - rate).log2())
+    assert pools_needed(Noiseless(), rate, items=20, size=size) == pytest.approx(float(total) / per_pool, rel=1e-5)
+    noisy = pools_needed(SparseInteger(rate=0.2, bound=1), rate, items=20, size=size)
+    assert noisy > 1.5 * float(total) / per_pool
+
+
+def test_answers_of_people_are_understood():
+    assert parse_positives("1-3%", 200) == (2.0, 6.0)
+    assert parse_positives("0,5 % to 2 %", 200) == (1.0, 4.0)
+    assert parse_positives("2", 10) == (2.0, 2.0)
+    assert parse_assay("positive", [0.9, 0.99]) == PositiveNegative(0.9, 0.99)
+    assert parse_assay("count", [0.0]) == Noiseless()
+    assert parse_errors("0.98;0.99") == [0.98, 0.99]
+    for call in (
+        lambda: parse_positives("few", 10),
+        lambda: parse_positives("-1", 10),
+        lambda: parse_positives("1%-3", 10),
+        lambda: parse_assay("smell", []),
+        lambda: parse_assay("positive", [0.9]),
+        lambda: parse_assay("reading", []),
+        lambda: parse_errors("a lot"),
+    ):
+        with pytest.raises(ValueError, match="is not"):
+            call()
+
+
+def test_names_and_codes_change_with_everything_that_matters():
+    rows = ["110", "011"]
+    designs = [
+        Design.from_rows(rows),
+        Design.from_rows(["110", "111"]),
+        Design.from_rows(rows, ["A", "B"]),
+        Design.from_rows(rows, item_names=["a", "b", "c"]),
+        Design.from_rows(rows, item_names=["b", "a", "c"]),
+    ]
+    assert len({check_code(design) for design in designs}) == len(designs)
+    assert not set("".join(map(check_code, designs))) & set("01ILOU")
+    assert short_name(designs[0]) in label(designs[0])
+
+
+# --- plan folders ----------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_comes_back_and_every_file_shows_the_code(small, tmp_path):
+    folder = write_plan(small, tmp_path / "plan", volume=5.0)
+    assert folder.samples == small.question.samples
+    assert folder.problem.fingerprint == small.problem.fingerprint
+    assert folder.volume == 5.0
+    files = [path for path in folder.path.rglob("*") if path.is_file()]
+    assert {"README.txt", "problem.toml", "design.csv", "samples.csv", "counts.csv", "counts.xlsx", "plan.json",
+            "pooling_sheet.html", "candidates.svg"} <= {path.name for path in files}  # fmt: skip
+    for path in files:
+        if path.name in ("problem.toml", "design.csv", "candidates.svg", "counts.xlsx"):
+            continue  # the design itself, and what refers to it
+        assert folder.code in path.name or folder.code in path.read_text("utf-8"), path
+    assert json.loads((folder.path / "plan.json").read_text())["seed"] == small.seed
+
+
+def test_blank_counts_are_refused_and_filled_ones_read(small, tmp_path):
+    folder = write_plan(small, tmp_path / "plan")
+    design = folder.problem.design
+    for name in ("counts.csv", "counts.xlsx"):
+        with pytest.raises(ValueError, match="all other counts of this instance are empty"):
+            read_counts(folder.path / name, design, folder.samples)
+    _, y = folder.problem.simulate(1, generator=seeded(1))
+    lines = (folder.path / "counts.csv").read_text().splitlines()
+    filled = lines[:2] + [f"{line}{value:g}" for line, value in zip(lines[2:], y[0].tolist(), strict=True)]
+    (folder.path / "counts.csv").write_text("\n".join(filled))
+    assert read_counts(folder.path / "counts.csv", design, folder.samples).y.tolist() == y.tolist()
+
+    import openpyxl
+
+    book = openpyxl.load_workbook(folder.path / "counts.xlsx")
+    for row, value in enumerate(y[0].tolist(), 3):
+        book.active.cell(row, 5, value)
+    book.save(folder.path / "counts.xlsx")
+    sheet = read_counts(folder.path / "counts.xlsx", design, folder.samples)
+    assert sheet.y.tolist() == y.tolist()
+    assert f"The check code is the design's: {folder.code}." in sheet.notes
+
+
+def test_a_folder_is_never_written_over_and_changes_are_noticed(small, tmp_path):
+    folder = write_plan(small, tmp_path / "plan")
+    with pytest.raises(ValueError, match="is there already, and its pools may have been made"):
+        write_plan(small, tmp_path / "plan")
+    text = (folder.path / "design.csv").read_text().splitlines()
+    text[2], text[3] = (
+        text[2].split(",")[0] + "," + text[3].split(",")[1],
+        text[3].split(",")[0] + "," + text[2].split(",")[1],
+    )
+    (folder.path / "design.csv").write_text("\n".join(text) + "\n")
+    with pytest.raises(ValueError, match=r"design.csv or samples.csv has been changed"):
+        read_plan(folder.path)
+    assert [path.name for path in tmp_path.iterdir()] == ["plan"]  # no part is left
+
+
+def test_hostile_names_are_shown_and_not_run(quick, tmp_path):
+    names = [
+        "=cmd|'/c calc'!A1",
+        "<script>alert(1)</script>",
+        "@SUM(1)",
+        '"quoted"',
+        "a,b;c",
+        "+1",
+        *(f"s{i}" for i in range(6)),
+    ]
+    result = made(Question(Samples.placed(names), (0, 1), certainty=0.7))
+    folder = write_plan(result, tmp_path / "plan")
+    page = (folder.path / "pooling_sheet.html").read_text("utf-8")
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page
+    for path in (folder.path / "worklists").iterdir():
+        for line in path.read_text("utf-8").splitlines():
+            assert not line.startswith(("=", "+", "@")), path
+    assert folder.samples.names == tuple(names)
+
+
+def test_the_plan_in_words_and_rows(small):
+    words = plan_words(small)
+    assert words[0] == f"{label(small.recommended.design)}."
+    assert any(f"Make {small.recommended.pools} pools." in line for line in words)
+    rows = plan_rows(small)
+    assert [row[-1] for row in rows].count("<- recommended") == 1
+    assert [row[0] for row in rows] == [str(one.pools) for one in small.candidates]
