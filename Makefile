@@ -1,5 +1,5 @@
 # Either command is enough on a fresh machine: the first use builds .venv, later uses find it up to date.
-.PHONY: test thorough demo lint clean
+.PHONY: test thorough demo lint browser chromium clean
 PYTHON ?= python3
 BIN = .venv/bin
 
@@ -20,6 +20,13 @@ lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The page, walked through in Chromium, which is installed where it is missing and we may.
+browser: .venv/ready chromium
+	$(BIN)/pytest -q -m browser tests/browser
+
+chromium:
+	command -v chromium > /dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
 
 demo: .venv/ready
 	$(BIN)/python examples/demo.py

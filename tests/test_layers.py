@@ -26,6 +26,7 @@ ROOMS = (
     ("pictures",),
     ("lab", "paper"),
     ("qgt",),  # the package itself names everything public
+    ("web",),  # below the command, whose verb starts it
     ("cli",),
     ("__main__",),
 )

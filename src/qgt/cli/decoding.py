@@ -1,6 +1,5 @@
 """The verb that turns counts into calls: decode."""
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -115,7 +114,9 @@ def decode(
     write_files(_files(sheet, output, report, html, certificate, facts))
     written = {key: str(path) for key, path in outputs.items() if path is not None}
     if as_json:
-        tell({**_plain(name, sheet, written), "notes": [*why, *read.notes]}, "", [])
+        from qgt.lab.products import sheet_facts
+
+        tell({**written, **sheet_facts(sheet, name), "notes": [*why, *read.notes]}, "", [])
     else:
         _tell(sheet, written)
         if why:
@@ -214,22 +215,6 @@ def _versions(problem: "qgt.Problem") -> dict[str, object]:
     import time
 
     return {"fingerprint": problem.fingerprint, "version": f"qgt {qgt.__version__}", "date": time.strftime("%Y-%m-%d")}
-
-
-def _plain(name: str, sheet: "DecodedSheet", written: dict[str, str]) -> dict[str, object]:
-    """All of it, for JSON."""
-    result = sheet.result
-    return {
-        **written,
-        "decoder": name,
-        "instances": len(sheet.accounts),
-        "mean_defectives_called": _mean(sheet.accounts),
-        "status": {status.name: int((result.status == status).sum()) for status in qgt.Status},
-        "fingerprint": sheet.problem.fingerprint,
-        "file_fit": None if sheet.fit is None else dataclasses.asdict(sheet.fit),
-        "causes": [dataclasses.asdict(cause) for cause in sheet.causes],
-        "results": [one.plain for one in sheet.accounts],
-    }
 
 
 def _mean(made: "Sequence[Account]") -> float:

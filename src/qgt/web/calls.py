@@ -1,0 +1,122 @@
+"""Pages of calls: what was found in words, the plate in colours, what else is possible, and files to keep."""
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import RedirectResponse, Response
+
+from qgt.lab.products import CALLS, HTML, JSON, PROOFS, REPORT, XLSX
+from qgt.lab.verdicts import Verdict
+from qgt.lab.wording import percent
+from qgt.web.decoding import decode_again, decoding_job
+from qgt.web.forms import Sent
+from qgt.web.house import Here, House
+from qgt.web.platemap import plate_maps, states
+from qgt.web.runs import Known, download, standalone
+from qgt.web.start import job_answer
+from qgt.web.store import Run, Submission
+from qgt.web.views import show
+
+router = APIRouter()
+SOON = 0.9  # seconds that a page waits for its decode, before it shows progress instead
+MAPS = 20  # instances whose plates are drawn
+DOWNLOADS = {
+    HTML: "Report (HTML)",
+    XLSX: "Report (XLSX)",
+    REPORT: "Report (CSV)",
+    CALLS: "Calls, one column per sample (CSV)",
+    JSON: "Everything (JSON)",
+    PROOFS: "Proofs, for qgt check",
+}
+
+
+@router.get("/runs/{id}/calls")
+def newest(run: Known) -> Response:
+    """The calls of the newest version."""
+    where = f"versions/{run.versions}" if run.versions else "counts"
+    return RedirectResponse(f"/runs/{run.id}/{where}", 303)
+
+
+@router.get("/runs/{id}/versions/{version}")
+def calls_page(version: int, request: Request, house: Here, run: Known) -> Response:
+    """The calls of a version; while it is being decoded, how far that is."""
+    submission = _known(house, run, version)
+    result = house.store.result(run.id, version)
+    if result is None:
+        job = decoding_job(house, run, version)
+        if job is None:
+            words = "Many sheets are being decoded. These counts are kept; this page tries again by itself."
+            return show(request, "busy.html", {"words": words}, 429)
+        house.queue.wait(job, SOON)
+        result = house.store.result(run.id, version)
+        if result is None:
+            return job_answer(request, house, job)
+    samples = house.bench.prepared(run.id).samples
+    order, made = list(Verdict), house.store.product_names(run.id, version)
+    accounts = sorted(result["results"], key=lambda one: order.index(Verdict(one["verdict"])))
+    facts = {
+        "run": run,
+        "step": "calls",
+        "submission": submission,
+        "result": result,
+        "accounts": accounts,
+        "maps": {one["instance"]: plate_maps(one, samples) for one in accounts[:MAPS]},
+        "states": {one["instance"]: states(one, samples.names) for one in accounts[:MAPS]},
+        "counts": _counts(submission),
+        "rounds": len(submission.counts.get("rounds", ())),
+        "doubtful": sum(one["verdict"] != "certain" for one in accounts),
+        "meanings": {word.value: word.meaning for word in reversed(Verdict) if word.value in result["verdicts"]},
+        "downloads": {name: label for name, label in DOWNLOADS.items() if name in made},
+        "percent": percent,
+        "newest": run.versions == version,
+    }
+    return show(request, "calls.html", facts)
+
+
+@router.post("/runs/{id}/versions/{version}/decode")
+def again(version: int, house: Here, run: Known, form: Sent) -> Response:
+    """Decode a version after all, where that was cancelled or failed."""
+    _known(house, run, version)
+    decode_again(house, run, version)
+    return RedirectResponse(f"/runs/{run.id}/versions/{version}", 303)
+
+
+@router.get("/runs/{id}/versions/{version}/report")
+def report(version: int, house: Here, run: Known) -> Response:
+    """The report as a page to print."""
+    return standalone(_product(house, run, version, HTML))
+
+
+@router.get("/runs/{id}/versions/{version}/counts")
+def source(version: int, house: Here, run: Known) -> Response:
+    """The counts as they came."""
+    content = house.store.source(run.id, version)
+    if content is None:
+        raise HTTPException(404, "This run has no such version of its counts.")
+    return download(content, f"counts-{run.id}-{version}.{'xlsx' if content.startswith(b'PK') else 'csv'}")
+
+
+@router.get("/runs/{id}/versions/{version}/{name}")
+def product(version: int, name: str, house: Here, run: Known) -> Response:
+    """A file made of a version."""
+    stem, _, kind = name.partition(".")
+    return download(_product(house, run, version, name), f"{stem}-{run.id}-{version}.{kind}")
+
+
+def _known(house: House, run: Run, version: int) -> Submission:
+    found = house.store.submission(run.id, version) if version > 0 else None
+    if found is None:
+        raise HTTPException(404, "This run has no such version of its counts.")
+    return found
+
+
+def _counts(submission: Submission) -> dict[str, list[tuple[str, float | None]]]:
+    """For each set of counts, every pool with its count."""
+    given = submission.counts
+    rows = zip(given["names"], given["values"], strict=True)
+    return {name: list(zip(given["pools"], row, strict=True)) for name, row in rows}
+
+
+def _product(house: House, run: Run, version: int, name: str) -> bytes:
+    content = house.store.product(run.id, version, name) if name in DOWNLOADS else None
+    if content is None:
+        raise HTTPException(404, "There is no such file: it is made once the counts are decoded.")
+    return content

@@ -1,0 +1,203 @@
+"""Entering counts: typed into boxes, pasted from a spreadsheet, or as a file; each time all of it is kept."""
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
+
+from qgt.files.cells import escape
+from qgt.lab.counts import read_counts
+from qgt.web.bench import Prepared
+from qgt.web.decoding import ready_job
+from qgt.web.forms import Form, Sent
+from qgt.web.house import Here, House
+from qgt.web.runs import Known
+from qgt.web.store import Run
+from qgt.web.views import Trouble, show
+
+router = APIRouter()
+MOST_TYPED = 12  # plates in one form of boxes
+CALLED = {"pasted": "The pasted counts", "uploaded": "The file"}
+
+
+@dataclass(frozen=True)
+class Entered:
+    """Counts as they came, and as they were read."""
+
+    source: bytes
+    names: tuple[str, ...]
+    values: Sequence[Sequence[float | None]]  # None where one is missing
+    notes: tuple[str, ...] = ()
+
+
+@router.get("/runs/{id}/counts")
+def counts_page(request: Request, house: Here, run: Known, version: int = 0, plates: int = 1) -> Response:
+    """The form; for a correction, with the counts of a version in its boxes."""
+    ready_job(house, run)
+    earlier = house.store.submission(run.id, version) if version else None
+    if earlier is None:
+        return _form(request, house, run, {}, plates=plates)
+    rows = len(earlier.counts["names"])
+    if rows > MOST_TYPED:  # boxes for some of them would lose the others
+        return _form(request, house, run, {}, plates=1, too_many=version)
+    return _form(request, house, run, _boxes(earlier.counts), plates=rows)
+
+
+@router.post("/runs/{id}/counts")
+def enter(request: Request, house: Here, run: Known, form: Sent) -> Response:
+    """Keep a sheet of counts as a new version, or say what is wrong with it and keep what was typed."""
+    way = form.text("way")
+    prepared = house.bench.prepared(run.id)
+    try:
+        note = form.line("note", most=500)
+        if way == "typed":
+            entered = typed(form, prepared.problem.design.pool_names)
+        elif way in CALLED:
+            entered = _read(_sent(form, way), way, prepared)
+        else:
+            raise ValueError("way is missing: type the counts, paste them, or choose a file.")
+        check_size(house, entered)
+        _refuse_overtaken(form, run)
+    except ValueError as error:
+        house.store.note(run.id, "counts refused", f"{way}: {error}"[:1000])
+        trouble = Trouble(str(error), way)
+        plates = min(MOST_TYPED, sum(name.startswith("plate-") for name in form.fields) or 1)
+        return _form(request, house, run, form.fields, plates=plates, trouble=trouble)
+    version = keep(house, run.id, way, note, entered, prepared.problem.design.pool_names)
+    return RedirectResponse(f"/runs/{run.id}/versions/{version}", 303)
+
+
+def keep(house: House, run: str, way: str, note: str, entered: Entered, pools: tuple[str, ...]) -> int:
+    """Keep counts as a run's next version; the same counts once more are no new version."""
+    counts = {
+        "names": list(entered.names),
+        "pools": list(pools),
+        "values": entered.values,
+        "notes": list(entered.notes),
+    }
+    last = house.store.submission(run, 0)
+    if last is not None and last.counts == counts:  # a second click, or nothing was changed
+        return last.version
+    return house.store.submit(run, way, note, entered.source, counts)
+
+
+def typed(form: Form, pools: tuple[str, ...]) -> Entered:
+    """The counts in the boxes of a form; a box left empty is a count that is missing."""
+    names, values = [], []
+    for plate in range(MOST_TYPED):
+        if f"plate-{plate}" not in form.fields:
+            continue
+        name = form.line(f"plate-{plate}") or str(plate + 1)
+        row = [count_of(form.text(f"count-{plate}-{pool}"), pools[pool], name) for pool in range(len(pools))]
+        if all(value is None for value in row):
+            raise ValueError(f"{name} has no counts: fill in its boxes.")
+        names.append(name)
+        values.append(row)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r} is the name of two plates: give each its own.")
+    if not names:
+        raise ValueError("no counts were typed: fill in the boxes.")
+    return Entered(typed_table(names, pools, values), tuple(names), values)
+
+
+def check_size(house: House, entered: Entered) -> None:
+    """Refuse sheets that are larger than a decode may be."""
+    settings, rows = house.settings, len(entered.values)
+    if rows > settings.most_instances:
+        raise ValueError(f"There are {rows:,} rows: send {settings.most_instances:,} at most at once.")
+    if rows * len(entered.values[0]) > settings.most_cells:
+        raise ValueError(f"There are more than {settings.most_cells:,} counts: send fewer rows at once.")
+
+
+def _sent(form: Form, way: str) -> bytes:
+    if way == "pasted":
+        text = form.fields.get("pasted", "")
+        if not text.strip():
+            raise ValueError("nothing was pasted: copy the counts in your spreadsheet, and paste them into the box.")
+        return text.encode()
+    if not form.upload:
+        raise ValueError("no file was chosen, or it is empty: choose a CSV or XLSX file.")
+    return form.upload
+
+
+def _read(content: bytes, way: str, prepared: Prepared) -> Entered:
+    """Counts from a table, as the lab reads them; errors call it by a name of ours."""
+    sheet = read_counts(CALLED[way], prepared.problem.design, prepared.samples, data=content)
+    values = [[None if math.isnan(value) else value for value in row] for row in sheet.y.tolist()]
+    names = sheet.names or tuple(str(number) for number in range(1, len(values) + 1))
+    return Entered(content, tuple(names), values, tuple(sheet.notes))
+
+
+def count_of(text: str, pool: str, plate: str) -> float | None:
+    """The count in a box; None where it is empty."""
+    if not text:
+        return None
+    try:
+        value = float(text.replace(",", "."))
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"{pool} of {plate} holds {text!r}: write a number, or nothing where it was not counted.")
+    return value
+
+
+def _refuse_overtaken(form: Form, run: Run) -> None:
+    """Two people at one form: the second sees what the first entered before their own takes its place."""
+    based = form.text("based")
+    if based.isdigit() and int(based) < run.versions:
+        raise ValueError(
+            f"version {run.versions} was entered while you were at this form: look at it, then send yours once more."
+        )
+
+
+def typed_table(names: list[str], pools: tuple[str, ...], values: Sequence[Sequence[float | None]]) -> bytes:
+    """Typed counts as the CSV file that they could have been."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["instance", *map(escape, pools)])
+    for name, row in zip(names, values, strict=True):
+        writer.writerow([escape(name), *("" if value is None else f"{value:g}" for value in row)])
+    return stream.getvalue().encode()
+
+
+def _boxes(counts: Mapping[str, Any]) -> dict[str, str]:
+    """What stands in the boxes for counts that were entered before."""
+    found = {f"plate-{plate}": name for plate, name in enumerate(counts["names"])}
+    for plate, row in enumerate(counts["values"]):
+        for pool, value in enumerate(row):
+            found[f"count-{plate}-{pool}"] = "" if value is None else f"{value:g}"
+    return found
+
+
+def _form(
+    request: Request,
+    house: House,
+    run: Run,
+    boxes: Mapping[str, str],
+    *,
+    plates: int,
+    too_many: int = 0,
+    trouble: Trouble | None = None,
+) -> Response:
+    problem = house.bench.prepared(run.id).problem
+    sizes, degrees = problem.design.pool_sizes.tolist(), set(problem.design.item_degrees.tolist())
+    facts = {
+        "run": run,
+        "step": "counts",
+        "boxes": boxes,
+        "pools": list(zip(problem.design.pool_names, sizes, strict=True)),
+        "plates": max(1, min(MOST_TYPED, plates)),
+        "most_typed": MOST_TYPED,
+        "weight": degrees.pop() if len(degrees) == 1 else 0,
+        "whole": problem.noise.integer,
+        "based": run.versions,
+        "too_many": too_many,
+        "trouble": trouble,
+    }
+    return show(request, "counts.html", facts, 200 if trouble is None else 422)

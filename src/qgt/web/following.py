@@ -1,0 +1,116 @@
+"""Pages of a follow-up round: which pools to make next, and boxes for their counts."""
+
+from typing import Any
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import RedirectResponse, Response
+
+from qgt.lab.round_files import Round
+from qgt.web.counting import count_of
+from qgt.web.forms import Form, Sent
+from qgt.web.house import Here, House
+from qgt.web.jobs import Full, Job
+from qgt.web.rounds import counts_file, proposal
+from qgt.web.runs import Known, download
+from qgt.web.store import Run, Submission
+from qgt.web.views import Trouble, show
+
+router = APIRouter()
+MOST_POOLS = 20  # of one plate in one round
+
+
+@router.post("/runs/{id}/versions/{version}/follow-up")
+def ask(version: int, house: Here, run: Known, form: Sent) -> Response:
+    """Choose the next pools."""
+    submission = _submission(house, run, version)
+    pools = form.whole("pools", least=1, most=MOST_POOLS)
+    at_most = form.whole("at_most", least=1, most=house.settings.most_samples) if form.text("at_most") else None
+    where = f"/runs/{run.id}/versions/{version}/follow-up"
+
+    def work(job: Job) -> str:
+        job.report("Choosing the pools that tell most")
+        problem = house.bench.prepared(run.id).problem
+        found = proposal(problem, submission.counts, house.settings, pools=pools, at_most=at_most)
+        house.store.add_round(run.id, version, found)
+        return where
+
+    key, title = f"follow-up {run.id} {version} {pools} {at_most}", f"Next tests for {run.name}"
+    back = f"/runs/{run.id}/versions/{version}"
+    try:
+        job = house.queue.add(Job(key, title, work, back, house.settings.longest))
+    except Full:
+        raise HTTPException(429, "Many jobs wait on this server. Try again in a minute.") from None
+    return RedirectResponse(f"/jobs/{job.id}", 303)
+
+
+@router.get("/runs/{id}/versions/{version}/follow-up")
+def page(version: int, request: Request, house: Here, run: Known) -> Response:
+    """The pools to make, and boxes for their counts."""
+    return _page(request, house, run, version, Form({}), None)
+
+
+@router.get("/runs/{id}/versions/{version}/follow-up/pools.csv")
+def pools_file(version: int, house: Here, run: Known) -> Response:
+    """The pools of the round as a table to fill in."""
+    found = _round(house, run, version)
+    if found["record"] is None:
+        raise HTTPException(404, "This round has no pools.")
+    record = Round.from_plain(found["record"])
+    blank = [None for one in record.instances for _ in one.pools]
+    return download(counts_file(record, blank), f"round-{run.id}-{version}.csv")
+
+
+@router.post("/runs/{id}/versions/{version}/follow-up/counts")
+def enter(version: int, request: Request, house: Here, run: Known, form: Sent) -> Response:
+    """Keep the counts of the round, with those before it, as a new version."""
+    submission, found = _submission(house, run, version), _round(house, run, version)
+    try:
+        if found["record"] is None:
+            raise ValueError("this round has no pools: choose some first.")
+        if run.versions > version:
+            raise ValueError(f"version {run.versions} is newer than the one this round follows: go on from that one.")
+        record = Round.from_plain(found["record"])
+        rows = [(one.name, pool) for one in record.instances for pool, _ in one.pools]
+        counts = [count_of(form.text(f"count-{n}"), pool, name) for n, (name, pool) in enumerate(rows)]
+        if all(count is None for count in counts):
+            raise ValueError("no counts were typed: fill in the boxes.")
+    except ValueError as error:
+        house.store.note(run.id, "counts refused", f"follow-up: {error}"[:1000])
+        return _page(request, house, run, version, form, Trouble(str(error)))
+    rounds = [*submission.counts.get("rounds", ()), {"record": record.plain, "counts": counts}]
+    source = counts_file(record, counts)
+    made = house.store.submit(run.id, "follow-up", "", source, {**submission.counts, "rounds": rounds})
+    return RedirectResponse(f"/runs/{run.id}/versions/{made}", 303)
+
+
+def _page(request: Request, house: House, run: Run, version: int, form: Form, trouble: Trouble | None) -> Response:
+    found = _round(house, run, version)
+    samples = house.bench.prepared(run.id).samples
+    places = {
+        name: f"{plate} {well}" for name, plate, well in zip(samples.names, samples.plates, samples.wells, strict=True)
+    }
+    facts = {
+        "run": run,
+        "step": "follow-up",
+        "version": version,
+        "round": None if found["record"] is None else Round.from_plain(found["record"]),
+        "found": found,
+        "places": places,
+        "boxes": form.fields,
+        "trouble": trouble,
+    }
+    return show(request, "follow_up.html", facts, 200 if trouble is None else 422)
+
+
+def _submission(house: House, run: Run, version: int) -> Submission:
+    submission = house.store.submission(run.id, version) if version > 0 else None
+    if submission is None:
+        raise HTTPException(404, "This run has no such version of its counts.")
+    return submission
+
+
+def _round(house: House, run: Run, version: int) -> dict[str, Any]:
+    found = house.store.round(run.id, version)
+    if found is None:
+        raise HTTPException(404, "No next tests were chosen after this version. Open its calls, and ask for them.")
+    return found

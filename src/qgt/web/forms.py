@@ -1,0 +1,72 @@
+"""Forms: what a browser sends, read with limits and only from our own pages."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, HTTPException, Request
+from starlette.datastructures import UploadFile
+
+from qgt.web.guard import same
+from qgt.web.house import Here
+
+MOST_FIELDS = 20_000
+WORD = "word"  # the hidden field that every form of ours has
+
+
+@dataclass(frozen=True)
+class Form:
+    """The fields of a form as texts, and at most one file."""
+
+    fields: dict[str, str]
+    upload: bytes | None = None  # the client's name for it is not kept
+
+    def text(self, name: str, *, most: int = 200) -> str:
+        """A field, without blanks at its ends; empty where it is missing."""
+        found = self.fields.get(name, "").strip()
+        if len(found) > most:
+            raise ValueError(f"{name} has {len(found):,} characters: write {most:,} at most.")
+        return found
+
+    def line(self, name: str, *, most: int = 100) -> str:
+        """A field that people will read in a list: one line, in characters that print."""
+        found = self.text(name, most=most)
+        if not found.isprintable():
+            raise ValueError(f"{name}={found!r} holds characters that do not print: write plain text.")
+        return found
+
+    def whole(self, name: str, *, least: int, most: int) -> int:
+        """A field that holds a whole number."""
+        value = self.number(name, least=least, most=most)
+        if value != int(value):
+            raise ValueError(f"{name}={self.text(name)} is not valid: write a whole number.")
+        return int(value)
+
+    def number(self, name: str, *, least: float | int, most: float | int) -> float:
+        """A field that holds a number; a decimal comma is one too."""
+        text = self.text(name)
+        try:
+            value = float(text.replace(",", "."))
+        except ValueError:
+            raise ValueError(f"{name}={text!r} is not valid: write a number.") from None
+        if not least <= value <= most:
+            raise ValueError(f"{name}={text} is not valid: write a number from {least:g} to {most:g}.")
+        return value
+
+
+async def read_form(request: Request, house: Here) -> Form:
+    """The form of a request; one that our own pages did not make is refused."""
+    size = house.settings.largest_body
+    data = await request.form(max_files=1, max_fields=MOST_FIELDS, max_part_size=size)
+    fields, upload = {}, None
+    for name, value in data.multi_items():
+        if isinstance(value, UploadFile):
+            upload = await value.read() or upload
+        else:
+            fields[name] = value
+    await data.close()
+    if not same(fields.pop(WORD, ""), house.secret.form):
+        raise HTTPException(403, "This form is not from this page. Go back, load it again, and send it once more.")
+    return Form(fields, upload)
+
+
+Sent = Annotated[Form, Depends(read_form)]

@@ -1,0 +1,227 @@
+"""Planning: a form of what people know, candidates to choose from, and a run made of the one that was chosen."""
+
+import secrets
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import RedirectResponse, Response
+from markupsafe import Markup
+
+from qgt.lab.asking import parse_assay
+from qgt.lab.plan_folder import write_plan
+from qgt.lab.plan_words import plan_words
+from qgt.lab.planning import Candidate, Plan, Question, plan
+from qgt.lab.samples import Samples
+from qgt.model.noise import Noise
+from qgt.pictures import svg
+from qgt.web.bench import packed
+from qgt.web.forms import Form, Sent
+from qgt.web.house import Draft, Here, House
+from qgt.web.jobs import Full, Job
+from qgt.web.views import Trouble, show
+
+router = APIRouter()
+SEED = 0
+START = {
+    "name": "",
+    "samples": "96",
+    "names": "",
+    "fewest": "1",
+    "most": "4",
+    "assay": "count",
+    "off": "5",
+    "missed": "2",
+    "false": "1",
+    "sigma": "0.3",
+    "certainty": "95",
+    "volume": "10",
+    "follow_ups": "",
+    "most_pools": "",
+    "largest_pool": "",
+    "most_transfers": "",
+}
+ASSAYS = {
+    "count": "the exact number of positives in the pool",
+    "off": "the number of positives, now and then one too many or too few",
+    "positive": "only whether the pool is positive or negative",
+    "reading": "a measured value around the number of positives",
+}
+# What a form calls the fields of a question, for errors that name them.
+LABELS = {
+    "samples": "Number of samples",
+    "fewest": "At least",
+    "most": "At most",
+    "off": "Counts that may be off (%)",
+    "missed": "Positive pools that are missed (%)",
+    "false": "Negative pools that look positive (%)",
+    "sigma": "Standard deviation",
+    "certainty": "Certainty (%)",
+    "volume": "Volume of each transfer (µL)",
+    "most_pools": "Most pools",
+    "largest_pool": "Largest pool",
+    "most_transfers": "Most pools per sample",
+    "name": "Name of the run",
+    "names": "Names of the samples",
+}
+
+
+@router.get("/plan")
+def plan_page(request: Request) -> Response:
+    """The form of a new plan."""
+    return show(request, "plan.html", {"fields": START, "assays": ASSAYS, "trouble": None, "labels": LABELS})
+
+
+@router.post("/plan")
+def ask(request: Request, house: Here, form: Sent) -> Response:
+    """Simulate designs for what was asked."""
+    try:
+        name, question = form.line("name") or "New run", asked(form, house)
+        volume = form.number("volume", least=0.01, most=10_000)
+    except ValueError as error:
+        facts = {"fields": {**START, **form.fields}, "assays": ASSAYS, "labels": LABELS}
+        return show(request, "plan.html", {**facts, "trouble": Trouble(_labelled(str(error)))}, 422)
+    key = secrets.token_hex(8)
+
+    def work(job: Job) -> str:
+        def progress(done: int, of: int) -> None:
+            job.report("Simulating designs and decoding them", done, of)
+
+        generator = torch.Generator().manual_seed(SEED)
+        made = plan(question, generator=generator, progress=progress, seconds=house.settings.planning)
+        house.drafts.put(key, Draft(name, made, volume))
+        return f"/drafts/{key}"
+
+    try:
+        job = house.queue.add(Job(f"plan {key}", f"Planning {name}", work, "/plan", house.settings.longest))
+    except Full:
+        raise HTTPException(429, "Many jobs wait on this server. Send the form again in a minute.") from None
+    return RedirectResponse(f"/jobs/{job.id}", 303)
+
+
+@router.get("/drafts/{key}")
+def draft_page(key: str, request: Request, house: Here) -> Response:
+    """The candidates, to choose from."""
+    draft = _draft(house, key)
+    made, certainty = draft.plan, draft.plan.question.certainty
+    rows = [
+        (facts, Markup(svg.rate_bar(one.success, one.interval, title=f"{100 * one.success:.1f} %", limit=certainty)))
+        for one, facts in zip(made.candidates, _candidates(made), strict=True)
+    ]
+    facts = {"draft": draft, "key": key, "rows": rows, "lines": plan_words(made)[1:]}
+    return show(request, "draft.html", facts)
+
+
+@router.post("/drafts/{key}")
+def choose(key: str, house: Here, form: Sent) -> Response:
+    """Make a run of one candidate."""
+    draft = _draft(house, key)
+    number = form.whole("candidate", least=0, most=len(draft.plan.candidates) - 1)
+    run = add_run(
+        house, form.line("name") or draft.name, chosen(draft.plan, draft.plan.candidates[number]), draft.volume
+    )
+    return RedirectResponse(f"/runs/{run}/print", 303)
+
+
+def asked(form: Form, house: House) -> Question:
+    """The question that a form asks."""
+    optional = {
+        name: form.whole(name, least=1, most=house.settings.most_samples) if form.text(name) else None
+        for name in ("most_pools", "largest_pool", "most_transfers")
+    }
+    samples = _samples(form, house)
+    return Question(
+        samples,
+        (form.number("fewest", least=0, most=len(samples)), form.number("most", least=0, most=len(samples))),
+        _assay(form),
+        form.number("certainty", least=50, most=99.9) / 100,
+        follow_ups=form.text("follow_ups") == "on",
+        **optional,
+    )
+
+
+def chosen(made: Plan, candidate: Candidate) -> Plan:
+    """The plan with another candidate in the place of the recommended one."""
+    if candidate is made.recommended:
+        return made
+    return replace(made, recommended=candidate, reached=candidate.interval.low >= made.question.certainty)
+
+
+def add_run(house: House, name: str, made: Plan, volume: float, kind: str = "plan") -> str:
+    """Keep a plan as a run, with all its files."""
+    with tempfile.TemporaryDirectory() as folder:
+        written = write_plan(made, Path(folder) / "plan", volume=volume)
+        files = packed(Path(folder) / "plan")
+    facts = {
+        "samples": written.problem.items,
+        "pools": written.problem.pools,
+        "design": written.name,
+        "code": written.code,
+        "lines": plan_words(made)[1:],
+        "candidates": _candidates(made),
+    }
+    return house.store.add_run(name, kind, facts, files)
+
+
+def _samples(form: Form, house: House) -> Samples:
+    """The samples: those of a file, those named, or as many as were said."""
+    most = house.settings.most_samples
+    names = [line.strip() for line in form.text("names", most=200_000).splitlines() if line.strip()]
+    if form.upload:
+        found = Samples.read("The file of samples", data=form.upload)
+    elif names:
+        found = Samples.placed(names)
+    else:
+        return Samples.numbered(form.whole("samples", least=2, most=most))
+    if len(found) > most:
+        raise ValueError(f"There are {len(found):,} samples: plan for {most:,} at most.")
+    return found
+
+
+def _assay(form: Form) -> Noise:
+    kind = form.text("assay")
+    if kind == "off":
+        return parse_assay("count", [form.number("off", least=0.01, most=50) / 100])
+    if kind == "positive":
+        missed, false = (form.number(name, least=0, most=49) / 100 for name in ("missed", "false"))
+        return parse_assay("positive", [1 - missed, 1 - false])
+    if kind == "reading":
+        return parse_assay("reading", [form.number("sigma", least=0.01, most=10)])
+    return parse_assay(kind, [])
+
+
+def _candidates(made: Plan) -> list[Mapping[str, object]]:
+    return [
+        {
+            "chosen": one is made.recommended,
+            "pools": one.pools,
+            "weight": one.weight,
+            "tests": one.tests,
+            "transfers": one.transfers,
+            "largest_pool": one.largest_pool,
+            "plates": one.plates,
+            "success": one.success,
+            "low": one.interval.low,
+            "high": one.interval.high,
+            "follow_ups": one.follow_ups,
+            "tests_saved": one.tests_saved,
+            "bound": one.entropy_bound,
+        }
+        for one in made.candidates
+    ]
+
+
+def _draft(house: House, key: str) -> Draft:
+    draft = house.drafts.get(key)
+    if draft is None:
+        raise HTTPException(404, "This plan was not made a run, and is not kept any more. Plan it again.")
+    return draft
+
+
+def _labelled(words: str) -> str:
+    """An error with the form's own name of the field before it."""
+    name = words.split("=", 1)[0].split(" ", 1)[0]
+    return f"{LABELS[name]}: {words}" if name in LABELS else words

@@ -1,0 +1,103 @@
+"""Pages about one run: what it is, its sheets to print, its files, and its audit trail."""
+
+import io
+import zipfile
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, HTTPException, Request
+from fastapi.responses import Response
+
+from qgt.pictures.pages import POLICY
+from qgt.web.house import Here
+from qgt.web.store import Run
+from qgt.web.views import show
+
+router = APIRouter()
+STANDALONE = f"{POLICY}; frame-ancestors 'none'; sandbox allow-modals"
+KINDS = {
+    "html": "text/html; charset=utf-8",
+    "csv": "text/csv; charset=utf-8",
+    "json": "application/json",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+}
+
+
+def known_run(id: str, house: Here) -> Run:
+    """The run of an address."""
+    run = house.store.run(id)
+    if run is None:
+        raise HTTPException(404, "There is no such run on this server. Look for it among the past runs.")
+    return run
+
+
+Known = Annotated[Run, Depends(known_run)]
+
+
+@router.get("/runs/{id}")
+def run_page(request: Request, house: Here, run: Known) -> Response:
+    """What a run is, what is next, and everything that happened to it."""
+    facts = {
+        "run": run,
+        "submissions": house.store.submissions(run.id),
+        "verdicts": house.store.verdicts(run.id),
+        "files": sorted(house.store.files(run.id)),
+        "trail": house.store.trail(run.id),
+        "step": "run",
+    }
+    return show(request, "run.html", facts)
+
+
+@router.get("/runs/{id}/print")
+def print_page(request: Request, house: Here, run: Known) -> Response:
+    """What to print and what to give to a robot."""
+    names = sorted(house.store.files(run.id))
+    facts = {
+        "run": run,
+        "step": "print",
+        "sheets": {"pooling_sheet.html": "The pooling sheet: by sample, by pool, with maps of the plates"},
+        "blanks": [name for name in names if name.startswith("counts.")],
+        "worklists": [name for name in names if name.startswith("worklists/")],
+    }
+    return show(request, "print.html", facts)
+
+
+@router.get("/runs/{id}/plan.zip")
+def plan_zip(house: Here, run: Known) -> Response:
+    """The plan's folder, to keep or to use with the command."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in house.store.files(run.id).items():
+            archive.writestr(name, content)
+    return download(stream.getvalue(), f"plan-{run.id}.zip")
+
+
+@router.get("/runs/{id}/sheets/{name:path}")
+def sheet(name: str, house: Here, run: Known) -> Response:
+    """A printable page of the plan, as the plan's folder has it."""
+    content = house.store.file(run.id, name)
+    if content is None or not name.endswith(".html"):
+        raise HTTPException(404, "This plan has no such sheet.")
+    return standalone(content)
+
+
+@router.get("/runs/{id}/files/{name:path}")
+def file(name: str, house: Here, run: Known) -> Response:
+    """A file of the plan; only names that the lab gave it are known."""
+    content = house.store.file(run.id, name)
+    if content is None:
+        raise HTTPException(404, "This plan has no such file.")
+    return download(content, name.rsplit("/", 1)[-1])
+
+
+def standalone(content: bytes) -> Response:
+    """A page that carries its own style, and may do nothing else."""
+    return Response(content, media_type=KINDS["html"], headers={"Content-Security-Policy": STANDALONE})
+
+
+def download(content: bytes, name: str) -> Response:
+    """A file to keep, under a name of ours."""
+    kind = KINDS.get(name.rsplit(".", 1)[-1], "application/octet-stream")
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    if kind == KINDS["html"]:
+        headers["Content-Security-Policy"] = STANDALONE
+    return Response(content, media_type=kind, headers=headers)

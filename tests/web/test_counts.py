@@ -1,0 +1,194 @@
+"""Counts on the page: typed, pasted and sent as files; corrected, refused, and never lost."""
+
+import io
+import re
+from html import unescape
+
+import pytest
+
+POSITIVE = [2, 7]
+
+
+def counts(problem, positives=POSITIVE):
+    return [int(count) for count in problem.design.matrix[:, positives].sum(1)]
+
+
+def boxes(values, plate=0, name="Monday 1"):
+    found = {f"count-{plate}-{pool}": str(value) for pool, value in enumerate(values)}
+    return {"way": "typed", f"plate-{plate}": name, **found}
+
+
+def trouble(answer):
+    assert answer.status_code == 422
+    found = re.search(r'role="alert"[^>]*>(.*?)</div>', answer.text, flags=re.DOTALL)[1]
+    return " ".join(unescape(re.sub(r"<[^>]+>", "", found)).split())
+
+
+def answer_of(text):
+    found = re.search(r'<p class="answer">(.*?)</p>', text, flags=re.DOTALL)[1]
+    return re.findall(r">([^<]+)</b>", found)
+
+
+@pytest.fixture(scope="module")
+def refused(visitor):
+    """A run whose counts are never taken."""
+    return visitor.run()
+
+
+@pytest.mark.parametrize("way", ["typed", "pasted", "pasted in rows", "file", "workbook"])
+def test_every_way_gives_the_same_calls(visitor, way):
+    run, problem = visitor.run()
+    values, pools = counts(problem), problem.design.pool_names
+    wide = f"instance,{','.join(pools)}\nMonday 1,{','.join(map(str, values))}\n"
+    rows = "\n".join(f"{pool}\t{value}" for pool, value in zip(pools, values, strict=True))
+    if way == "typed":
+        fields, files = boxes(values), None
+    elif way.startswith("pasted"):
+        fields, files = {"way": "pasted", "pasted": rows if "rows" in way else wide}, None
+    else:
+        fields = {"way": "uploaded"}
+        files = {"file": ("..\\..\\evil.exe", wide.encode() if way == "file" else workbook(pools, values))}
+    answer = visitor.enter(run, fields, files=files)
+    assert answer.status_code == 200, trouble(answer)
+    assert answer.url.path == f"/runs/{run}/versions/1"
+    assert answer_of(answer.text) == [problem.design.item_names[j] for j in POSITIVE]
+    assert answer.text.count('<td class="positive"') == 2
+    (kept,) = visitor.store.submissions(run)
+    assert kept.way == fields["way"]
+    assert kept.counts["values"] == [values]
+
+
+def workbook(pools, values):
+    from openpyxl import Workbook
+
+    book = Workbook()
+    for row in (("pool", "count"), *zip(pools, values, strict=True)):
+        book.active.append(row)
+    stream = io.BytesIO()
+    book.save(stream)
+    return stream.getvalue()
+
+
+def test_a_correction_is_a_new_version_and_says_why(visitor):
+    run, problem = visitor.run()
+    first, second = counts(problem), counts(problem, [4])
+    visitor.enter(run, boxes(first))
+    form = visitor.get(f"/runs/{run}/counts?version=1").text
+    assert re.findall(r'name="count-0-\d+" value="(\d*)"', form) == [str(value) for value in first]
+    answer = visitor.enter(run, {**boxes(second), "based": "1", "note": "P3 was misread"})
+    assert answer.url.path.endswith("/versions/2")
+    assert answer_of(answer.text) == [problem.design.item_names[4]]
+    old = visitor.get(f"/runs/{run}/versions/1").text
+    assert "There is a newer version" in old
+    assert answer_of(old) == [problem.design.item_names[j] for j in POSITIVE]
+    page = visitor.get(f"/runs/{run}").text
+    assert "P3 was misread" in page and "counts corrected" in page
+    assert visitor.get(f"/runs/{run}/versions/1/counts").text.splitlines()[1].endswith(",".join(map(str, first)))
+
+
+def test_the_same_counts_twice_are_one_version(visitor):
+    run, problem = visitor.run()
+    for _ in range(2):
+        assert visitor.enter(run, boxes(counts(problem))).url.path.endswith("/versions/1")
+    assert len(visitor.store.submissions(run)) == 1
+
+
+def test_somebody_else_was_quicker(visitor):
+    run, problem = visitor.run()
+    visitor.enter(run, {**boxes(counts(problem)), "based": "0"})
+    mine = {**boxes(counts(problem, [1])), "based": "0"}
+    answer = visitor.enter(run, mine)
+    assert "version 1 was entered while you were at this form" in trouble(answer)
+    assert f'value="{mine["count-0-0"]}"' in answer.text  # what was typed is still there
+    assert 'name="based" value="1"' in answer.text
+    assert visitor.enter(run, {**mine, "based": "1"}).url.path.endswith("/versions/2")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"count-0-2": "three"}, "P3 of Monday 1 holds 'three': write a number, or nothing where it was not counted."),
+        ({"count-0-2": "nan"}, "P3 of Monday 1 holds 'nan'"),
+        ({"count-0-2": "1e999"}, "P3 of Monday 1 holds '1e999'"),
+        ({f"count-0-{n}": "" for n in range(8)}, "Monday 1 has no counts: fill in its boxes."),
+        ({"plate-0": "a\tb\x07"}, "holds characters that do not print"),
+        ({"plate-1": "Monday 1", "count-1-0": "1"}, "'Monday 1' is the name of two plates: give each its own."),
+        ({"note": "x" * 501}, "note has 501 characters: write 500 at most."),
+        ({"way": "guessed"}, "way is missing"),
+    ],
+)
+def test_typed_counts_that_cannot_be_taken(visitor, refused, change, said):
+    run, problem = refused
+    answer = visitor.enter(run, {**boxes(counts(problem)), **change})
+    assert said in trouble(answer)
+    assert visitor.store.submissions(run) == []
+    assert visitor.store.trail(run)[-1].what == "counts refused"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "no file was chosen, or it is empty"),
+        (b"pool,count\nP1,x\n", "The file: "),
+        (b"\xff\xfe\x00\x01\xd8", "The file: "),
+        (b"PK\x03\x04 this is no workbook", "The file: "),
+        (b"\x00" * 100, "The file: "),
+        (b"a,b\n1,2\n", "The file: "),
+        (b"=cmd|' /C calc'!A0,1\n", "The file: "),
+    ],
+)
+def test_files_that_cannot_be_read_are_refused_by_their_place(visitor, refused, content, said):
+    run, _ = refused
+    answer = visitor.enter(run, {"way": "uploaded"}, files={"file": ("counts.csv", content)})
+    assert trouble(answer).startswith(f"This was not taken. {said}")
+    assert "/tmp" not in answer.text
+    assert visitor.store.submissions(run) == []
+
+
+def test_a_missing_count_is_missing_and_a_minus_is_kept(visitor):
+    run, problem = visitor.run()
+    values = counts(problem)
+    answer = visitor.enter(run, boxes(["", *values[1:]]))
+    assert visitor.store.submissions(run)[0].counts["values"] == [[None, *values[1:]]]
+    assert "missing" in answer.text
+
+
+def test_impossible_counts_call_nothing(visitor):
+    run, problem = visitor.run()
+    values = counts(problem)
+    answer = visitor.enter(run, boxes([values[0] + 1, *values[1:]]))
+    assert "No sample is called." in answer.text
+    assert answer.text.count('<td class="uncalled"') == problem.items
+    assert '<td class="negative"' not in answer.text
+    calls = visitor.get(answer.url.path + "/calls.csv").text.splitlines()[1]
+    assert set(calls.removeprefix("Monday 1")) == {","}
+
+
+def test_large_sheets_are_refused(visitor, refused):
+    run, problem = refused
+    rows = "\n".join(f"plate {n},{','.join(['0'] * problem.pools)}" for n in range(101))
+    pasted = f"instance,{','.join(problem.design.pool_names)}\n{rows}\n"
+    said = trouble(visitor.enter(run, {"way": "pasted", "pasted": pasted}))
+    assert said.endswith("There are 101 rows: send 100 at most at once.")
+
+
+def test_many_plates_at_once_and_their_correction(visitor):
+    run, problem = visitor.run()
+    values = ",".join(map(str, counts(problem)))
+    lines = "\n".join(f"plate {n},{values}" for n in range(30))
+    pasted = f"instance,{','.join(problem.design.pool_names)}\n{lines}\n"
+    answer = visitor.enter(run, {"way": "pasted", "pasted": pasted})
+    assert answer.text.count('<article class="call"') == 20  # the others stand in the table
+    assert re.findall(r'<th scope="row">(plate \d+)</th>', answer.text)[-30:] == [f"plate {n}" for n in range(30)]
+    assert "All 30 sets of counts" in answer.text
+    form = visitor.get(f"/runs/{run}/counts?version=1").text
+    assert "more rows than fit into boxes" in form  # boxes for some would lose the others
+    assert form.count("<fieldset") == 1
+
+
+def test_a_form_for_several_plates(visitor, refused):
+    run, _ = refused
+    assert visitor.get(f"/runs/{run}/counts?plates=3").text.count("<fieldset") == 3
+    assert visitor.get(f"/runs/{run}/counts?plates=999").text.count("<fieldset") == 12
+    assert visitor.get(f"/runs/{run}/counts?plates=-1").text.count("<fieldset") == 1
+    assert visitor.get(f"/runs/{run}/counts?version=9").status_code == 200

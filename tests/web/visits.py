@@ -1,0 +1,99 @@
+"""What tests of the page share: a visitor of a server, small plans, and a queue that is kept busy."""
+
+import re
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import httpx
+
+from qgt.lab.planning import Candidate, Plan, Question
+from qgt.lab.samples import Samples
+from qgt.lab.scouting import Scout
+from qgt.model.noise import Noiseless
+from qgt.web.house import House
+from qgt.web.jobs import Job
+from qgt.web.planning import add_run
+from qgt.web.serving import in_background
+
+SAMPLES, POOLS = 12, 8
+
+
+def small_plan(names=None):
+    """A plan for few samples, made without simulations."""
+    samples = Samples.numbered(SAMPLES) if names is None else Samples.placed(names)
+    question = Question(samples, (0.0, 2.0), Noiseless(), 0.9)
+    scout = Scout(question.samples, question.positives, question.assay, None, seed=0)
+    one = Candidate(scout.design(POOLS, 4), 4, 50, 49, 0.0, 3.5)
+    return Plan(question, (one,), one, False, seed=0)
+
+
+def typed(problem, positives=(2, 7), name="Plate 1"):
+    """The fields of a form with the exact counts of some samples."""
+    values = problem.design.matrix[:, list(positives)].sum(1).tolist()
+    return {"way": "typed", "plate-0": name, **{f"count-0-{n}": str(value) for n, value in enumerate(values)}}
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """A browser's view of the server: pages in, forms out."""
+
+    client: httpx.Client
+    house: House
+
+    @property
+    def store(self):
+        return self.house.store
+
+    def run(self, name="Monday", names=None):
+        """A new run of a small plan, and its problem."""
+        made = small_plan(names)
+        return add_run(self.house, name, made, 10.0), made.problem
+
+    def get(self, path, **options):
+        return self.client.get(path, **options)
+
+    def word(self):
+        return re.search(r'name="word" value="(\w+)"', self.get("/").text)[1]
+
+    def post(self, path, fields=None, *, files=None, follow=True):
+        data = {"word": self.word(), **(fields or {})}
+        return self.client.post(path, data=data, files=files, follow_redirects=follow)
+
+    def enter(self, run, fields, *, files=None):
+        """Send counts, and wait for their calls."""
+        return self.finished(self.post(f"/runs/{run}/counts", fields, files=files))
+
+    def finished(self, answer):
+        """Where a job leads, once it is done."""
+        for _ in range(200):
+            if not answer.url.path.startswith("/jobs/") and "<progress" not in answer.text:
+                return answer
+            assert answer.status_code == 200, answer.text
+            answer = self.get(answer.url.raw_path.decode(), follow_redirects=True)
+        raise AssertionError("the job did not end")
+
+
+@contextmanager
+def visiting(settings):
+    """A server in a thread, and somebody who visits it."""
+    with in_background(settings) as house, httpx.Client(base_url=house.settings.address, timeout=60) as client:
+        yield Visitor(client, house)
+
+
+@contextmanager
+def held(queue):
+    """All workers of a queue kept at work, so that whatever comes next has to wait."""
+    go = threading.Event()
+
+    def work(job):
+        go.wait(30)
+        return "/"
+
+    jobs = [queue.add(Job(f"held {n}", "held", work, "/", 60.0)) for n in range(queue.workers)]
+    try:
+        yield go.set
+    finally:
+        go.set()
+        for job in jobs:
+            queue.wait(job, 30.0)
