@@ -26,6 +26,7 @@ ROOMS = {  # in the order in which a reader meets them
     "model": "Problems: designs, priors, noises",
     "decoders": "Decoders and what they return",
     "trust": "Trust: scores, confidence, fit, verification",
+    "rounds": "Follow-up rounds",
     "lab": "Accounts of decoded instances",
     "learning": "Training",
     "study": "Studies",

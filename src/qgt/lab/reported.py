@@ -3,8 +3,9 @@
 from qgt.lab.wording import Residual
 from qgt.model.noise import Noise
 from qgt.model.problem import Problem
-from qgt.model.readings import Binned, PositiveNegative, Reads, reports_counts
+from qgt.model.readings import PositiveNegative, Reads, reports_counts
 from qgt.model.reports import noise_of
+from qgt.model.scales import Binned
 
 
 def noun(noise: Noise) -> str:

@@ -5,7 +5,8 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from qgt.model.noise import Noise, Numbers, Outliers, PerPool
-from qgt.model.readings import Binned, PositiveNegative, Reads, Saturating
+from qgt.model.readings import PositiveNegative, Reads
+from qgt.model.scales import Binned, Saturating
 
 
 def usual_reports(

@@ -170,7 +170,7 @@ class Store:
         query = f"SELECT version, made, way, note, counts FROM submissions WHERE run = ? {clause}"
         with self._reading() as db:
             rows = db.execute(query, (run, value)).fetchall()
-        return [Submission(run, *row, counts=json.loads(counts)) for *row, counts in rows]
+        return [Submission(run, number, made, way, note, json.loads(counts)) for number, made, way, note, counts in rows]
 
     def source(self, run: str, version: int) -> bytes | None:
         """A version's counts as they came."""
@@ -226,7 +226,7 @@ class Store:
         columns = f"id, made, name, kind, {of_run.format('submissions')}, {of_run.format('results')}, facts"
         with self._reading() as db:
             rows = db.execute(f"SELECT {columns} FROM runs {clause}", (value,)).fetchall()
-        return [Run(*row, facts=json.loads(facts)) for *row, facts in rows]
+        return [Run(*(*row[:6], json.loads(row[6]))) for row in rows]
 
     def _content(self, query: str, *values: object) -> Any:
         with self._reading() as db:
