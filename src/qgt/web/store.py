@@ -170,7 +170,7 @@ class Store:
         query = f"SELECT version, made, way, note, counts FROM submissions WHERE run = ? {clause}"
         with self._reading() as db:
             rows = db.execute(query, (run, value)).fetchall()
-        return [Submission(run, number, made, way, note, json.loads(counts)) for number, made, way, note, counts in rows]
+        return [Submission(run, number, made, way, note, json.loads(text)) for number, made, way, note, text in rows]
 
     def source(self, run: str, version: int) -> bytes | None:
         """A version's counts as they came."""
