@@ -77,6 +77,7 @@ class Cluster:
         self.workers[number] = self._worker()
 
     def stop(self) -> None:
+        """Kill all that are left."""
         for process in (self.scheduler, *self.workers):
             process.kill()
             process.wait()
