@@ -77,7 +77,7 @@ class Cluster:
         self.workers[number] = self._worker()
 
     def stop(self) -> None:
-        """Kill them all."""
+        """Kill all that are left."""
         for process in (self.scheduler, *self.workers):
             process.kill()
             process.wait()
