@@ -158,7 +158,7 @@ def follow_up_table(root: Path) -> str:
     path, lines = root / "results/follow_up.json", []
     found = json.loads(path.read_text(encoding="utf-8"))["cases"] if path.exists() else {}
     for key, case in sorted(found.items()):
-        part, policy, rate, noise, *others = key.split(" / ")
+        part, policy, rate, noise, *_ = key.split(" / ")
         if part != "table":
             continue
         n = sum(case["tests"].values())
