@@ -8,6 +8,7 @@ python benchmarks/tables.py --paper out/paper   # first take the counts and figu
 
 import argparse
 import json
+import math
 import sys
 import tempfile
 from functools import partial
@@ -266,6 +267,25 @@ def _networks(root: Path, part: str) -> list[dict[str, Any]]:
     return [row for row in _read(root, "networks")["rows"] if row["part"] == part]
 
 
+def follow_up_table(root: Path) -> str:
+    """Tests of each policy by prevalence and noise, with the success rate; no rows before anything is measured."""
+    path, lines = root / "results/follow_up.json", []
+    found = json.loads(path.read_text(encoding="utf-8"))["cases"] if path.exists() else {}
+    for key, case in sorted(found.items()):
+        part, policy, rate, noise, *_ = key.split(" / ")
+        if part != "table":
+            continue
+        n = sum(case["tests"].values())
+        tests, rounds = (sum(int(k) * number for k, number in case[name].items()) / n for name in ("tests", "rounds"))
+        spread = sum((int(k) - tests) ** 2 * number for k, number in case["tests"].items()) / n
+        low, high = (tests + sign * 1.96 * math.sqrt(spread / n) for sign in (-1, 1))
+        right = f"{1 - case['wrong'] / n:.4f}"
+        cells = [f"{tests:.1f} ({low:.1f} to {high:.1f})", f"{rounds:.2f}", f"{case['transfers'] / n:.0f}", right]
+        lines.append([f"{100 * float(rate):g} %", noise, policy.replace("_", " "), *cells, f"{n:,}"])
+    header = ["prevalence", "S/N", "policy", "tests, 95 % interval", "rounds", "transfers", "success rate", "instances"]
+    return markdown_table(header, lines)
+
+
 def paper_table(name: str, root: Path) -> str:
     """A table of the reproduction."""
     return paper.TABLES[name](paper.Counts.load(root / "results/paper/counts.json"))
@@ -281,6 +301,7 @@ TABLES = {
     "decoders": decoders_table,
     "decoders_pairs": pairs_table,
     "forgery": forgery_table,
+    "follow_up": follow_up_table,
     "growth": growth_table,
     "misfit_best": best_table,
     "misfit_lab": partial(misfit_table, "lab"),
