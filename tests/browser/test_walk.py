@@ -152,8 +152,7 @@ def test_a_follow_up_round(wide_walk):
     walk.open("/")
     page.locator("form.card", has_text="A plate in doubt").get_by_role("button").click()
     page.get_by_role("button", name="Choose the next tests").click()
-    page.get_by_role("heading", name="Next tests for A plate in doubt").wait_for()
-    assert page.locator("table.follow-up input").count() >= 1
+    page.locator("table.follow-up input").first.wait_for()
     for box in page.locator("table.follow-up input").all():
         box.fill("0")
     page.get_by_role("button", name="Send these counts").click()

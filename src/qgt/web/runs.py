@@ -54,7 +54,6 @@ def print_page(request: Request, house: Here, run: Known) -> Response:
     facts = {
         "run": run,
         "step": "print",
-        "sheets": {"pooling_sheet.html": "The pooling sheet: by sample, by pool, with maps of the plates"},
         "blanks": [name for name in names if name.startswith("counts.")],
         "worklists": [name for name in names if name.startswith("worklists/")],
     }

@@ -9,7 +9,7 @@ import json
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,7 +170,7 @@ class Store:
         query = f"SELECT version, made, way, note, counts FROM submissions WHERE run = ? {clause}"
         with self._reading() as db:
             rows = db.execute(query, (run, value)).fetchall()
-        return [Submission(run, number, made, way, note, json.loads(text)) for number, made, way, note, text in rows]
+        return [Submission(run, *row) for row in map(_with_facts, rows)]
 
     def source(self, run: str, version: int) -> bytes | None:
         """A version's counts as they came."""
@@ -226,7 +226,7 @@ class Store:
         columns = f"id, made, name, kind, {of_run.format('submissions')}, {of_run.format('results')}, facts"
         with self._reading() as db:
             rows = db.execute(f"SELECT {columns} FROM runs {clause}", (value,)).fetchall()
-        return [Run(*(*row[:6], json.loads(row[6]))) for row in rows]
+        return [Run(*row) for row in map(_with_facts, rows)]
 
     def _content(self, query: str, *values: object) -> Any:
         with self._reading() as db:
@@ -251,6 +251,11 @@ class Store:
             db.execute("BEGIN IMMEDIATE")
             yield db  # closing without a commit takes it all back
             db.execute("COMMIT")
+
+
+def _with_facts(row: Sequence[Any]) -> list[Any]:
+    """A row whose last cell is JSON, read."""
+    return [*row[:-1], json.loads(row[-1])]
 
 
 def _note(db: sqlite3.Connection, run: str | None, what: str, detail: str) -> None:

@@ -25,7 +25,7 @@ class Trouble:
 def show(request: Request, template: str, facts: Mapping[str, object], status: int = 200) -> HTMLResponse:
     """A page made from a template."""
     house: House = request.app.state.house
-    shared = {"word": house.secret.form, "version": __version__, "path": request.url.path}
+    shared = {"word": house.secret.form, "qgt_version": __version__, "path": request.url.path}
     return HTMLResponse(_environment().get_template(template).render({**shared, **facts}), status)
 
 
