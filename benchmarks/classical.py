@@ -86,10 +86,8 @@ def main() -> None:
         return draw(arguments.output, arguments.picture)
     stored = json.loads(arguments.output.read_text()) if arguments.output.exists() else {"rows": []}
     stored["measured on"] = provenance("cpu")
-    cells = {
-        (name, pools) for name, row in SETTINGS.items() for pools in row[3] if any(w in name for w in arguments.rows)
-    }
-    for name, pools in sorted(cells, key=lambda one: (list(SETTINGS).index(one[0]), one[1])):
+    names = [name for name in SETTINGS if any(words in name for words in arguments.rows)]
+    for name, pools in [(one, pools) for one in names for pools in SETTINGS[one][3]]:
         row = cell(name, pools, arguments)
         others = [old for old in stored["rows"] if (old["setting"], old["M"]) != (name, pools)]
         stored["rows"] = sorted([*others, row], key=lambda one: (list(SETTINGS).index(one["setting"]), one["M"]))

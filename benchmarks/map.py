@@ -16,9 +16,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -81,24 +80,35 @@ SETTINGS: dict[str, Callable[[], qgt.Problem]] = {
     "unknown rate, 1 to 15 %, M = 30": lambda: qgt.Problem(dense(100, 30), qgt.UnknownRate(0.01, 0.15), OFF),
 }
 
-Answer = tuple[Tensor, Tensor]  # whether proved, and the log joint of the answers
+
+class Answers(NamedTuple):
+    """What a solver makes of a batch."""
+
+    proved: Tensor
+    log_joint: Tensor
+    seconds: float
 
 
-def by_certified(problem: qgt.Problem, y: Tensor, budget: float, cores: int) -> Answer:
+def by_certified(problem: qgt.Problem, y: Tensor, budget: float, cores: int) -> Answers:
     decode = qgt.Certified(odds=1.0, time_limit=budget).bind(problem)
+    start = time.perf_counter()
     result = decode(y)
+    seconds = time.perf_counter() - start
     accepted = qgt.check_certificate(problem, y, result) if problem.items <= 5000 else None
     proved = result.status == qgt.Status.PROVED
     assert accepted is None or torch.equal(accepted, proved), "a certificate was refused"
-    return proved, problem.log_joint(result.x, y)
+    return Answers(proved, problem.log_joint(result.x, y), seconds)
 
 
-def by_highs(problem: qgt.Problem, y: Tensor, budget: float, cores: int) -> Answer:
-    result = qgt.ExactMAP(time_limit=budget * cores, workers=cores).bind(problem)(y)
-    return result.status == qgt.Status.PROVED, problem.log_joint(result.x, y)
+def by_highs(problem: qgt.Problem, y: Tensor, budget: float, cores: int) -> Answers:
+    decode = qgt.ExactMAP(time_limit=budget * cores, workers=cores).bind(problem)
+    start = time.perf_counter()
+    result = decode(y)
+    seconds = time.perf_counter() - start
+    return Answers(result.status == qgt.Status.PROVED, problem.log_joint(result.x, y), seconds)
 
 
-def by_cpsat(problem: qgt.Problem, y: Tensor, budget: float, cores: int) -> Answer:
+def by_cpsat(problem: qgt.Problem, y: Tensor, budget: float, cores: int) -> Answers:
     factors = problem.factors(y)
     items = factors.items
     rows, fixed = [row.nonzero().flatten().tolist() for row in problem.design.matrix], []
@@ -116,9 +126,10 @@ def by_cpsat(problem: qgt.Problem, y: Tensor, budget: float, cores: int) -> Answ
     # A process of its own: ortools and torch bring different copies of the same libraries.
     with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
         found = list(pool.map(cpsat.solve, instances))
-    x = torch.tensor(np.array([answer for _, answer in found], dtype=np.uint8)).view(len(y), problem.items)
+    x = torch.tensor([one.x for one in found], dtype=torch.uint8).view(len(y), problem.items)
     log_joint = problem.log_joint(x, y)
-    return torch.tensor([proved for proved, _ in found]) & log_joint.isfinite(), log_joint
+    seconds = sum(one.seconds for one in found) / cores
+    return Answers(torch.tensor([one.proved for one in found]) & log_joint.isfinite(), log_joint, seconds)
 
 
 SOLVERS = {"certified": by_certified, "highs": by_highs, "cpsat": by_cpsat}
@@ -132,9 +143,7 @@ def measured(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     row: dict[str, Any] = {"setting": name, "instances": number, "budget": arguments.budget, "cores": cores}
     best: Tensor | None = None
     for solver in arguments.solvers:
-        start = time.perf_counter()
-        proved, log_joint = SOLVERS[solver](problem, y, arguments.budget, cores)
-        seconds = time.perf_counter() - start
+        proved, log_joint, seconds = SOLVERS[solver](problem, y, arguments.budget, cores)
         row[solver] = {"proved": int(proved.sum()), "ms": round(1e3 * seconds / number, 2)}
         told = torch.where(proved, log_joint, torch.nan)
         if best is not None:

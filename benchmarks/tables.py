@@ -286,6 +286,33 @@ def follow_up_table(root: Path) -> str:
     return markdown_table(header, lines)
 
 
+def map_table(root: Path) -> str:
+    """Settings of all kinds: how many are proved within a budget, and how long that takes."""
+    lines = []
+    for row in _read(root, "map")["rows"]:
+        cells = []
+        for solver in ("certified", "highs", "cpsat"):
+            one = row.get(solver)
+            share = "-" if one is None else f"{100 * one['proved'] / row['instances']:.0f} %"
+            cells += [share, "-" if one is None else f"{one['ms']:.1f}"]
+        lines.append([row["setting"], row["instances"], f"{row['budget']:g}", *cells, row.get("disagreements", "-")])
+    header = ["setting", "instances", "budget, s", "certified: proved", "ms", "HiGHS: proved", "ms"]
+    return markdown_table([*header, "CP-SAT: proved", "ms", "disagreements"], lines)
+
+
+def classical_table(root: Path) -> str:
+    """How often all defectives are found from positives and negatives."""
+    rows, lines = _read(root, "classical")["rows"], []
+    for row in rows:
+        shares = []
+        for right in row["right"].values():
+            score = qgt.Score(1, {(1, 0, 0): right, (0, 1, 1): row["instances"] - right})
+            shares.append(_with_interval(score, 2))
+        proved = f"{100 * (1 - row['undecided'] / row['instances']):.1f} %"
+        lines.append([row["setting"], row["M"], *shares, proved])
+    return markdown_table(["setting", "M", *rows[0]["right"], "of it proved"], lines)
+
+
 def paper_table(name: str, root: Path) -> str:
     """A table of the reproduction."""
     return paper.TABLES[name](paper.Counts.load(root / "results/paper/counts.json"))
@@ -295,6 +322,7 @@ TABLES = {
     "agreement": agreement_table,
     "calibration": calibration_table,
     "calibration_figure": calibration_figure,
+    "classical": classical_table,
     "certified_speed": certified_speed_table,
     "certified_split": certified_split_table,
     "certified_success": certified_success_table,
@@ -309,6 +337,7 @@ TABLES = {
     "networks": networks_table,
     "networks_proposals": proposals_table,
     "networks_rounds": rounds_table,
+    "map": map_table,
     "residual": residual_table,
     "tamper": tamper_table,
     "unseen": unseen_table,

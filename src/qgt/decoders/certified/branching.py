@@ -24,22 +24,14 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from qgt.decoders.certified import nodes as sets
 from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.items import cheapest_items, least_by_total
 from qgt.decoders.certified.levels import CLOSE, Levels
-from qgt.decoders.certified.nodes import (
-    Found,
-    Leaves,
-    Nodes,
-    as_leaves,
-    joined,
-    split_by_first,
-    split_by_item,
-)
+from qgt.decoders.certified.nodes import Found, Leaves, Nodes, as_leaves, joined, kept
 from qgt.decoders.certified.polish import cost_of, polished
 from qgt.decoders.certified.ranges import Ranges, turning_costs
 from qgt.decoders.certified.relaxation import State, least_pools, reduced_costs, relax, rows_of
-from qgt.decoders.results import KEPT
 from qgt.model.prior import FREE
 
 ROOT_ITERATIONS, ITERATIONS = 100, 60
@@ -72,8 +64,6 @@ class Search:
         answer = torch.zeros(len(worst), len(model.known), dtype=torch.uint8, device=worst.device)
         return cls(model, tables, slack, keep_leaves, worst, answer)
 
-    # --- limits -----------------------------------------------------------------------------------------------------
-
     def limit(self, owner: Tensor) -> Tensor:
         """Answers that cost less than this are looked for."""
         return self.best[owner] + self.slack - CLOSE
@@ -101,11 +91,15 @@ class Search:
         return Ranges.of(self.tables)
 
     @cached_property
+    def any_number(self) -> bool:
+        """Whether nodes may leave the number of defectives open."""
+        plain = self.model.members is None and bool(self.model.numbers.isfinite().all())
+        return plain and self.ranges is not None
+
+    @cached_property
     def levels(self) -> Levels | None:
         """Where there are any."""
         return Levels.of(self.model, self.tables)
-
-    # --- the search -------------------------------------------------------------------------------------------------
 
     def run(self, batch: int, deadline: float | None) -> None:
         """Search until no node is open, or time is up."""
@@ -136,8 +130,13 @@ class Search:
         return Nodes(owner, self.model.known.expand(n, -1), torch.full_like(owner, self.model.total), never, state)
 
     def _roots(self, owner: Tensor) -> Nodes:
-        """The roots of some instances, relaxed."""
-        return self._relax(self._untouched(owner), ROOT_ITERATIONS)
+        """The roots of some instances, relaxed; what their pools settle by themselves is fixed."""
+        nodes = self._untouched(owner)
+        if self.any_number:
+            own, swap, bound = self._swaps(nodes)
+            leaves, nodes = kept(nodes, (nodes.fixed == FREE) & (swap >= (self.limit(owner) - bound)[:, None]), own)
+            self._leaf_of(leaves)
+        return self._relax(nodes, ROOT_ITERATIONS)
 
     def _take(self, batch: int) -> Nodes:
         """As many nodes as make a batch, the hopeful ones first: a good answer found early spares work."""
@@ -197,17 +196,15 @@ class Search:
         x = nodes.state.x
         fraction, item = torch.where(loose, torch.minimum(x, 1 - x), -1.0).max(1)
         two = fraction > FRACTIONAL
-        self._push(split_by_item(nodes.pick(two), item[two]))
-        self._push(split_by_first(nodes.pick(~two), loose[~two], swap[~two]))
+        self._push(sets.split_by_item(nodes.pick(two), item[two]))
+        self._push(sets.split_by_first(nodes.pick(~two), loose[~two], swap[~two]))
 
     def _keep(self, nodes: Nodes, loose: Tensor, swap: Tensor, own: Tensor) -> tuple[Nodes, Tensor, Tensor]:
         """Fix the items that cannot be turned round; a node that this changes much is looked at again."""
-        tight = (nodes.fixed == FREE) & ~loose
-        some = tight.any(1)
-        kept = torch.where(tight, KEPT + own.to(torch.int8), nodes.fixed)
-        self._leaf_of(nodes.pick(some)._replace(fixed=kept[some]))
-        many = tight.sum(1) > MANY * (nodes.fixed == FREE).sum(1)
-        nodes = nodes._replace(fixed=torch.where(tight, own.to(torch.int8), nodes.fixed))
+        free = nodes.fixed == FREE
+        leaves, nodes = kept(nodes, free & ~loose, own)
+        self._leaf_of(leaves)
+        many = (free & ~loose).sum(1) > MANY * free.sum(1)
         self._push(nodes.pick(many))
         return nodes.pick(~many), loose[~many], swap[~many]
 
@@ -243,7 +240,7 @@ class Search:
         bound = bound + self.model.numbers - self.model.numbers.amin()  # which the root's bound has in it
         alive = bound < self.enough_for_each(nodes.owner)
         many = torch.zeros_like(alive[:, 0])
-        if self.ranges is not None and self.model.members is None and self.model.numbers.isfinite().all():
+        if self.any_number:
             many = alive.sum(1) > NUMBERS
         unsplit, nodes, bound, alive = nodes.pick(many), nodes.pick(~many), bound[~many], alive[~many]
         between = (alive.cumsum(1) > 0) & (alive.flip(1).cumsum(1).flip(1) > 0)
@@ -254,8 +251,6 @@ class Search:
         # The children keep the parent's multipliers, and so start from what those show.
         self._push(nodes.pick(row)._replace(total=total, bound=bound[row, total]))
         return unsplit
-
-    # --- what is found ----------------------------------------------------------------------------------------------
 
     def propose(self, owner: Tensor, x: Tensor) -> None:
         """Keep answers that are better than the best known."""
@@ -291,8 +286,8 @@ class Search:
         return nodes.total.clamp(min=0), torch.where(nodes.total == FREE, len(self.model.known), nodes.total)
 
     def _leaf(self, nodes: Nodes, least: Tensor, most: Tensor) -> None:
+        some = least <= most
         if self.keep_leaves:
-            some = (least <= most).nonzero()[:, 0]
             self.leaves.append(as_leaves(nodes.pick(some), least[some], most[some]))
 
     def open_leaves(self) -> list[Leaves]:

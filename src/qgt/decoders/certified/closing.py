@@ -35,8 +35,13 @@ DEAR = 1e6  # nats: what an impossible range costs more, so that sums stay finit
 def closed(costs: Costs, limit: float, listed: NDArray[np.uint8], leaves: Leaves) -> NDArray[np.bool_]:
     """Whether each leaf holds nothing below the limit but x that are listed: (leaves,)."""
     names = {row.tobytes() for row in listed}
-    parts = [_closed(_Sums.of(costs, part), limit, names) for part in leaves.parts()]
-    return np.concatenate([np.zeros(0, dtype=bool), *parts])
+    parts = [np.zeros(0, dtype=bool)]
+    for part in leaves.parts():
+        fine = _closed(_Sums.of(costs, part, ranged=False), limit, names)
+        if not fine.all():  # ranges of counts take longer to look at, and most leaves do without
+            fine[~fine] = _closed(_Sums.of(costs, part.pick(~fine), ranged=True), limit, names)
+        parts.append(fine)
+    return np.concatenate(parts)
 
 
 class _Sums(NamedTuple):
@@ -48,18 +53,19 @@ class _Sums(NamedTuple):
     pi: Floats  # (leaves, pools): finite
     reduced: Floats  # (leaves, items)
     base: Floats  # (leaves,): the bound without free items and their number
+    ranged: bool  # whether counts are looked for only between those that fixed items leave
 
     @classmethod
-    def of(cls, costs: Costs, leaves: Leaves) -> "_Sums":
+    def of(cls, costs: Costs, leaves: Leaves, *, ranged: bool) -> "_Sums":
         pi = np.where(_finite(leaves)[:, None], leaves.pi, 0.0)
         fixed = np.where(leaves.fixed >= KEPT, np.int8(FREE), leaves.fixed)
         reduced = costs.shared.weights - pi @ costs.shared.matrix
-        lowest, highest = _counts_between(costs, fixed)
         pools = np.zeros(len(pi))
+        ranges = _counts_between(costs, fixed) if ranged else None
         for i in range(len(costs.tables)):
-            pools += _least(costs, pi, i, lowest[:, i], highest[:, i])
+            pools += _least(costs, pi, i, None if ranges is None else (ranges[0][:, i], ranges[1][:, i]))
         base = costs.shared.constant + np.where(fixed == 1, reduced, 0.0).sum(1) + pools - _rounding(costs, pi)
-        return cls(costs, leaves, fixed, pi, reduced, base)
+        return cls(costs, leaves, fixed, pi, reduced, base, ranged)
 
 
 class _Rows(NamedTuple):
@@ -133,18 +139,18 @@ def _open(sums: _Sums, rows: _Rows, limit: float, listed: set[bytes]) -> NDArray
 
 def _turning(sums: _Sums, rows: _Rows) -> Floats:
     """What the pools of each item cost more at least, when it is not as in the row's own x: (rows, items)."""
-    if sums.costs.plain.all() or not len(rows.leaf):
+    if not sums.ranged or not len(rows.leaf):
         return np.zeros(rows.more.shape)
     leaf, place = np.unique(rows.leaf, return_inverse=True)
     pi, (lowest, highest) = sums.pi[leaf], _counts_between(sums.costs, sums.fixed[leaf])
     up, down = np.zeros(pi.shape), np.zeros(pi.shape)
-    for i in np.flatnonzero(~sums.costs.plain).tolist():
+    for i in range(pi.shape[1]):
         low, high = lowest[:, i], highest[:, i]
-        least = _least(sums.costs, pi, i, low, high)
+        least = _least(sums.costs, pi, i, (low, high))
         sure = np.isfinite(least) & (low < high)
         least = np.where(sure, least, 0.0)
-        up[:, i] = np.where(sure, np.clip(_least(sums.costs, pi, i, low + 1, high) - least, 0.0, DEAR), 0.0)
-        down[:, i] = np.where(sure, np.clip(_least(sums.costs, pi, i, low, high - 1) - least, 0.0, DEAR), 0.0)
+        up[:, i] = np.where(sure, np.clip(_least(sums.costs, pi, i, (low + 1, high)) - least, 0.0, DEAR), 0.0)
+        down[:, i] = np.where(sure, np.clip(_least(sums.costs, pi, i, (low, high - 1)) - least, 0.0, DEAR), 0.0)
     matrix = sums.costs.shared.matrix
     change = np.where(rows.own == 1, (down @ matrix)[place], (up @ matrix)[place])
     return np.asarray(change * (1 - 1e-12))
@@ -157,12 +163,12 @@ def _counts_between(costs: Costs, fixed: NDArray[np.int8]) -> tuple[NDArray[np.i
     return lowest.astype(np.int64), (lowest + free).astype(np.int64)
 
 
-def _least(costs: Costs, pi: Floats, pool: int, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> Floats:
-    """The minimum of a pool's table plus pi times the count, over a range unless the table is plain: (leaves,)."""
+def _least(costs: Costs, pi: Floats, pool: int, ranges: tuple[NDArray[np.int64], NDArray[np.int64]] | None) -> Floats:
+    """The minimum of a pool's table plus pi times the count, over all counts or over a range: (leaves,)."""
     counts = np.arange(costs.tables.shape[1])
     value = costs.tables[pool] + pi[:, pool, None] * counts
-    if not costs.plain[pool]:
-        value = np.where((counts >= lowest[:, None]) & (counts <= highest[:, None]), value, np.inf)
+    if ranges is not None:
+        value = np.where((counts >= ranges[0][:, None]) & (counts <= ranges[1][:, None]), value, np.inf)
     return np.asarray(value.min(1))
 
 

@@ -80,15 +80,13 @@ class Costs:
 
     shared: Shared
     tables: Floats  # (pools, counts), infinite where impossible
-    plain: NDArray[np.bool_]  # (pools,): whether a table is convex, so that a range of counts tells little
 
     @classmethod
     def of(cls, shared: Shared, factors: Factors, instance: int) -> "Costs":
         """A pool has no more defectives than items."""
         tables, sizes = factors.pools.of_instance(instance).cpu(), factors.design.pool_sizes.cpu()
-        plain = np.array([_is_plain(row) for row in tables.numpy()])
         tables = torch.where(torch.arange(tables.shape[1]) <= sizes[:, None], tables, torch.inf)
-        return cls(shared, tables.numpy(), plain)
+        return cls(shared, tables.numpy())
 
     @property
     def possible(self) -> bool:
@@ -133,13 +131,6 @@ class Costs:
         steps = np.ceil((limit - base[some]) / (high - low)) - 1
         reached[some] = np.where(steps >= 0, base[some] + (high - low) * steps + MARGIN, -np.inf)
         return reached
-
-
-def _is_plain(table: Floats) -> bool:
-    """Whether more than one count is possible, without gaps, and their costs are convex."""
-    counts = np.flatnonzero(np.isfinite(table))
-    steps = np.diff(table[counts])
-    return len(counts) > 1 and bool((np.diff(counts) == 1).all() and (np.diff(steps) >= 0).all())
 
 
 def hold_every_x(shared: Shared, leaves: Leaves) -> bool:

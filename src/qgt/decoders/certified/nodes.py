@@ -10,6 +10,7 @@ from torch import Tensor
 
 from qgt.decoders.certified.items import places
 from qgt.decoders.certified.relaxation import Sets, State
+from qgt.decoders.results import KEPT
 
 
 class Nodes(NamedTuple):
@@ -63,6 +64,13 @@ def as_leaves(nodes: Nodes, least: Tensor, most: Tensor) -> Leaves:
     """Nodes that are done, or left as they are."""
     pi = nodes.state.pi[:, :-1]  # the last one shifts all reduced costs, which tells nothing at one k
     return Leaves(nodes.owner, nodes.fixed, least, most, pi)
+
+
+def kept(nodes: Nodes, tight: Tensor, own: Tensor) -> tuple[Nodes, Nodes]:
+    """Nodes that keep some items as they are in their own x, to be leaves; and the nodes with those items fixed."""
+    some, own = tight.any(1), own.to(torch.int8)
+    leaves = nodes._replace(fixed=torch.where(tight, KEPT + own, nodes.fixed)).pick(some)
+    return leaves, nodes._replace(fixed=torch.where(tight, own, nodes.fixed))
 
 
 def split_by_item(nodes: Nodes, item: Tensor) -> Nodes:

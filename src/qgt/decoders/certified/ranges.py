@@ -17,7 +17,7 @@ from qgt.decoders.certified.costs import Tables, shortened
 from qgt.decoders.envelopes import Floats, corners_of, envelope_of
 from qgt.model.prior import FREE
 
-WIDE = 32  # a range of more counts than this is as good as none
+WIDE = 200  # a range of more counts than this is as good as none
 OFTEN = 0.05  # of a batch's counts
 DEAR = 1e6  # nats: what an impossible range costs more, in sums
 
@@ -43,7 +43,7 @@ class Ranges:
     """The envelopes of tables over ranges of counts, made when they are first asked for."""
 
     tables: Tables
-    steps: Tensor  # (values,), bool: which tables have steps
+    steps: Tensor  # (values,), bool: which tables have steps, or impossible counts
     pieces: Tensor  # those of the tables, then one column for each range
     known: dict[int, int] = field(default_factory=dict)  # the column of each range, by a number that names it
 
@@ -53,7 +53,8 @@ class Ranges:
         steps = torch.tensor([has_steps(row) for row in tables.costs.cpu().numpy()], dtype=torch.bool)
         steps = steps.to(tables.which.device)
         often = float(steps[tables.which].float().mean()) >= OFTEN if tables.which.numel() else False
-        return cls(tables, steps, tables.pieces) if often else None
+        some = steps | tables.costs.isinf().any(1)  # a range may leave only what is impossible
+        return cls(tables, some, tables.pieces) if often else None
 
     def columns(self, which: Tensor, lowest: Tensor, highest: Tensor) -> Tensor:
         """Where `pieces` has the envelopes of tables `which` between two counts: (nodes, pools)."""
