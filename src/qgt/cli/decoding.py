@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import qgt
+from qgt.cli.screens import tell_verdicts
 from qgt.cli.shell import Json, Plugins, app, check_files, chosen_device, load_plugins, share_done, tell, write_files
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ DECODER_NAMES = (
     "dd, scomp or a plugin's file:Class; default certified."
 )
 Counts = Annotated[Path, typer.Argument(metavar="COUNTS", help="CSV: one row per instance, one column per pool.")]
-SHOWN = 5  # instances in words on the screen; the report has all
 
 
 @app.command()
@@ -279,17 +279,3 @@ def _tell(sheet: "DecodedSheet", written: dict[str, str]) -> None:
         rows = [[status.name, number, status.meaning] for status, number in numbers.items() if number]
         return tell(None, title, ["status", "instances", "meaning"], *rows)
     tell_verdicts(title, sheet.accounts)
-
-
-def tell_verdicts(title: str, made: "Sequence[Account]") -> None:
-    """How many instances have each verdict, and the first ones in words."""
-    from qgt.lab.reports import by_urgency, verdict_counts
-    from qgt.lab.wording import quoted
-
-    rows = [[word.value, number, word.meaning] for word, number in verdict_counts(made).items()]
-    tell(None, title, ["verdict", "instances", "meaning"], *rows)
-    for one in by_urgency(made)[:SHOWN]:
-        tell(None, f"\n{quoted(one.name)}, {one.verdict}: {one.words}", [])
-    if len(made) > SHOWN:
-        left = len(made) - SHOWN
-        tell(None, f"\n{left} more not shown here: see --report, --html or --json.", [])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import qgt
+from qgt.cli.screens import tell_verdicts
 from qgt.cli.shell import Json, Plugins, Seed, app, check_files, load_plugins, own_generator, tell, write_files
 
 if TYPE_CHECKING:
@@ -108,7 +109,6 @@ def decode_with_rounds(
     as_json: bool,
 ) -> None:
     """Decode all rounds together: what 'qgt decode --round' does."""
-    from qgt.cli.decoding import tell_verdicts
     from qgt.lab import reports
 
     decoded, before, loaded = decoded_rounds(counts, problem, rounds, 0.99, time_limit or 10.0)
