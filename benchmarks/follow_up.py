@@ -1,7 +1,7 @@
 """How many tests until the answer is sure: follow-up rounds beside the schemes of others.
 
 python benchmarks/follow_up.py goals --instances 10000 --processes 16     # N = 100, 6 %, S/N = 0.1; the goals
-python benchmarks/follow_up.py sweep --instances 500 --processes 16       # first rounds, risks and spare pools, to choose
+python benchmarks/follow_up.py sweep --instances 500 --processes 16       # first rounds, risks, spare pools
 python benchmarks/follow_up.py table --instances 1000 --processes 16      # policies by prevalence, with noise or not
 python benchmarks/follow_up.py curve --instances 500 --processes 16       # tests against prevalence, 0.5 to 20 %
 python benchmarks/follow_up.py households --instances 2000 --processes 16
