@@ -1,6 +1,7 @@
 """How many tests until the answer is sure: follow-up rounds beside the schemes of others.
 
 python benchmarks/follow_up.py goals --instances 10000 --processes 16     # N = 100, 6 %, S/N = 0.1; the goals
+python benchmarks/follow_up.py sweep --instances 500 --processes 16       # first rounds, risks, spare pools
 python benchmarks/follow_up.py table --instances 1000 --processes 16      # policies by prevalence, with noise or not
 python benchmarks/follow_up.py curve --instances 500 --processes 16       # tests against prevalence, 0.5 to 20 %
 python benchmarks/follow_up.py households --instances 2000 --processes 16
@@ -88,6 +89,13 @@ def start_of(rate: float, noise: float) -> int:
 
 def policy_of(case: Case) -> Policy:
     """The policy of a name."""
+    if case.part == "sweep":
+        first, risk, confidence, spare, most = (word.partition("=")[2] for word in case.policy.split())
+        most_rounds = None if most == "any" else int(most)
+        return FollowUp(
+            int(first), risk=float(risk), confidence=float(confidence), spare=int(spare), follow_ups=most_rounds,
+            odds=30.0 if most_rounds is None else 300.0, time_limit=2.0,
+        )  # fmt: skip
     lead = (2 if case.policy == "checked" else 4) if case.noise else 1  # as many as make 999 of 1,000 right
     first = start_of(case.rate, case.noise)
     ours = {
@@ -108,6 +116,13 @@ def cases(part: str) -> Iterator[Case]:
     """What a part of the benchmark runs."""
     if part == "goals":
         yield from (Case(part, policy, 0.06, 0.1) for policy in ("follow-up", "one follow-up"))
+    elif part == "sweep":
+        for first in (15, 16, 17, 18):
+            for risk, confidence in ((0.05, 0.996), (0.1, 0.995), (0.2, 0.996)):
+                yield Case(part, f"first={first} risk={risk} confidence={confidence} spare=0 follow_ups=any", 0.06, 0.1)
+        for first in (18, 19, 20, 21):
+            for risk, spare in ((0.001, 0), (0.001, 1), (0.005, 1)):
+                yield Case(part, f"first={first} risk={risk} confidence=0.998 spare={spare} follow_ups=1", 0.06, 0.1)
     elif part == "table":
         for rate in (0.01, 0.03, 0.06, 0.1):
             yield from (Case(part, policy, rate, noise) for noise in (0.0, 0.1) for policy in (*OURS, *SCHEMES))
@@ -223,7 +238,7 @@ def _failed(found: dict[str, Any]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("part", choices=("goals", "table", "curve", "households", "draw"))
+    parser.add_argument("part", choices=("goals", "sweep", "table", "curve", "households", "draw"))
     parser.add_argument("--instances", type=int, default=50, help="of each case, in batches of 25")
     parser.add_argument("--processes", type=int, default=1)
     arguments = parser.parse_args()
