@@ -39,7 +39,7 @@ def study_of(instances: int) -> Study:
                 "noise": {"kind": "sparse_integer", "rate": 0.1, "bound": 1},
             },
             "grid": {"design.pools": [25, 35]},
-            "decoders": {"AMP": {"kind": "amp"}, "certified": {"kind": "certified", "certificates": False}},
+            "decoders": {"AMP": {"kind": "amp"}, "GAMP": {"kind": "gamp"}},
         }
     )
 
@@ -100,11 +100,19 @@ def with_kills(study: Study, db: Path, workers: int, kills: int, scheduler_kills
             acknowledged[row.task, row.batch] = (row.score, row.statuses)
 
     while True:
-        cluster, stop = Cluster(workers), threading.Event()
+        cluster, stop, before = Cluster(workers), threading.Event(), len(acknowledged)
         last = done["scheduler_kills"] < scheduler_kills
         aim = (kills - done["worker_kills"]) // max(1, scheduler_kills - done["scheduler_kills"])
 
-        def harass(cluster: Cluster = cluster, stop: threading.Event = stop, last: bool = last, aim: int = aim) -> None:
+        def harass(
+            cluster: Cluster = cluster,
+            stop: threading.Event = stop,
+            before: int = before,
+            last: bool = last,
+            aim: int = aim,
+        ) -> None:
+            while len(acknowledged) == before and not stop.wait(0.1):
+                pass  # until rows arrive
             for _ in range(aim):
                 if stop.wait(random.uniform(0.5, 3.0)):
                     return

@@ -108,7 +108,10 @@ def draw(rows: list[dict[str, object]]) -> None:
 
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     axes = figure.subplots(1, 2)
-    lines = sorted({(str(row["decoder"]), str(row["device"])) for row in rows}, key=lambda line: line[1] != "cpu")
+    lines = sorted(
+        {(str(row["decoder"]), str(row["device"])) for row in rows},
+        key=lambda line: (line[1] != "cpu", list(DECODERS).index(line[0])),
+    )
     for number, (decoder, device) in enumerate(lines):
         mine = sorted((row for row in rows if (row["decoder"], row["device"]) == (decoder, device)), key=_items)
         for ax, key in zip(axes, ("seconds", "gigabytes"), strict=True):

@@ -38,7 +38,7 @@ def messages(
         >>> odds = torch.tensor([[0.0], [2.0]], dtype=torch.float64)
         >>> messages(odds, torch.tensor([[0.0], [1.0], [0.0]], dtype=torch.float64))  # exactly one of the two
         tensor([[-2.],
-                [0.]], dtype=torch.float64)
+                [ 0.]], dtype=torch.float64)
     """
     step = COLUMNS if odds.device.type == "cpu" else COLUMNS_ON_GPU
     parts = zip(odds.split(step, 1), likelihood.split(step, 1), strict=True)
