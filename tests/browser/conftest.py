@@ -42,7 +42,7 @@ class Walk:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
-    settings = Settings(tmp_path_factory.mktemp("server"), port=0, planning=8.0, calibrate=1.0)
+    settings = Settings(tmp_path_factory.mktemp("server"), port=0, planning=8.0, calibrate=1.0, seconds=20.0)
     with in_background(settings) as running:
         yield running.settings
 
@@ -73,7 +73,7 @@ def wide_walk(server, chromium):
 def _walking(server, chromium, size, scheme):
     context = chromium.new_context(viewport=size, color_scheme=scheme, accept_downloads=True)
     page = context.new_page()
-    page.set_default_timeout(30_000)
+    page.set_default_timeout(60_000)
     made = Walk(page, server)
     page.on("console", lambda line: made.faults.append(f"console: {line.text}") if line.type == "error" else None)
     page.on("pageerror", lambda error: made.faults.append(f"script: {error}"))
