@@ -60,11 +60,11 @@ def _squares(yes: torch.Tensor, cuts: tuple[int, ...]) -> float:
 def _pooled(yes: torch.Tensor, fitted: Monotone) -> float:
     """The same for the stretches that were pooled: their means, without what was added to each."""
     start, total = 0, 0.0
-    for centre in fitted.at.tolist():
-        size = round(2 * (centre - start) + 1)
-        part = yes[start : start + size].double()
+    for first, last in fitted.at.view(-1, 2).long().tolist():
+        assert first == start
+        part = yes[first : last + 1].double()
         total += float((part - part.mean()).square().sum())
-        start += size
+        start = last + 1
     assert start == len(yes)
     return total
 
@@ -76,3 +76,15 @@ def test_monotone_never_falls_and_is_never_certain() -> None:
     p = fitted(torch.linspace(-1, 2, 300, dtype=torch.float64))
     assert bool((p.diff() >= 0).all()) and float(p.min()) > 0 and float(p.max()) < 1
     assert float((fitted(score) - score).abs().mean()) < 0.1
+
+
+def test_equal_scores_have_the_share_of_all_of_them() -> None:
+    """In whatever order they come: three values of 4,000 scores, as instances of few and equal items have."""
+    g = torch.Generator().manual_seed(5)
+    score = torch.randint(3, (4000,), generator=g).double() / 3
+    yes = torch.rand(4000, generator=g) < 0.2 + 0.6 * score
+    fitted = Monotone.fit(score, yes)
+    for value in (0.0, 1 / 3, 2 / 3):
+        here = (score - value).abs() < 1e-9
+        told = float(fitted(torch.tensor([value], dtype=torch.float64))[0])
+        assert abs(told - float(yes[here].double().mean())) < 2e-3

@@ -11,6 +11,7 @@ from torch import Tensor
 
 RIDGE = 1.0  # how strongly weights are pulled to 0: one observation's worth
 STEPS = 30
+EQUAL = 1e9  # scores that agree to so many parts of 1 are equal
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,38 +73,40 @@ class Logistic:
 
 @dataclass(frozen=True, eq=False)
 class Monotone:
-    """A function that never falls: the share of yes in each stretch of scores, interpolated.
+    """A function that never falls: the share of yes in each stretch of scores, interpolated between stretches.
 
     Example:
         >>> import torch
         >>> score = torch.arange(8.0, dtype=torch.float64)
         >>> shares = Monotone.fit(score, torch.tensor([0, 0, 1, 0, 0, 1, 1, 1]).bool())(score)
         >>> [round(share, 2) for share in shares.tolist()]
-        [0.25, 0.28, 0.34, 0.4, 0.53, 0.67, 0.8, 0.8]
+        [0.25, 0.25, 0.4, 0.4, 0.4, 0.8, 0.8, 0.8]
     """
 
-    at: Float64[Tensor, " blocks"]  # the mean score of each stretch
-    share: Float64[Tensor, " blocks"]
+    at: Float64[Tensor, " ends"]  # the first and the last score of each stretch
+    share: Float64[Tensor, " ends"]
 
     @classmethod
     def fit(cls, score: Float64[Tensor, " n"], yes: Bool[Tensor, " n"]) -> "Monotone":
-        """Pool neighbours until shares rise; each stretch counts one yes and one no more, so none is certain."""
-        order = score.argsort(stable=True)
-        blocks: list[tuple[float, float, float]] = []  # yes, number, sum of scores
-        for s, hit in zip(score[order].tolist(), yes[order].double().tolist(), strict=True):
-            block = (hit, 1.0, s)
+        """Pool neighbours until shares rise; each stretch counts one yes and one no more, so none is certain.
+
+        Equal scores are one neighbour: where instances are few and alike, their order would make steps of chance.
+        """
+        values, which, number = score.mul(EQUAL).round().unique(return_inverse=True, return_counts=True)
+        hits = torch.zeros(len(values), dtype=torch.float64).index_add_(0, which, yes.double())
+        blocks: list[tuple[float, float, float, float]] = []  # yes, number, first and last score
+        for at, hit, size in zip(values.div(EQUAL).tolist(), hits.tolist(), number.tolist(), strict=True):
+            block = (hit, float(size), at, at)
             while blocks and blocks[-1][0] * block[1] >= block[0] * blocks[-1][1]:
                 last = blocks.pop()
-                block = (last[0] + block[0], last[1] + block[1], last[2] + block[2])
+                block = (last[0] + block[0], last[1] + block[1], last[2], block[3])
             blocks.append(block)
-        table = torch.tensor(blocks or [(0.0, 0.0, 0.0)], dtype=torch.float64)
-        share = (table[:, 0] + 1) / (table[:, 1] + 2)
-        return cls(table[:, 2] / table[:, 1].clamp(min=1.0), share.cummax(0).values)
+        table = torch.tensor(blocks or [(0.0, 0.0, 0.0, 0.0)], dtype=torch.float64)
+        share = ((table[:, 0] + 1) / (table[:, 1] + 2)).cummax(0).values
+        return cls(table[:, 2:].flatten(), share.repeat_interleave(2))
 
     def __call__(self, score: Float64[Tensor, " n"]) -> Float64[Tensor, " n"]:
         """The shares at some scores: those of the first and last stretch beyond them."""
-        if len(self.at) == 1:
-            return self.share.expand(len(score)).clone()
         right = torch.searchsorted(self.at, score.contiguous()).clamp(1, len(self.at) - 1)
         low, high = self.at[right - 1], self.at[right]
         part = ((score - low) / (high - low).clamp(min=1e-300)).clamp(0.0, 1.0)
