@@ -87,7 +87,8 @@ def main() -> None:
     stored = json.loads(arguments.output.read_text()) if arguments.output.exists() else {"rows": []}
     stored["measured on"] = provenance("cpu")
     names = [name for name in SETTINGS if any(words in name for words in arguments.rows)]
-    for name, pools in [(name, pools) for name in names for pools in SETTINGS[name][3]]:
+    cells = [(name, pools) for name in names for pools in SETTINGS[name][3]]
+    for name, pools in cells:
         row = cell(name, pools, arguments)
         others = [old for old in stored["rows"] if (old["setting"], old["M"]) != (name, pools)]
         stored["rows"] = sorted([*others, row], key=lambda one: (list(SETTINGS).index(one["setting"]), one["M"]))

@@ -24,7 +24,7 @@ class Instance(NamedTuple):
 
 
 class Solved(NamedTuple):
-    """Whether the answer is proved to be the cheapest, the answer (nothing defective where none was found), the time."""
+    """Whether the answer is proved to be the cheapest, the answer (none defective if none was found), the time."""
 
     proved: bool
     x: list[int]
