@@ -173,11 +173,12 @@ def in_leaf(problem: Problem, proof: Proof, leaf: int, generator: torch.Generato
     return x
 
 
-def fails_by_trying(problem: Problem, y: Tensor, claimed: Decoded, every: Tensor) -> bool:
+def fails_by_trying(problem: Problem, y: Tensor, claimed: Decoded, every: Tensor, *, item_by_item: bool = True) -> bool:
     """Whether the proof of a claim that is true shows it not, by the definitions: for few items and no steps of cost.
 
     `every` is all x. A leaf is closed if at most one x of each number of defectives has a bound below the limit, and
-    that one is listed or costs as much.
+    that one is listed or costs as much; a leaf that keeps items, if no x has. With `item_by_item` bounds know what each
+    item of an x does to its pools: no checker knows more.
     """
     proof, answers = claimed.proof, claimed.evidence.alternatives
     assert proof is not None and answers is not None and isinstance(problem.prior, FactoredPrior)
@@ -196,7 +197,7 @@ def fails_by_trying(problem: Problem, y: Tensor, claimed: Decoded, every: Tensor
         listed = torch.tensor([row.tobytes() in names for row in every.numpy()])
     else:
         limit = float(cost[cost.isfinite()].max()) if bool(cost.isfinite().any()) else _dear(problem, y)
-    below = _bounds(problem, y, proof, every) < limit - CLEAR  # (x, leaves)
+    below = _bounds(problem, y, proof, every, item_by_item) < limit - CLEAR  # (x, leaves)
     below &= _inside(proof, every)
     if bool((below & _keeps(proof)).any()):
         return True
@@ -222,7 +223,7 @@ def _dear(problem: Problem, y: Tensor) -> float:
     return float(finite) + items.constant + float(items.weights.clamp(min=0.0).sum()) + dearest + 1.0
 
 
-def _bounds(problem: Problem, y: Tensor, proof: Proof, x: Tensor) -> Tensor:
+def _bounds(problem: Problem, y: Tensor, proof: Proof, x: Tensor, item_by_item: bool) -> Tensor:
     """What the multipliers of each leaf show of each x: (x, leaves)."""
     assert isinstance(problem.prior, FactoredPrior)
     costs, pi = problem.prior.costs(problem.items), proof.pi.double()
@@ -233,15 +234,16 @@ def _bounds(problem: Problem, y: Tensor, proof: Proof, x: Tensor) -> Tensor:
     pools = torch.full((len(x), len(pi)), -torch.inf, dtype=torch.float64)
     for leaf in range(len(pi)):
         fixed = torch.where(proof.fixed[leaf] >= KEPT, FREE, proof.fixed[leaf])
-        for value in (0, 1):  # of one item after the other, whose pools have one more at least, or one fewer at most
+        pools[:, leaf] = _least_pools(problem, tables, fixed, pi[leaf])
+        for value in (
+            (0, 1) if item_by_item else ()
+        ):  # of one item after the other, whose pools have one more at least, or one fewer at most
             for item in (fixed == FREE).nonzero().flatten().tolist():
                 known = fixed.clone()
                 known[item] = value
                 shown = _least_pools(problem, tables, known, pi[leaf])
                 some = x[:, item] == value
                 pools[some, leaf] = pools[some, leaf].clamp(min=float(shown))
-        if not bool((fixed == FREE).any()):
-            pools[:, leaf] = _least_pools(problem, tables, fixed, pi[leaf])
     return numbers[:, None] + x.double() @ reduced.T + pools
 
 
