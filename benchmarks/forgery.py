@@ -2,10 +2,10 @@
 
     python benchmarks/forgery.py --number 1000000 --processes 16 -o results/forgery.json
 
-Each round draws a problem (six noises, independent items or households, 6 to 60 items), decodes instances with and without time limits, checks what was
-claimed, directly and through a file, and forges each certificate in every way of `qgt.testing.forgery`. A changed
-certificate counts as forged only where its claim is false, or is not shown: by trying every x up to 14 items, else by
-the honest result. Rounds are numbered, so `--first ROUND --rounds 1 --processes 1` repeats one.
+Each round draws a problem (six noises, independent items or households), decodes instances with and without time
+limits, checks what was claimed, directly and through a file, and forges each certificate in every way of
+`qgt.testing.forgery`. A changed certificate counts as forged only where its claim is false, or is not shown: by trying
+every x up to 14 items, else by the honest result. Rounds are numbered, so `--first ROUND --rounds 1 --processes 1` repeats one.
 """
 
 import argparse
@@ -96,7 +96,7 @@ def problem_of(number: int, g: Generator) -> tuple[qgt.Problem, str]:
         prior = qgt.Bernoulli((0.5 * rate + rate * torch.rand(items, generator=g, dtype=torch.float64)).tolist())
     elif kind == 3:
         prior = qgt.FixedWeight(max(1, round(rate * items)))
-    elif kind == 4:
+    if kind == 4:
         prior = qgt.Households(size=3, seed_rate=2 * rate, attack_rate=0.6, background=0.1 * rate)
     return qgt.Problem(design, prior, NOISES[name]), name
 

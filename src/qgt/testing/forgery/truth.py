@@ -235,9 +235,8 @@ def _bounds(problem: Problem, y: Tensor, proof: Proof, x: Tensor, item_by_item: 
     for leaf in range(len(pi)):
         fixed = torch.where(proof.fixed[leaf] >= KEPT, FREE, proof.fixed[leaf])
         pools[:, leaf] = _least_pools(problem, tables, fixed, pi[leaf])
-        for value in (
-            (0, 1) if item_by_item else ()
-        ):  # of one item after the other, whose pools have one more at least, or one fewer at most
+        # One item after the other: its pools have one more at least, or one fewer at most.
+        for value in (0, 1) if item_by_item else ():
             for item in (fixed == FREE).nonzero().flatten().tolist():
                 known = fixed.clone()
                 known[item] = value
