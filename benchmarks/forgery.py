@@ -5,7 +5,7 @@
 Each round draws a problem (six noises, independent items or households), decodes instances with and without time
 limits, checks what was claimed, directly and through a file, and forges each certificate in every way of
 `qgt.testing.forgery`. A changed certificate counts as forged only where its claim is false, or is not shown: by trying
-every x up to 14 items, else by the honest result. Rounds are numbered, so `--first ROUND --rounds 1 --processes 1` repeats one.
+every x up to 14 items, else by the honest result. Rounds are numbered: `--first ROUND --rounds 1 --processes 1`.
 """
 
 import argparse
@@ -92,7 +92,7 @@ def problem_of(number: int, g: Generator) -> tuple[qgt.Problem, str]:
     rate = 0.03 + 0.12 * float(torch.rand((), generator=g))
     kind = int(torch.randint(5, (), generator=g))
     prior: qgt.Prior = qgt.Bernoulli(rate)
-    if kind in (1, 2):  # items that are not alike: then every leaf can be tried by enumeration
+    if kind in (1, 2):  # items not alike: then every leaf can be tried
         prior = qgt.Bernoulli((0.5 * rate + rate * torch.rand(items, generator=g, dtype=torch.float64)).tolist())
     elif kind == 3:
         prior = qgt.FixedWeight(max(1, round(rate * items)))
@@ -112,9 +112,6 @@ def round_of(number: int, g: Generator) -> Round:
     limit = LIMITS[number % len(LIMITS)]
     brief = qgt.Certified(1.0, PATIENCE) if number % 2 else qgt.Certified(ODDS, limit)
     return Round(problem, name, x, y, result, brief.bind(problem)(y))
-
-
-# --- honest ---------------------------------------------------------------------------------------------------------
 
 
 def claims(result: qgt.Decoded) -> Tensor:
@@ -139,9 +136,6 @@ def through_a_file(this: Round, result: qgt.Decoded) -> qgt.Decoded:
     with tempfile.TemporaryDirectory() as folder:
         qgt.save_certificate(f"{folder}/proof", this.problem, this.y, result)
         return qgt.load_certificate(f"{folder}/proof", this.problem, this.y)
-
-
-# --- forged ---------------------------------------------------------------------------------------------------------
 
 
 def truth_of(problem: qgt.Problem, y: Tensor, honest: qgt.Decoded) -> Truth | None:
