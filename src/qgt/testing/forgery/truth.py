@@ -179,11 +179,12 @@ def _one_turned(fixed: Tensor, generator: torch.Generator) -> Tensor:
     return torch.where(chosen, KEPT + 1 - fixed, torch.where(kept, FREE, fixed)).to(torch.int8)
 
 
-def fails_by_trying(truth: Truth, claimed: Decoded) -> bool:
+def fails_by_trying(truth: Truth, claimed: Decoded, *, item_by_item: bool = True) -> bool:
     """Whether the proof of a claim that is true shows it not, by the definitions: for few items and no steps of cost.
 
     A leaf is closed if at most one x of each number of defectives has a bound below the limit, and that one is listed
-    or costs as much.
+    or costs as much; a leaf that keeps items, if no x has. With `item_by_item` bounds know what each item of an x does to
+    its pools: no checker knows more.
     """
     proof, answers, trial = claimed.proof, claimed.evidence.alternatives, truth.trial
     assert proof is not None and answers is not None
@@ -198,7 +199,7 @@ def fails_by_trying(truth: Truth, claimed: Decoded) -> bool:
         limit = truth.cost_of(claimed.x[0]) + (math.log(proof.odds) if complete else 0.0)
         named = torch.cat([claimed.x, answers.x])
         listed[(named.long() << torch.arange(named.shape[1])).sum(1)[(named <= 1).all(1)]] = True
-    below = (trial.bounds(proof) < limit - CLEAR) & inside  # (x, leaves)
+    below = (trial.bounds(proof, item_by_item) < limit - CLEAR) & inside  # (x, leaves)
     if bool((below & _keeps(proof)).any()) or bool((below & ~(listed | (trial.cost >= limit - CLEAR))[:, None]).any()):
         return True
     several = torch.zeros(trial.x.shape[1] + 1, below.shape[1]).index_add_(0, trial.totals, below.float())
@@ -239,8 +240,8 @@ class Trial:
         dearest = sum(float(table[table.isfinite()].max()) for table in rest if bool(table.isfinite().any()))
         return float(finite) + self.costs.constant + float(self.costs.weights.clamp(min=0.0).sum()) + dearest + 1.0
 
-    def bounds(self, proof: Proof) -> Tensor:
-        """The most that the multipliers of each leaf show of each x, by one of its items at a time: (x, leaves)."""
+    def bounds(self, proof: Proof, item_by_item: bool) -> Tensor:
+        """What the multipliers of each leaf show of each x, the most by one of its items at a time: (x, leaves)."""
         pi, matrix = proof.pi.double(), self.problem.design.matrix.double()
         fixed = torch.where(proof.fixed >= KEPT, FREE, proof.fixed)
         reduced = self.costs.weights - pi @ matrix  # (leaves, items)
@@ -255,8 +256,10 @@ class Trial:
             return torch.where(within, costs, torch.inf).amin(2)
 
         any_, fewer, more = least(lowest, highest), least(lowest, highest - 1), least(lowest + 1, highest)
-        pools = torch.where((fixed == FREE).any(1), -torch.inf, any_.sum(1)).expand(len(self.x), -1)
-        for item in range(fixed.shape[1]):  # whose pools have one more at least, or one fewer at most
+        pools = any_.sum(1).expand(len(self.x), -1)
+        for item in (
+            range(fixed.shape[1]) if item_by_item else ()
+        ):  # whose pools have one more at least, or one fewer at most
             own = matrix[:, item] > 0
             at_0, at_1 = torch.where(own, fewer, any_).sum(1), torch.where(own, more, any_).sum(1)
             shown = torch.where(self.x[:, item, None] == 1, at_1, at_0)  # (x, leaves)
