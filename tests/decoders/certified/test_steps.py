@@ -155,3 +155,13 @@ def test_no_forgery_is_accepted_and_no_honest_certificate_refused(noise: str) ->
             assert not through, f"{one.kind}: {one.why}"
         seen.update(one.kind for one in made)
     assert seen["leaves: an item kept that was not"] and sum(seen.values()) > 50
+
+
+def test_a_leaf_may_keep_the_items_of_any_of_several_x_that_are_equally_cheap() -> None:
+    design = qgt.Design.from_rows(["0011111000", "0100100111", "1010011001", "1101000110"])
+    prior = qgt.Households(size=3, seed_rate=0.09353580236434936, attack_rate=0.5, background=0.02)
+    problem = qgt.Problem(design, prior, qgt.PositiveNegative(0.95, 0.98))
+    y = torch.tensor([[1.0, 0.0, 1.0, 1.0]], dtype=torch.float64)
+    result = qgt.Certified().bind(problem)(y)
+    assert result.evidence.complete.all() and bool((result.proof.fixed >= KEPT).any())
+    assert qgt.check_certificate(problem, y, result).all()

@@ -124,12 +124,13 @@ def _at_once(sums: _Sums, leaf: NDArray[np.int64], enough: Floats) -> _Rows:
 
 def _open(sums: _Sums, rows: _Rows, limit: float, listed: set[bytes]) -> NDArray[np.int64]:
     """The leaves of which some row is not closed by turning items round either."""
-    kept = sums.leaves.fixed[rows.leaf] >= KEPT
+    status = sums.leaves.fixed[rows.leaf]
+    kept = status >= KEPT
     keeps = np.asarray(kept.any(1))
-    turned = rows.more + _turning(sums, rows)
-    reached = rows.bound[:, None] + turned >= rows.enough[:, None]
-    as_kept = rows.own == sums.leaves.fixed[rows.leaf] - KEPT
-    right = np.asarray(np.where(keeps[:, None], ~kept | (reached & as_kept), reached).all(1))
+    before = np.where(kept, status.astype(np.int64) - KEPT, rows.own)  # what an item is turned round from
+    more = np.where(before == rows.own, rows.more, 0.0)  # of equally cheap x a leaf may have kept another one's items
+    reached = rows.bound[:, None] + more + _turning(sums, rows, before) >= rows.enough[:, None]
+    right = np.asarray(np.where(keeps[:, None], ~kept | reached, reached).all(1))
     alone = np.flatnonzero(right & ~keeps)
     dear = sums.costs.of_x(rows.own[alone]) >= limit - MARGIN
     for at, ok in zip(alone.tolist(), dear.tolist(), strict=True):
@@ -137,8 +138,8 @@ def _open(sums: _Sums, rows: _Rows, limit: float, listed: set[bytes]) -> NDArray
     return np.unique(rows.leaf[~right])
 
 
-def _turning(sums: _Sums, rows: _Rows) -> Floats:
-    """What the pools of each item cost more at least, when it is not as in the row's own x: (rows, items)."""
+def _turning(sums: _Sums, rows: _Rows, before: NDArray[np.int64]) -> Floats:
+    """What the pools of each item cost more at least, when it is not as before: (rows, items)."""
     if not sums.ranged or not len(rows.leaf):
         return np.zeros(rows.more.shape)
     leaf, place = np.unique(rows.leaf, return_inverse=True)
@@ -152,7 +153,7 @@ def _turning(sums: _Sums, rows: _Rows) -> Floats:
         up[:, i] = np.where(sure, np.clip(_least(sums.costs, pi, i, (low + 1, high)) - least, 0.0, DEAR), 0.0)
         down[:, i] = np.where(sure, np.clip(_least(sums.costs, pi, i, (low, high - 1)) - least, 0.0, DEAR), 0.0)
     matrix = sums.costs.shared.matrix
-    change = np.where(rows.own == 1, (down @ matrix)[place], (up @ matrix)[place])
+    change = np.where(before == 1, (down @ matrix)[place], (up @ matrix)[place])
     return np.asarray(change * (1 - 1e-12))
 
 

@@ -183,8 +183,8 @@ def fails_by_trying(truth: Truth, claimed: Decoded, *, item_by_item: bool = True
     """Whether the proof of a claim that is true shows it not, by the definitions: for few items and no steps of cost.
 
     A leaf is closed if at most one x of each number of defectives has a bound below the limit, and that one is listed
-    or costs as much; a leaf that keeps items, if no x has. With `item_by_item` bounds know what each item of an x does to
-    its pools: no checker knows more.
+    or costs as much; a leaf that keeps items, if no x has. With `item_by_item` bounds know what each item of an x does
+    to its pools: no checker knows more.
     """
     proof, answers, trial = claimed.proof, claimed.evidence.alternatives, truth.trial
     assert proof is not None and answers is not None
