@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -197,3 +198,14 @@ def test_fewer_answers_keep_the_weight():
     fewer = known.at_most(100, generator=g)
     assert len(fewer.weight) == 100 and float(fewer.weight.sum()) == pytest.approx(1.0)
     assert fewer.weight @ fewer.x.double() == pytest.approx(known.weight @ known.x.double(), abs=0.1)
+
+
+def test_answers_whose_probabilities_leave_all_room_to_others_are_still_weighed():
+    problem = qgt.Problem(qgt.Design.from_rows(["1110", "0111"]), qgt.Bernoulli(0.2), NOISY)
+    y = torch.tensor([[1.0, 1.0]], dtype=torch.float64)
+    result = qgt.Certified().bind(problem)(y)
+    listed = result.evidence.alternatives
+    none = qgt.Answers(listed.spans, listed.x, listed.log_joint, torch.zeros_like(listed.probability))
+    emptied = replace(result, evidence=replace(result.evidence, alternatives=none))
+    known = posterior_of(problem, y[0], emptied, 0, generator=generator())
+    torch.testing.assert_close(known.weight, listed.probability)

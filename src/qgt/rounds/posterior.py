@@ -71,7 +71,7 @@ def posterior_of(
     answers, complete = result.evidence.alternatives, result.evidence.complete
     listed = None if answers is None else answers.of_instance(instance)
     if listed is not None and complete is not None and bool(complete[instance]) and len(listed.x):
-        weight = listed.probability / listed.probability.sum()
+        weight = listed.log_joint.softmax(0)  # probabilities may leave room for what is not listed, up to all of it
         return Posterior(listed.x.cpu(), weight.cpu()).at_most(MOST, generator=generator)
     start = result.x[instance][None] if listed is None or not len(listed.x) else listed.x
     x = sample_posterior(problem, y, start.cpu(), generator=generator)
