@@ -249,8 +249,8 @@ def test_the_readmes_commands_run_one_after_the_other_in_an_empty_folder(tmp_pat
     untried = {"reproduce", "serve"}  # one takes ten minutes and more, the other goes on until it is told to end
     assert {words[0] for words in found} == set(COMMANDS) - untried
     for words in found:
-        one_core = ["--workers", "1"] if words[0] == "bench" else []
-        assert main([*words, *one_core]) == 0, f"qgt {shlex.join(words)}: {capfd.readouterr().err}"
+        quickly = {"bench": ["--workers", "1"], "plan": ["--seconds", "2"]}.get(words[0], [])
+        assert main([*words, *quickly]) == 0, f"qgt {shlex.join(words)}: {capfd.readouterr().err}"
 
 
 # --- the page of all names ------------------------------------------------------------------------------------------

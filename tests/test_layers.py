@@ -31,7 +31,7 @@ ROOMS = (
     ("__main__",),
 )
 HOMELESS = {"utils", "common", "helpers", "types"}
-LONGEST = 360
+LONGEST = 300
 SOURCE = Path(qgt.__file__).parent
 
 

@@ -273,7 +273,7 @@ class Design:
         Example:
             >>> g = torch.Generator().manual_seed(0)
             >>> Design.sparse_graph_code(items=10_000, defectives=100, generator=g)
-            Design(pools=1254, items=10000, transfers=200026)
+            Design(pools=1254, items=10000, transfers=198948)
         """
         items = whole("items", items, least=1)
         return cls(constructions.sparse_graph_code(items, defectives, corrected, spare, generator))
