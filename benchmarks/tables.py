@@ -313,6 +313,26 @@ def classical_table(root: Path) -> str:
     return markdown_table(["setting", "M", *rows[0]["right"], "of it proved"], lines)
 
 
+def scale_table(root: Path) -> str:
+    """One instance of each size: time, memory and wrong items."""
+    lines = []
+    for row in _read(root, "scale"):
+        where = f"{row['device']}, threads: {row['threads']}"
+        cells = [f"{row['seconds']:.2f}", f"{row['gigabytes']:.2f}", f"{row['wrong']:,}", row["status"]]
+        lines.append([row["decoder"], f"{row['items']:,}", f"{row['pools']:,}", where, *cells])
+    return markdown_table(["decoder", "items", "pools", "machine", "seconds", "GB", "wrong items", "status"], lines)
+
+
+def thresholds_table(root: Path) -> str:
+    """Of how many instances belief propagation names nearly all items, by M/N and design."""
+    rows = _read(root, "thresholds")
+    names = list(dict.fromkeys((row["design"], row["items"]) for row in rows))
+    found = {(row["design"], row["items"], row["ratio"]): f"{row['solved']} of {row['instances']}" for row in rows}
+    ratios = sorted({row["ratio"] for row in rows})
+    lines = [[f"{ratio:g}", *(found.get((*name, ratio), "-") for name in names)] for ratio in ratios]
+    return markdown_table(["M/N", *(f"{design}, N = {items:,}" for design, items in names)], lines)
+
+
 def paper_table(name: str, root: Path) -> str:
     """A table of the reproduction."""
     return paper.TABLES[name](paper.Counts.load(root / "results/paper/counts.json"))
@@ -339,6 +359,8 @@ TABLES = {
     "networks_rounds": rounds_table,
     "map": map_table,
     "residual": residual_table,
+    "scale": scale_table,
+    "thresholds": thresholds_table,
     "tamper": tamper_table,
     "unseen": unseen_table,
     "when_networks_win": win_table,
