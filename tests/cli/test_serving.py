@@ -31,7 +31,9 @@ def test_it_serves_and_ends_with_ctrl_c(tmp_path):
                 assert process.poll() is None
     finally:
         process.send_signal(signal.SIGINT)
-        rest = process.communicate(timeout=60)[0]
+        process.wait(timeout=60)
+        with process.stdout:  # `communicate` would lose what was read ahead with the first line
+            rest = process.stdout.read()
     assert process.returncode == 0
     assert "Press Ctrl-C to end." in rest and "token" not in rest
     assert (tmp_path / "runs" / "runs.db").exists()
