@@ -36,7 +36,8 @@ class Walk:
         return [f"{int(count)}" for count in total], [problem.design.item_names[j] for j in positives]
 
     def fits(self):
-        """Whether nothing sticks out at the side."""
+        """Whether nothing sticks out at the side, once the page has its styles."""
+        self.page.wait_for_load_state()
         return self.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 

@@ -107,6 +107,7 @@ def test_by_keyboard_alone(wide_walk):
     tab_to("Plan a new run")
     page.keyboard.press("Enter")
     page.get_by_label("Name of the run").wait_for()
+    page.wait_for_function("document.activeElement.labels?.[0]?.innerText.startsWith('Name of the run')")
     page.keyboard.type(name)  # the first field has the focus
     tab_to("Number of samples")
     page.keyboard.press("Control+A")
