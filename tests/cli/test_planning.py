@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from qgt.cli import main
+from qgt.cli.shell import PLAN_FILES
 from qgt.lab.plan_folder import read_plan
 
 
@@ -46,6 +47,13 @@ def test_from_nothing_to_calls_without_editing_a_file(capsys):
     with open("calls.csv") as stream:
         header, row = list(csv.reader(stream))
     assert [name for name, call in zip(header[1:], row[1:], strict=True) if call == "1"] == ["S5", "S51"]
+    # Nothing that the plan wrote, and people print or fill in, is written over.
+    assert sorted(path.name for path in folder.path.iterdir() if path.is_file()) == sorted(PLAN_FILES)
+    written = {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
+    for path in written:
+        assert main(["decode", "calls.csv", "--problem", "plan", "-o", str(path)]) == 2
+        assert "is part of" in (error := capsys.readouterr().err) or "is named twice" in error
+    assert written == {path: path.read_bytes() for path in written}
     # Counts of another plan are refused, whatever they are.
     assert main(["plan", "--samples", "24", "--positives", "1-2", "-o", "other", "--seconds", "600"]) == 0
     capsys.readouterr()

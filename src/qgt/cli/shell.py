@@ -78,6 +78,13 @@ def chosen_device(device: str) -> str:
     return device
 
 
+# What 'qgt plan' writes beside worklists: named here too, so that a mistyped path need not wait for what makes them.
+PLAN_FILES = (
+    "README.txt", "candidates.svg", "counts.csv", "counts.xlsx", "design.csv", "plan.json", "pooling_sheet.html",
+    "problem.toml", "samples.csv",
+)  # fmt: skip
+
+
 def check_files(outputs: Sequence[Path | None], inputs: Sequence[Path | None] = ()) -> None:
     """Refuse, before any work, an input that is not there and an output that must not be written.
 
@@ -138,10 +145,12 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _behind(source: Path) -> list[Path]:
-    """The files that an input refers to: those in a run's folder, or the design of a problem's or a study's file."""
+    """The files that an input refers to: a folder's, those of the plan it belongs to, or the design of its problem."""
     try:
         if source.is_dir():
             return [path for path in source.iterdir() if path.is_file()]
+        if (source.parent / "plan.json").is_file():  # its sheets are printed, and its counts filled in by hand
+            return [*(source.parent / name for name in PLAN_FILES), *(source.parent / "worklists").glob("*")]
         if source.suffix in (".csv", ".safetensors", ".db") or not source.is_file():
             return []
         text = source.read_text(encoding="utf-8-sig")
