@@ -134,6 +134,19 @@ def test_longer_lists_give_the_chance_that_shorter_ones_miss() -> None:
     torch.testing.assert_close(found.unlisted, 1 - inside, atol=2e-3, rtol=0.0)
 
 
+def test_before_any_simulation_a_list_guesses_what_it_misses() -> None:
+    """Held against nearly all answers: few listed miss little, many miss much, and the mean is of the right size."""
+    noisy = dense(9, items=14)
+    problem = qgt.Problem(noisy.design, noisy.prior, qgt.RoundedGaussian(0.5))
+    x, y = problem.simulate(100, generator=torch.Generator().manual_seed(8))
+    plain = qgt.Certified(certificates=False).bind(problem)(y)
+    missed = Wider.of(x, qgt.Certified(odds=1e8, certificates=False).bind(problem)(y), 100.0).unlisted
+    nothing = Listing.learn(x[:0], plain.pick(torch.arange(0)), 100.0)
+    guessed = 1 - nothing.applied(plain, torch.ones(100, dtype=torch.float64)).confidence / plain.evidence.confidence
+    assert 1 / 3 < float(guessed.mean() / missed.mean()) < 3.0
+    assert float(torch.corrcoef(torch.stack([guessed, missed]))[0, 1]) > 0.5
+
+
 def test_answers_that_are_impossible_have_no_confidence() -> None:
     problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1))
     y = torch.tensor([[0.0, 2.0], [1.0, 1.0]], dtype=torch.float64)
@@ -209,7 +222,7 @@ def test_an_incomplete_list_leaves_more_room() -> None:
     cut = replace(whole, evidence=replace(whole.evidence, complete=torch.arange(200) % 2 == 0))
     wrong = x.clone()
     wrong[1::4] = 1 - wrong[1::4]  # half of the incomplete ones miss the truth
-    told = Listing.learn(wrong, cut).applied(cut, torch.ones(200, dtype=torch.float64)).confidence
+    told = Listing.learn(wrong, cut, 100.0).applied(cut, torch.ones(200, dtype=torch.float64)).confidence
     assert float(told[1::2].mean()) < 0.7 < float(told[::2].mean())
 
 

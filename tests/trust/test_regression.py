@@ -26,17 +26,27 @@ def test_where_all_are_alike_the_chance_stays_within_0_and_1(answer: bool) -> No
     assert bool((p > 0.9).all()) if answer else bool((p < 0.1).all())
 
 
-def test_with_nothing_observed_it_is_the_usual() -> None:
+def test_with_nothing_observed_it_is_the_guess() -> None:
     none = torch.zeros(0, 2, dtype=torch.float64)
-    fitted = Logistic.fit(none, torch.zeros(0, dtype=torch.bool), usual=0.02)
-    assert fitted(torch.ones(3, 2, dtype=torch.float64)).tolist() == pytest.approx([0.02] * 3)
+    fitted = Logistic.fit(none, torch.zeros(0, dtype=torch.bool), expected=none[:, 0])
+    guess = torch.tensor([0.02, 0.5, 0.9], dtype=torch.float64)
+    assert fitted(torch.ones(3, 2, dtype=torch.float64), guess.logit()).tolist() == pytest.approx(guess.tolist())
 
 
-def test_the_usual_is_worth_two_observations() -> None:
+def test_without_guesses_one_half_counts_as_two_observations() -> None:
     same = torch.zeros(98, 1, dtype=torch.float64)
     yes = torch.arange(98) < 20
     assert float(Logistic.fit(same, yes)(same)[0]) == pytest.approx(21 / 100)
-    assert float(Logistic.fit(same, yes, usual=0.01)(same)[0]) == pytest.approx(20.02 / 100)
+
+
+def test_a_guess_is_corrected_by_many_observations_and_little_by_few() -> None:
+    wrong = torch.tensor([0.02], dtype=torch.float64).logit()  # where one in five is a yes
+    told = []
+    for number in (5, 5000):
+        same, yes = torch.zeros(number, 1, dtype=torch.float64), torch.arange(number) % 5 == 0
+        told.append(float(Logistic.fit(same, yes, expected=wrong.expand(number))(same[:1], wrong)))
+    assert 0.02 < told[0] < 0.15
+    assert told[1] == pytest.approx(0.2, abs=0.002)
 
 
 def test_monotone_equals_trying_every_way_to_pool() -> None:

@@ -43,6 +43,7 @@ FIRST = 2  # simulated instances, before the time is looked at: one may take lon
 PRECISE = 0.004  # the standard error of a chance that is good enough
 GROWTH = 4  # times as many simulated instances at a time
 WIDER, ENOUGH_WIDE = 100.0, 1000  # times the odds, for simulated instances whose lists are longer; how many of them
+USUAL_ODDS = 100.0  # of lists by decoders of somebody's own, which do not say
 LOOK_AGAIN = 0.3  # a fit below this is looked at again, for a wrong count
 SECOND_LOOK = 0.1  # its share of the false alarms
 Part = TypeVar("Part")
@@ -139,6 +140,8 @@ class Learned:
         named = {
             f"{name}.{field.name}": getattr(part, field.name) for name, part in parts.items() for field in fields(part)
         }
+        if self.listed is not None:
+            named["odds"] = torch.tensor(self.listed.odds, dtype=torch.float64)
         return {"simulated": torch.tensor(self.simulated), **named}
 
     @classmethod
@@ -149,9 +152,9 @@ class Learned:
             return kind(**{one.name: kept[f"{name}.{one.name}"] for one in fields(kind)})  # type: ignore[arg-type]
 
         try:
-            listed = (
-                Listing(part(Logistic, "complete"), part(Logistic, "incomplete")) if "complete.bias" in kept else None
-            )
+            listed = None
+            if "complete.bias" in kept:
+                listed = Listing(float(kept["odds"]), part(Logistic, "complete"), part(Logistic, "incomplete"))
             scored = Scoring(part(Logistic, "weigh"), part(Monotone, "read")) if "weigh.bias" in kept else None
             return cls(int(kept["simulated"]), part(Reference, "reference"), listed, scored)
         except KeyError:
@@ -193,7 +196,8 @@ def learn(config: Calibrated, problem: Problem, decode: Decode, device: torch.de
     if not isinstance(decoder, Certified):
         x, y, result = _simulated(problem, lambda each: decode, seconds, config.simulations, device, generator)
         if result.evidence.alternatives is not None and result.evidence.complete is not None:
-            return Learned(len(x), Reference.of(problem, generator=generator), Listing.learn(x, result), None)
+            listed = Listing.learn(x, result, USUAL_ODDS)
+            return Learned(len(x), Reference.of(problem, generator=generator), listed, None)
         scored = Scoring.learn(features(problem, y, result), (result.x == x).all(1))
         return Learned(len(x), Reference.of_answers(problem, y, result.x), None, scored)
     plain, wide = replace(decoder, certificates=False), replace(decoder, certificates=False, odds=WIDER * decoder.odds)
@@ -204,7 +208,7 @@ def learn(config: Calibrated, problem: Problem, decode: Decode, device: torch.de
         return Learned(len(x), Reference.of(problem, generator=generator), None, None)
     most = min(ENOUGH_WIDE, config.simulations)
     more_x, _, more = _simulated(problem, _hurried(wide, problem), seconds / 2, most, device, generator)
-    listed = Listing.learn(x, result, Wider.of(more_x, more, decoder.odds))
+    listed = Listing.learn(x, result, decoder.odds, Wider.of(more_x, more, decoder.odds))
     return Learned(len(x) + len(more_x), Reference.of(problem, generator=generator), listed, None)
 
 

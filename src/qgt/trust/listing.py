@@ -4,8 +4,13 @@ It depends on how many answers are listed and how they share the weight, and it 
 listed or not tells little, and many simulations would be needed. So some of the simulated instances are decoded with
 longer odds. Their lists hold nearly all weight there is, and what they hold beyond the shorter odds is the chance that
 was looked for, instance by instance, instead of a yes or a no. Where the longer list misses the truth too, it is 1.
+
+What is learned corrects a guess that each list makes for itself. Of n answers within odds R of the best, those near the
+end have a weight of about 1/R, and beyond it there are as many more as the list grew near its end: if their number
+grows like the odds to the power s, those not listed weigh n s / ((1 - s) R). So a few simulations are enough.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,7 +22,9 @@ from qgt.trust.regression import Logistic
 
 ENOUGH = 30  # simulated instances of a kind, below which only their share is used
 FAR = 20.0  # nats: a gap beyond which all are alike
-USUAL = 0.005  # the chance for a complete list, before anything is simulated
+FASTEST = 0.6  # growth of lists: a longer list grows less than a short one, so a guess by its end is too high
+UNLIKELY = 1e-6  # no guess is lower
+CUT_SHORT = 0.1  # nor lower than this for a list that is not complete
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +32,7 @@ class Wider:
     """Simulated instances with complete lists of longer odds: the shapes of their shorter lists, and the chances."""
 
     shape: Float64[Tensor, "n features"]
+    guess: Float64[Tensor, " n"]  # logits
     unlisted: Float64[Tensor, " n"]
 
     @classmethod
@@ -47,37 +55,37 @@ class Wider:
             (answers.probability / inside.clamp(min=1e-300)[owner])[near][order],
         )
         result = replace(wide, evidence=replace(wide.evidence, alternatives=shorter))
-        return cls(_shape(result)[complete], unlisted[complete])
+        return cls(_shape(result)[complete], _guess(shorter, odds, complete)[complete], unlisted[complete])
 
 
 @dataclass(frozen=True, eq=False)
 class Listing:
     """The chance that the truth is not among the answers listed, where the list is complete and where it is not."""
 
+    odds: float  # of the lists
     complete: Logistic
     incomplete: Logistic
 
     @classmethod
-    def learn(cls, x: Tensor, result: Decoded, wider: Wider | None = None) -> "Listing":
+    def learn(cls, x: Tensor, result: Decoded, odds: float, wider: Wider | None = None) -> "Listing":
         """From simulated truths and results, and from others of longer odds."""
         answers, complete = result.evidence.alternatives, result.evidence.complete
         assert answers is not None and complete is not None  # as the caller saw
-        unlisted, shape = (~_found(x, answers)).double(), _shape(result)
-        chance, known = unlisted[complete], shape[complete]
+        unlisted, shape, guess = (~_found(x, answers)).double(), _shape(result), _guess(answers, odds, complete)
+        cut = ~complete
         if wider is not None and len(wider.unlisted) >= ENOUGH:  # a chance tells far more than a yes or a no
-            chance, known = wider.unlisted, wider.shape
-        return cls(
-            _fitted(known, chance, usual=USUAL),
-            _fitted(shape[~complete], unlisted[~complete], usual=0.5),
-        )
+            whole = _fitted(wider.shape, wider.unlisted, wider.guess)
+        else:
+            whole = _fitted(shape[complete], unlisted[complete], guess[complete])
+        return cls(odds, whole, _fitted(shape[cut], unlisted[cut], guess[cut]))
 
     def applied(self, result: Decoded, sound: Float64[Tensor, " instances"]) -> Evidence:
         """Evidence in which the answers listed leave room for those that are not, and for counts that are not sound."""
         evidence, answers = result.evidence, result.evidence.alternatives
         assert answers is not None and evidence.complete is not None
-        shape = _shape(result).cpu()
-        chance = torch.where(evidence.complete.cpu(), self.complete(shape), self.incomplete(shape)).to(result.x.device)
-        room = (1 - chance) * sound
+        shape, guess = _shape(result).cpu(), _guess(answers, self.odds, evidence.complete).cpu()
+        chance = torch.where(evidence.complete.cpu(), self.complete(shape, guess), self.incomplete(shape, guess))
+        room = (1 - chance.to(result.x.device)) * sound
         probability = answers.probability * room[answers.spans.owner]
         return replace(
             evidence,
@@ -86,9 +94,22 @@ class Listing:
         )
 
 
-def _fitted(shape: Tensor, chance: Tensor, *, usual: float) -> Logistic:
-    # Too few to learn from: their share alone.
-    return Logistic.fit(shape if len(shape) >= ENOUGH else torch.zeros_like(shape), chance, usual=usual)
+def _fitted(shape: Tensor, chance: Tensor, guess: Tensor) -> Logistic:
+    # Too few to learn from: only how far the guesses are off altogether.
+    return Logistic.fit(shape if len(shape) >= ENOUGH else torch.zeros_like(shape), chance, expected=guess)
+
+
+def _guess(answers: Answers, odds: float, complete: Tensor) -> Float64[Tensor, " instances"]:
+    """The logit of the weight that a list leaves to answers beyond its end, by how it grew in its second half."""
+    spans, reach = answers.spans, math.log(odds)
+    zeros = torch.zeros(len(spans), dtype=torch.float64, device=answers.x.device)
+    best = (zeros - torch.inf).scatter_reduce(0, spans.owner, answers.log_joint, "amax")
+    behind = best[spans.owner] - answers.log_joint  # nats
+    weight = zeros.index_add(0, spans.owner, (-behind).exp())
+    near = zeros.index_add(0, spans.owner, (behind < reach / 2).double())
+    grown = (((spans.numbers + 1) / (near + 0.5)).log() / (reach / 2)).clamp(max=FASTEST)
+    beyond = spans.numbers * grown / (1 - grown) / odds / weight.clamp(min=1.0)
+    return torch.maximum(beyond, torch.where(complete, UNLIKELY, CUT_SHORT)).log()  # odds of those beyond
 
 
 def _found(x: Tensor, answers: Answers) -> Bool[Tensor, " instances"]:

@@ -10,13 +10,16 @@ from jaxtyping import Bool, Float64
 from torch import Tensor
 
 RIDGE = 1.0  # how strongly weights are pulled to 0: one observation's worth
+GUESS_RIDGE = 0.25  # the same of the bias where there are guesses: they may be off sevenfold
 STEPS = 30
 EQUAL = 1e9  # scores that agree to so many parts of 1 are equal
 
 
 @dataclass(frozen=True, eq=False)
 class Logistic:
-    """P(yes) = sigmoid(bias + weights . (features - centre) / scale).
+    """P(yes) = sigmoid(expected + bias + weights . (features - centre) / scale).
+
+    `expected` is the logit of a guess made before anything was observed; where there is none, it is 0.
 
     Example:
         >>> import torch
@@ -37,27 +40,30 @@ class Logistic:
         features: Float64[Tensor, "n features"],
         yes: Bool[Tensor, " n"] | Float64[Tensor, " n"],
         *,
-        usual: float = 0.5,
+        expected: Float64[Tensor, " n"] | None = None,
     ) -> "Logistic":
-        """By Newton's method: weights are pulled to 0, and the share of yes to the usual one, by two observations.
+        """By Newton's method. Weights are pulled to 0, and so is the bias: few observations change a guess little.
 
         Args:
             features: What is known of each observation.
             yes: Whether it is a yes; or the chance of it, where that is known.
-            usual: The share of yes before anything is observed.
+            expected: The logit of a guess for each; without guesses, two observations of one half are added.
         """
         centre = features.mean(0) if len(features) else features.new_zeros(features.shape[1])
         scale = features.std(0, correction=0).clamp(min=1e-9) if len(features) else torch.ones_like(centre)
         z = torch.cat([(features - centre) / scale, torch.ones_like(features[:, :1])], 1)
-        # Two usual ones at the centre: where all answers are alike, the estimate stays finite.
-        extra = torch.zeros(2, z.shape[1], dtype=z.dtype)
-        extra[:, -1] = 1.0
-        z, target = torch.cat([z, extra]), torch.cat([yes.double(), torch.full((2,), usual, dtype=torch.float64)])
-        pull = torch.full((z.shape[1],), RIDGE, dtype=z.dtype)
-        pull[-1] = 0.0
+        target, pull = yes.double(), torch.full((z.shape[1],), RIDGE, dtype=z.dtype)
+        pull[-1] = GUESS_RIDGE
+        if expected is None:
+            # Two halves at the centre: where all answers are alike, the estimate stays finite.
+            extra = torch.zeros(2, z.shape[1], dtype=z.dtype)
+            extra[:, -1] = 1.0
+            z, target = torch.cat([z, extra]), torch.cat([target, torch.full((2,), 0.5, dtype=torch.float64)])
+            pull[-1] = 0.0
+        start = torch.zeros_like(target) if expected is None else expected
         w = torch.zeros(z.shape[1], dtype=z.dtype)
         for _ in range(STEPS):
-            p = torch.sigmoid(z @ w)
+            p = torch.sigmoid(start + z @ w)
             gradient = z.T @ (p - target) + pull * w
             curvature = (z * (p * (1 - p))[:, None]).T @ z + torch.diag(pull + 1e-9)
             step = torch.linalg.solve(curvature, gradient)
@@ -66,9 +72,11 @@ class Logistic:
                 break
         return cls(centre, scale, w[:-1], w[-1])
 
-    def __call__(self, features: Float64[Tensor, "n features"]) -> Float64[Tensor, " n"]:
+    def __call__(
+        self, features: Float64[Tensor, "n features"], expected: Float64[Tensor, " n"] | float = 0.0
+    ) -> Float64[Tensor, " n"]:
         """The probabilities of yes."""
-        return torch.sigmoid(((features - self.centre) / self.scale) @ self.weights + self.bias)
+        return torch.sigmoid(expected + ((features - self.centre) / self.scale) @ self.weights + self.bias)
 
 
 @dataclass(frozen=True, eq=False)
