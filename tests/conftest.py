@@ -4,6 +4,9 @@ import sys
 
 import jaxtyping
 import pytest
+import type_checks
+
+type_checks.install()
 
 
 @pytest.fixture(autouse=True)
