@@ -4,6 +4,7 @@ import sys
 
 import jaxtyping
 import pytest
+
 import type_checks
 
 type_checks.install()

@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 import torch
-import type_checks
 from beartype.roar import BeartypeCallHintParamViolation, BeartypeCallHintReturnViolation
 from jaxtyping import Float64
 from torch import Tensor
 
 import qgt
+import type_checks
 
 
 @type_checks.checked
@@ -21,7 +21,7 @@ def longer(a: Float64[Tensor, "rows"], b: Float64[Tensor, "rows"]) -> Float64[Te
 @dataclasses.dataclass(frozen=True)
 class Box:
     size: int
-    later: "OnlyForTypeCheckers | None" = None  # noqa: F821
+    later: "OnlyForTypeCheckers | None" = None
 
     @classmethod
     @type_checks.checked
