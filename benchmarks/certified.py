@@ -237,8 +237,8 @@ def growth(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def draw(results: Path) -> None:
     """The reliability of the confidence, from the results alone."""
+    from page_tables.certified import confidence_bins
     from qgt.pictures.figures import reliability_figure
-    from tables import confidence_bins
 
     rows = json.loads(results.read_text())["success"]
     curves = {

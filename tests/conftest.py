@@ -5,6 +5,10 @@ import sys
 import jaxtyping
 import pytest
 
+import type_checks
+
+type_checks.install()
+
 
 @pytest.fixture(autouse=True)
 def no_cache(monkeypatch):

@@ -24,10 +24,18 @@ README = ROOT / "README.md"
 PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 SOURCE = Path(qgt.__file__).parent
 MODULES = [path for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text("utf-8")]
+# Options that make a verb quick; how long it may take is tested elsewhere.
+QUICKLY = {"bench": ["--workers", "1"], "plan": ["--seconds", "2"], "train": ["--limit", "0.5"]}
 # What the pages call an object of a class, so that calls of its methods can be looked up.
 OBJECTS = {"design": "Design", "net": "NeuralDecoder", "problem": "Problem", "result": "Decoded", "study": "Study"}
 COMMANDS = get_command(app).commands
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+@pytest.fixture(autouse=True)
+def rough(monkeypatch):
+    """Stop simulating early: how precise a confidence is is tested elsewhere."""
+    monkeypatch.setattr("qgt.trust.calibration.PRECISE", 0.05)
 
 
 def blocks(text: str, *languages: str) -> list[tuple[int, str]]:
@@ -249,7 +257,7 @@ def test_the_readmes_commands_run_one_after_the_other_in_an_empty_folder(tmp_pat
     untried = {"reproduce", "serve"}  # one takes ten minutes and more, the other goes on until it is told to end
     assert {words[0] for words in found} == set(COMMANDS) - untried
     for words in found:
-        quickly = {"bench": ["--workers", "1"], "plan": ["--seconds", "2"]}.get(words[0], [])
+        quickly = QUICKLY.get(words[0], [])
         assert main([*words, *quickly]) == 0, f"qgt {shlex.join(words)}: {capfd.readouterr().err}"
 
 

@@ -20,7 +20,8 @@ design = { kind = "bernoulli", pools = 14, items = 18, seed = 7 }
 prior = { kind = "bernoulli", rate = 0.12 }
 noise = { kind = "sparse_integer", rate = 0.03, bound = 1 }
 """
-SMALL = ["--hidden", "64", "--instances", "6000", "--batch", "250", "--epochs", "12"]
+UNCOMPARED = ["--limit", "0"]  # how far a network is from the limit has a test of its own
+SMALL = ["--hidden", "64", "--instances", "6000", "--batch", "250", "--epochs", "12", *UNCOMPARED]
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,9 @@ def test_train_prints_every_figure(folder: Path, tmp_path: Path, capsys: pytest.
 )
 def test_architectures(folder: Path, tmp_path: Path, options: list[str], architecture: qgt.Architecture) -> None:
     sizes = ["--batch", "50"] if "--steps" in options else ["--instances", "500", "--epochs", "1"]
-    assert main(["train", str(folder / "problem.toml"), "-o", str(tmp_path / "run"), *options, *sizes]) == 0
+    assert (
+        main(["train", str(folder / "problem.toml"), "-o", str(tmp_path / "run"), *options, *sizes, *UNCOMPARED]) == 0
+    )
     assert qgt.load(tmp_path / "run").architecture == architecture
 
 
@@ -144,7 +147,7 @@ def test_interrupted_training_keeps_its_best_and_resumes(
 
 
 def train(folder: Path, output: Path, *options: str) -> int:
-    return main(["train", str(folder / "problem.toml"), "-o", str(output), *(options or SMALL)])
+    return main(["train", str(folder / "problem.toml"), "-o", str(output), *UNCOMPARED, *(options or SMALL)])
 
 
 @pytest.fixture
@@ -247,7 +250,8 @@ def test_fresh_data_is_told_in_steps(folder: Path, tmp_path: Path, capsys: pytes
 def test_it_says_how_long_it_takes_and_how_far_it_is_from_the_limit(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert train(folder, tmp_path / "run", *SMALL, "--limit", "0.2", "--json") == 0
+    tiny = ["--hidden", "8", "--instances", "200", "--epochs", "1"]
+    assert train(folder, tmp_path / "run", *tiny, "--limit", "0.2", "--json") == 0
     said = capsys.readouterr()
     assert re.search(r"^qgt: training will take at most about \d+ seconds?; Ctrl-C keeps the best", said.err, re.M)
     facts = json.loads(said.out)
@@ -255,7 +259,7 @@ def test_it_says_how_long_it_takes_and_how_far_it_is_from_the_limit(
     assert facts["limit_proved"] <= facts["limit_instances"]
     assert facts["below_the_limit"] == pytest.approx(facts["limit_success_rate"] - facts["own_success_rate_there"])
     assert facts["limit_success_rate"] > facts["own_success_rate_there"] - 0.1
-    assert train(folder, tmp_path / "none", *SMALL, "--limit", "0", "--json") == 0
+    assert train(folder, tmp_path / "none", *tiny, "--json") == 0
     assert "limit_instances" not in last_json(capsys)
 
 

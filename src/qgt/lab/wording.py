@@ -7,7 +7,7 @@ Each function says one fact in one or two sentences, with the design's own names
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from qgt.decoders.results import Status
@@ -251,7 +251,7 @@ def percent(probability: float) -> str:
     return f"{whole} %" if whole else "under 1 %"
 
 
-def joined(names: "Sequence[str] | map[str]", most: int | None = None) -> str:
+def joined(names: Iterable[str], most: int | None = None) -> str:
     """Names as one phrase: commas, and a last "and"; beyond `most`, how many others there are.
 
     Example:

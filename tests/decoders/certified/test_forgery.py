@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from forged_proofs import cases, expect_only_honest_accepted
+from torch import Tensor
 
 import qgt
 from qgt.decoders.certified.certificate import check_claims
 from qgt.model.noise import Noise, Noiseless, Outliers
 from qgt.testing.forgery.case import Case, with_evidence
-from qgt.testing.forgery.forging import KINDS, accepted, forged, why_false, witnesses_of
-from qgt.testing.forgery.truth import Truth, fails_by_trying
+from qgt.testing.forgery.forging import KINDS, accepted, forged
+from qgt.testing.forgery.truth import fails_by_trying
 from random_problems import counts_of, random_problem
 
 NOISES: dict[str, Noise] = {
@@ -34,37 +36,28 @@ def problem_of(noise: str, items: int, *, alike: bool, seed: int = 0) -> qgt.Pro
     return qgt.Problem(design, qgt.Bernoulli(0.12 if alike else rates), NOISES[noise])
 
 
-def cases(problem: qgt.Problem, instances: int, seed: int = 1) -> list[Case]:
-    """Honest results of small problems, a sixth of them with a count that is off by one more."""
-    g = torch.Generator().manual_seed(seed)
-    y = problem.simulate(instances, generator=g).y
+def counts(problem: qgt.Problem, instances: int, seed: int = 1) -> Tensor:
+    """Counts of small problems, a sixth of them with one that is off by one more."""
+    y = problem.simulate(instances, generator=torch.Generator().manual_seed(seed)).y
     y[::6, 0] += 1
-    full = qgt.Certified().bind(problem)(y)
-    brief = qgt.Certified(odds=1.0).bind(problem)(y)
-    made = []
-    for i in range(instances):
-        here, after = torch.tensor([i]), torch.tensor([(i + 1) % instances])
-        truth = Truth.by_trying(problem, y[i : i + 1])
-        made.append(Case(problem, y[i : i + 1], full.pick(here), truth, full.pick(after), brief.pick(here)))
-    return made
+    return y
+
+
+def some_cases(noise: str, items: int, instances: int, *, alike: bool) -> list[Case]:
+    problem = problem_of(noise, items, alike=alike)
+    return cases(problem, counts(problem, instances))
 
 
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("alike", [True, False])
 def test_no_forgery_is_accepted_and_no_honest_certificate_refused(noise: str, alike: bool) -> None:
-    g = torch.Generator().manual_seed(0)
-    for case in cases(problem_of(noise, 9, alike=alike), 8):
-        assert why_false(case, case.result, witnesses_of(case, g)) is None
-        assert accepted(case.problem, case.y, [case.result, case.brief]) == [True, True]
-        made = list(forged(case, g))
-        for one, through in zip(made, accepted(case.problem, case.y, [one.result for one in made]), strict=True):
-            assert not through, f"{one.kind}: {one.why}"
+    expect_only_honest_accepted(some_cases(noise, 9, 8, alike=alike), torch.Generator().manual_seed(0))
 
 
 def test_every_kind_of_forgery_occurs() -> None:
     g, seen = torch.Generator().manual_seed(0), Counter[str]()
     for noise in ("D = 1", "rounded Gaussian", "noiseless"):
-        for case in cases(problem_of(noise, 8, alike=False), 14):
+        for case in some_cases(noise, 8, 14, alike=False):
             seen.update(one.kind for one in forged(case, g))
     # Searches that ran out of time are forged in the benchmark: here none is that hard.
     assert set(seen) == set(KINDS) - {"status: proved, where time ran out"}
@@ -77,7 +70,7 @@ def test_the_checker_agrees_with_trying_every_x_in_every_leaf() -> None:
     It accepts all that they show without what single items do to their pools.
     """
     g, found = torch.Generator().manual_seed(3), Counter[bool]()
-    for case in cases(problem_of("rounded Gaussian", 8, alike=False), 20):
+    for case in some_cases("rounded Gaussian", 8, 20, alike=False):
         if not case.truth.possible:
             continue
         proof = case.result.proof
@@ -146,7 +139,7 @@ def test_an_instance_whose_counts_all_cost_the_same_is_accepted_from_any_batch()
 
 
 def test_probabilities_are_not_believed_even_where_the_list_is_not_said_to_be_complete() -> None:
-    (case, *_) = [one for one in cases(problem_of("D = 1", 10, alike=True), 14) if one.truth.possible]
+    (case, *_) = [one for one in some_cases("D = 1", 10, 14, alike=True) if one.truth.possible]
     modest = with_evidence(case.result, complete=False)
     listed = modest.evidence.alternatives
     assert listed is not None

@@ -5,14 +5,12 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from forged_proofs import cases, expect_only_honest_accepted
 
 import qgt
 from qgt.decoders.certified.item_sums import groups_of, least_by_number, own_and_turned
 from qgt.decoders.certified.members import Members, group_minima, group_minimum, group_swaps
 from qgt.model.prior import ALONE, FREE, Groups
-from qgt.testing.forgery.case import Case
-from qgt.testing.forgery.forging import accepted, forged, why_false, witnesses_of
-from qgt.testing.forgery.truth import Truth
 from random_problems import THOROUGH, model_case
 
 CASES = 2000 if THOROUGH else 40  # random models; the seeds tell nothing
@@ -147,16 +145,5 @@ def test_charges_are_cut_off_as_the_proximal_map_says() -> None:
 def test_no_forgery_is_accepted_and_no_honest_certificate_refused() -> None:
     problem, y = households(0.05, 12)
     y[::6, 0] += 1
-    g, number = torch.Generator().manual_seed(0), 0
-    full, brief = (qgt.Certified(odds=odds).bind(problem)(y) for odds in (100.0, 1.0))
-    for i in range(len(y)):
-        here, after = torch.tensor([i]), torch.tensor([(i + 1) % len(y)])
-        truth = Truth.by_trying(problem, y[i : i + 1])
-        case = Case(problem, y[i : i + 1], full.pick(here), truth, full.pick(after), brief.pick(here))
-        assert why_false(case, case.result, witnesses_of(case, g)) is None
-        assert accepted(case.problem, case.y, [case.result, case.brief]) == [True, True]
-        made = list(forged(case, g))
-        for one, through in zip(made, accepted(case.problem, case.y, [one.result for one in made]), strict=True):
-            assert not through, f"{one.kind}: {one.why}"
-        number += len(made)
-    assert number > 200
+    seen = expect_only_honest_accepted(cases(problem, y), torch.Generator().manual_seed(0))
+    assert sum(seen.values()) > 200

@@ -1,0 +1,111 @@
+"""Tables of the certified decoder: its limit, its speed, and what it proves beside other solvers."""
+
+from pathlib import Path
+from typing import Any
+
+from page_tables.cells import read, score_of, sum_of, with_interval
+from qgt.files.text import markdown_table
+from setting import Bins, calibration_error, scatter
+
+
+def agreement_table(root: Path) -> str:
+    """Optimal costs against HiGHS's, and certificates through the checker."""
+    keys = ("instances", "proved by both", "disagreements", "certificates accepted")
+    lines = [[row["setting"], *(row[key] for key in keys)] for row in read(root, "certified")["agreement"]]
+    return markdown_table(["problems", *keys], lines)
+
+
+def certified_success_table(root: Path) -> str:
+    """The limit, how much of it is proved, and how well the confidence is calibrated."""
+    rows, lines = read(root, "certified")["success"], []
+    for pools, odds in sorted({(row["M"], row["odds"]) for row in rows}, key=lambda cell: (-cell[0], cell[1])):
+        some = [row for row in rows if (row["M"], row["odds"]) == (pools, odds)]
+        score = sum_of([score_of(row["outcomes"]) for row in some])
+        shares = [f"{100 * sum(row[key] for row in some) / score.instances:.2f} %" for key in ("proved", "complete")]
+        bins = confidence_bins(some)
+        errors = [f"{calibration_error(bins):.4f}", f"{scatter(bins):.4f}"]
+        lines.append([pools, f"{odds:g}", f"{score.instances:,}", with_interval(score, 4), *shares, *errors])
+    header = ["M", "odds", "instances", "success rate, 95 % interval", "proved", "list complete"]
+    return markdown_table([*header, "calibration error", "of perfect calibration"], lines)
+
+
+def confidence_bins(rows: list[dict[str, Any]]) -> Bins:
+    """Ten bins of confidence."""
+    fine = [[sum(row["confidence"][i][j] for row in rows) for j in range(3)] for i in range(20)]
+    pairs = zip(fine[::2], fine[1::2], strict=True)
+    return [(int(a[0] + b[0]), a[1] + b[1], int(a[2] + b[2])) for a, b in pairs]
+
+
+def certified_speed_table(root: Path) -> str:
+    """Milliseconds per instance against SciPy's milp on the same cores, and decodes per second on a GPU."""
+    data = read(root, "certified")
+    gpu, lines = {row["M"]: row for row in data["speed on cuda"]}, []
+    for row in data["speed"]:
+        milp, both = row["milp"], (row["odds 1"], row["odds 100"])
+        mean = f"{1e3 * milp['seconds'] / milp['instances']:.1f} ({milp['median_ms']:.1f})"
+        ours = [(f"{1e3 * one['seconds'] / row['instances']:.2f}", f"{one['times_faster']:.0f}") for one in both]
+        rates = [f"{gpu[row['M']][odds]['proved_per_second']:,}" for odds in ("odds 1", "odds 100")]
+        lines.append([row["M"], mean, *ours[0], *ours[1], *rates])
+    header = ["M", "milp, ms: mean (median)", "odds 1, ms", "times faster", "odds 100, ms", "times faster"]
+    return markdown_table([*header, "H200, odds 1: proved per second", "odds 100"], lines)
+
+
+def certified_split_table(root: Path) -> str:
+    """Where the time goes."""
+    data, lines = read(root, "certified"), []
+    for part, machine in (("speed", "2 cores"), ("speed on cuda", "H200")):
+        for row in data[part]:
+            for odds in ("1", "100"):
+                seconds = [f"{seconds:.2f}" for seconds in row[f"odds {odds}"]["split"].values()]
+                lines.append([row["M"], odds, machine, f"{row['instances']:,}", *seconds])
+    return markdown_table(["M", "odds", "machine", "instances", "roots, s", "branching, s", "stragglers, s"], lines)
+
+
+def growth_table(root: Path) -> str:
+    """What is proved within a budget as problems grow."""
+    data, lines = read(root, "certified"), []
+    for part, machine in (("growth", "2 cores"), ("growth on cuda", "H200")):
+        for row in data[part]:
+            for name in ("certified", "certified, AMP proposals", "HiGHS"):
+                if name in row:
+                    one = row[name]
+                    told = [f"{one['proved']} of {row['instances']}", one["right"], one["seconds"]]
+                    lines.append([row["N"], row["M"], machine, row["budget"], name, *told])
+    header = ["N", "M", "machine", "budget, s each", "decoder", "proved", "right", "time used, s"]
+    return markdown_table(header, lines)
+
+
+def map_table(root: Path) -> str:
+    """Settings of all kinds: how many are proved within a budget, and how long that takes."""
+    lines = []
+    for row in read(root, "map")["rows"]:
+        cells = []
+        for solver in ("certified", "highs", "cpsat"):
+            one = row.get(solver)
+            share = "-" if one is None else f"{100 * one['proved'] / row['instances']:.0f} %"
+            cells += [share, "-" if one is None else f"{one['ms']:.1f}"]
+        lines.append([row["setting"], row["instances"], f"{row['budget']:g}", *cells, row.get("disagreements", "-")])
+    header = ["setting", "instances", "budget, s", "certified: proved", "ms", "HiGHS: proved", "ms"]
+    return markdown_table([*header, "CP-SAT: proved", "ms", "disagreements"], lines)
+
+
+def forgery_table(root: Path) -> str:
+    """Forged certificates by kind, and how many were accepted; honest ones, and how many were refused."""
+    found = read(root, "forgery")
+    lines = [[row["kind"], f"{row['forged']:,}", row["accepted"]] for row in found["kinds"]]
+    forged, accepted = (sum(row[key] for row in found["kinds"]) for key in ("forged", "accepted"))
+    honest, refused = (sum(row[key] for row in found["honest"]) for key in ("honest", "refused"))
+    lines += [["all of these", f"{forged:,}", accepted]]
+    lines += [["honest", f"{honest:,}", f"{honest - refused:,}"]]
+    return markdown_table(["what was forged", "certificates", "accepted"], lines)
+
+
+TABLES = {
+    "agreement": agreement_table,
+    "certified_success": certified_success_table,
+    "certified_speed": certified_speed_table,
+    "certified_split": certified_split_table,
+    "growth": growth_table,
+    "map": map_table,
+    "forgery": forgery_table,
+}

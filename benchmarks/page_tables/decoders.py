@@ -1,0 +1,78 @@
+"""Tables of decoders: how often each is right, and at which size and cost."""
+
+from pathlib import Path
+
+import qgt
+from page_tables.cells import p_value, read, with_interval
+from qgt.files.text import markdown_table
+from qgt.study import StudyCounts, StudyResult
+
+
+def decoders_table(root: Path) -> str:
+    """Success rates over numbers of pools and noise rates, the limit last."""
+    found = StudyCounts.load(root / "results/decoders.json").results
+    labels = {one.decoder: one.label + (": the limit" if one.limit else "") for one in found}
+    shown = [name for name in labels if name != "linear_program"]
+    lines = []
+    for point in dict.fromkeys(tuple(one.point.values()) for one in found):
+        here: dict[str, StudyResult] = {one.decoder: one for one in found if tuple(one.point.values()) == point}
+        shares = [f"{100 * here[name].proved:.1f} %" for name in ("limit", "linear_program")]
+        lines.append([*point, *(with_interval(here[name].score) for name in shown), *shares])
+    header = ["M", "S/N", *(labels[name] for name in shown), "of it proved", "proved by the relaxation alone"]
+    return markdown_table(header, lines)
+
+
+def pairs_table(root: Path) -> str:
+    """Two decoders on the same instances: how many each alone decodes, and the exact McNemar test's p."""
+    pairs = StudyCounts.load(root / "results/decoders.json").pairs
+    wanted = {("amp_oracle", "amp"): "Oracle-K alone / scanning alone", ("amp", "gamp"): "scanning alone / GAMP alone"}
+    cells = {(tuple(one.point.values()), one.first, one.second): one.paired for one in pairs}
+    lines = []
+    for point in dict.fromkeys(tuple(one.point.values()) for one in pairs):
+        both = [cells[point, *names] for names in wanted]
+        lines.append(
+            [*point, *(cell for one in both for cell in (f"{one.first} / {one.second}", p_value(one.p_value)))]
+        )
+    return markdown_table(["M", "S/N", *(head for words in wanted.values() for head in (words, "p"))], lines)
+
+
+def classical_table(root: Path) -> str:
+    """How often all defectives are found from positives and negatives."""
+    rows, lines = read(root, "classical")["rows"], []
+    for row in rows:
+        shares = []
+        for right in row["right"].values():
+            score = qgt.Score(1, {(1, 0, 0): right, (0, 1, 1): row["instances"] - right})
+            shares.append(with_interval(score, 2))
+        proved = f"{100 * (1 - row['undecided'] / row['instances']):.1f} %"
+        lines.append([row["setting"], row["M"], *shares, proved])
+    return markdown_table(["setting", "M", *rows[0]["right"], "of it proved"], lines)
+
+
+def scale_table(root: Path) -> str:
+    """One instance of each size: time, memory and wrong items."""
+    lines = []
+    for row in read(root, "scale"):
+        where = f"{row['device']}, threads: {row['threads']}"
+        cells = [f"{row['seconds']:.2f}", f"{row['gigabytes']:.2f}", f"{row['wrong']:,}", row["status"]]
+        lines.append([row["decoder"], f"{row['items']:,}", f"{row['pools']:,}", where, *cells])
+    return markdown_table(["decoder", "items", "pools", "machine", "seconds", "GB", "wrong items", "status"], lines)
+
+
+def thresholds_table(root: Path) -> str:
+    """Of how many instances belief propagation names nearly all items, by M/N and design."""
+    rows = read(root, "thresholds")
+    names = list(dict.fromkeys((row["design"], row["items"]) for row in rows))
+    found = {(row["design"], row["items"], row["ratio"]): f"{row['solved']} of {row['instances']}" for row in rows}
+    ratios = sorted({row["ratio"] for row in rows})
+    lines = [[f"{ratio:g}", *(found.get((*name, ratio), "-") for name in names)] for ratio in ratios]
+    return markdown_table(["M/N", *(f"{design}, N = {items:,}" for design, items in names)], lines)
+
+
+TABLES = {
+    "decoders": decoders_table,
+    "decoders_pairs": pairs_table,
+    "classical": classical_table,
+    "scale": scale_table,
+    "thresholds": thresholds_table,
+}

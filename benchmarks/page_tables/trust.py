@@ -1,0 +1,76 @@
+"""Tables of trust: wrong counts, confidence, and changed designs."""
+
+from functools import partial
+from pathlib import Path
+
+from page_tables.cells import read
+from qgt.files.text import markdown_table
+
+WORDS = ("certain", "confident", "unsure", "suspect", "impossible")
+
+
+def tamper_table(root: Path) -> str:
+    """Flipped entries of a claimed matrix found by Level 5, five networks, ten repeats each."""
+    repeats = [repeat for row in read(root, "level5")["rows"] for repeat in row["tamper"]]
+    found, missed, false = (sum(repeat[key] for repeat in repeats) for key in ("found", "missed", "false"))
+    shares = [f"{found / (found + missed):.3f}", f"{found / (found + false):.3f}"]
+    return markdown_table(
+        ["flipped entries", "found", "missed", "listed falsely", "recall", "precision"],
+        [[f"{found + missed:,} in {len(repeats)} repeats", found, missed, false, *shares]],
+    )
+
+
+def misfit_table(setting: str, root: Path) -> str:
+    """What plates were told with something wrong in the file, in per cent; and wrong answers that were trusted."""
+    lines = []
+    for row in read(root, "misfit")["rows"]:
+        if row["setting"] != setting:
+            continue
+        share = [f"{100 * row[word] / row['plates']:.1f}" for word in WORDS]
+        wrong = 100 * (row["wrong_certain"] + row["wrong_confident"]) / row["plates"]
+        files = f"{row['alarms']:,} of {row['files']:,}"
+        first = f"{row['true_cause_first']} of {row['alarms']}" if row["names_a_cause"] and row["alarms"] else ""
+        lines.append([row["misuse"], f"{row['plates']:,}", *share, f"{wrong:.2f}", files, first])
+    header = ["what is wrong", "plates", *(f"{word}, %" for word in WORDS), "trusted but wrong, %"]
+    return markdown_table([*header, "files that do not fit", "its cause named first"], lines)
+
+
+def best_table(root: Path) -> str:
+    """What the best detector there is would see of wrong counts, beside what is seen."""
+    lines = []
+    for row in read(root, "misfit_best")["rows"]:
+        share = f"{100 * row['seen_at_best']:.1f} %"
+        lines.append([row["setting"], f"+ {row['by']}", f"{row['plates']:,}", share, f"{row['false_alarms']:.1g}"])
+    return markdown_table(["setting", "one count", "plates", "seen at best", "false alarms"], lines)
+
+
+def calibration_table(root: Path) -> str:
+    """How far confidence is from the share of right answers, beyond scatter."""
+    lines = []
+    for row in read(root, "calibration")["rows"]:
+        beyond = [_beyond(row["error"], row["scatter"]), _beyond(row["complete_error"], row["complete_scatter"])]
+        right = f"{row['right'] / row['instances']:.3f}"
+        complete = f"{100 * row['complete'] / row['instances']:.0f} %"
+        lines.append([row["problem"], row["decoder"], f"{row['instances']:,}", right, complete, *beyond])
+    header = ["problem", "decoder", "instances", "right", "list complete"]
+    return markdown_table([*header, "calibration error beyond scatter", "of complete lists"], lines)
+
+
+def calibration_figure(root: Path) -> str:
+    """The figure that `benchmarks/calibration.py --draw` makes of the same results."""
+    read(root, "calibration")
+    return "![Share of right answers against confidence](images/calibration.png)"
+
+
+def _beyond(error: float | None, chance: float | None) -> str:
+    return "" if error is None or chance is None else f"{max(0.0, error - chance):.4f}"
+
+
+TABLES = {
+    "tamper": tamper_table,
+    "misfit_lab": partial(misfit_table, "lab"),
+    "misfit_readme": partial(misfit_table, "readme"),
+    "misfit_best": best_table,
+    "calibration": calibration_table,
+    "calibration_figure": calibration_figure,
+}

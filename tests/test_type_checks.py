@@ -1,0 +1,58 @@
+"""The checks of types and shapes that every test runs under can fail."""
+
+import dataclasses
+
+import pytest
+import torch
+from beartype.roar import BeartypeCallHintParamViolation, BeartypeCallHintReturnViolation
+from jaxtyping import Float64
+from torch import Tensor
+
+import qgt
+import type_checks
+
+
+@type_checks.checked
+def longer(a: Float64[Tensor, "rows"], b: Float64[Tensor, "rows"]) -> Float64[Tensor, "rows"]:
+    return a + 1 if len(a) > 2 else torch.cat([a, b])
+
+
+@type_checks.checked
+@dataclasses.dataclass(frozen=True)
+class Box:
+    size: int
+    later: "OnlyForTypeCheckers | None" = None
+
+    @classmethod
+    @type_checks.checked
+    def named(cls, name: str) -> "Box":
+        return cls(len(name))
+
+
+def test_axes_of_one_name_have_one_size_in_arguments_and_result() -> None:
+    three, two = torch.zeros(3).double(), torch.zeros(2).double()
+    assert len(longer(three, three)) == 3
+    with pytest.raises(BeartypeCallHintParamViolation):
+        longer(three, two)
+    with pytest.raises(BeartypeCallHintReturnViolation):
+        longer(two, two)
+    assert len(longer(three, three)) == 3  # sizes of an earlier call are forgotten
+
+
+def test_constructors_and_methods_are_checked() -> None:
+    assert Box.named("abc") == Box(3)
+    with pytest.raises(BeartypeCallHintParamViolation):
+        Box("3")
+    with pytest.raises(BeartypeCallHintParamViolation):
+        Box.named(3)
+
+
+def test_the_library_is_checked() -> None:
+    with pytest.raises(BeartypeCallHintParamViolation):
+        qgt.score(torch.zeros(2, 3, dtype=torch.uint8), torch.zeros(2, 4, dtype=torch.uint8))
+    with pytest.raises(BeartypeCallHintParamViolation):
+        qgt.Bernoulli("0.1")
+
+
+def test_the_checks_can_be_left_out(unchecked: None) -> None:
+    assert Box("3").size == "3"
