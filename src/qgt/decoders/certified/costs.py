@@ -16,7 +16,7 @@ from qgt.decoders.certified.members import Members
 from qgt.decoders.certified.soft import FAR, softened
 from qgt.decoders.envelopes import Envelope, envelope_of
 from qgt.model.factors import PoolCosts
-from qgt.model.prior import FREE, FactoredPrior, Groups
+from qgt.model.prior import FREE, FactoredPrior, Groups, ItemCosts
 from qgt.model.problem import Problem
 
 PIECES = 8  # of an envelope, at most: beyond, its outermost slopes go on, which keeps it below
@@ -49,11 +49,15 @@ class Model:
     def of(cls, problem: Problem, device: torch.device) -> "Model":
         """Take the costs of the prior, and what the method needs of the design."""
         assert isinstance(problem.prior, FactoredPrior)  # what `supports` says, for the type checker
-        costs = problem.prior.costs(problem.items)
-        pools = problem.design.matrix.to(device, torch.float64)
-        matrix = torch.cat([pools, torch.ones_like(pools[:1])])
+        return cls.build(problem.design.matrix, problem.prior.costs(problem.items), device)
+
+    @classmethod
+    def build(cls, pools: Tensor, costs: ItemCosts, device: torch.device) -> "Model":
+        """Take pools (pools, items) of 0 and 1, and what items cost."""
+        pools = pools.to(device, torch.float64)
+        matrix = torch.cat([pools, pools.new_ones(1, pools.shape[1])])
         inverse = torch.linalg.inv(matrix @ matrix.T + torch.eye(len(matrix), dtype=torch.float64, device=device))
-        none = torch.zeros(problem.items + 1, dtype=torch.float64)
+        none = torch.zeros(matrix.shape[1] + 1, dtype=torch.float64)
         groups = costs.groups
         return cls(
             matrix.float(),
