@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import positive
+from qgt.decoders.certified import one_by_one
 from qgt.decoders.certified.branching import Search
 from qgt.decoders.certified.costs import Model, Tables, supported
 from qgt.decoders.certified.outcome import Outcome, decoded
@@ -87,20 +88,41 @@ class Certified:
         refuse_unsupported(self, problem)
         propose = None if self.proposals is None else self.proposals.bind(problem)
         models: dict[torch.device, Model] = {}
+        large = one_by_one.is_large(problem)
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
             deadline = None if self.time_limit is None else time.perf_counter() + self.time_limit * len(y)
+            proposed = [propose(y).x] if propose is not None and len(y) else []
+            if large and len(y):
+                return one_by_one_or_together(y, proposed, deadline)
+            return together(y, proposed, deadline)
+
+        def together(y: Tensor, proposed: list[Tensor], deadline: float | None) -> Decoded:
             if y.device not in models:
                 models[y.device] = Model.of(problem, y.device)
             model = models[y.device]
             tables = Tables.of(pool_costs(problem.design, problem.noise, y))
             search = Search.start(model, tables, slack=math.log(self.odds), keep_leaves=self.certificates)
             nothing = search.best.clone()  # what no x costs
-            if propose is not None and len(y):
+            for x in proposed:
                 all_ = torch.arange(len(y), device=y.device)
-                search.propose(all_, polished(model, tables, all_, propose(y).x))
+                search.propose(all_, polished(model, tables, all_, x))
             search.run(batch_of(y.device, problem.items), deadline)
             return decoded(problem, y, Outcome.of(search, nothing), self.odds)
+
+        def one_by_one_or_together(y: Tensor, proposed: list[Tensor], deadline: float | None) -> Decoded:
+            options = one_by_one.Options(math.log(self.odds), self.certificates, deadline)
+            found = one_by_one.settle(problem, y.cpu(), [x.cpu() for x in proposed], options)
+            settled = [one for one in found if one is not None]
+            known = torch.tensor([one is not None for one in found], device=y.device)
+            if not settled:
+                return together(y, proposed, deadline)
+            outcome = one_by_one.outcome_of(settled, options, y.device)
+            parts = [decoded(problem, y[known], outcome, self.odds)]
+            if len(settled) < len(y):
+                parts.append(together(y[~known], [x[~known] for x in proposed], deadline))
+            order = torch.cat([known.nonzero()[:, 0], (~known).nonzero()[:, 0]])
+            return Decoded.joined(parts).pick(order.argsort())
 
         return BoundDecoder(problem, decode, takes_missing=True)
 
