@@ -17,6 +17,7 @@ Where tables have steps, pools tell little of k, and nodes leave it open for lon
 has otherwise are fixed before a node splits, for every item fixed makes the envelopes of its pools tighter (`ranges`).
 """
 
+import math
 import time
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -55,6 +56,7 @@ class Search:
     leaves: list[Leaves] = field(default_factory=list)
     hopeful: list[Nodes] = field(default_factory=list)  # open nodes that may hold a better answer, in blocks
     others: list[Nodes] = field(default_factory=list)  # open nodes that may hold one below the limit
+    first: Nodes | None = None  # the roots, where something is known of them already
 
     @classmethod
     def start(cls, model: Model, tables: Tables, *, slack: float, keep_leaves: bool) -> "Search":
@@ -101,8 +103,8 @@ class Search:
         """Where there are any."""
         return Levels.of(self.model, self.tables)
 
-    def run(self, batch: int, deadline: float | None) -> None:
-        """Search until no node is open, or time is up."""
+    def run(self, batch: int, deadline: float | None, most: float = math.inf) -> None:
+        """Search until no node is open, or time is up, or only lists are not complete after `most` nodes."""
         roots = iter(torch.arange(len(self.best), device=self.best.device).split(batch))
         iterations = ITERATIONS if self.ranges is None else ITERATIONS_WITH_STEPS
         while deadline is None or time.perf_counter() < deadline:
@@ -110,8 +112,10 @@ class Search:
             owner = next(roots, None) if few else None
             if owner is not None and len(owner):
                 self._branch(self._roots(owner))
-            elif self.open:
-                self._branch(self._relax(self._take(batch), iterations))
+            elif self.hopeful or (self.others and most > 0):
+                nodes = self._take(batch)
+                most -= len(nodes.owner)
+                self._branch(self._relax(nodes, iterations))
             else:
                 return
         self.others.extend(self._untouched(owner) for owner in roots)
@@ -123,6 +127,8 @@ class Search:
 
     def _untouched(self, owner: Tensor) -> Nodes:
         """The roots of some instances."""
+        if self.first is not None:
+            return self.first.pick(owner)
         n, (rows, items) = len(owner), self.model.matrix.shape
         zeros = torch.zeros(n, rows, device=owner.device)
         state = State(torch.zeros(n, items, device=owner.device), zeros, zeros)

@@ -16,7 +16,7 @@ from qgt.decoders.certified.members import Members
 from qgt.decoders.certified.soft import FAR, softened
 from qgt.decoders.envelopes import Envelope, envelope_of
 from qgt.model.factors import PoolCosts
-from qgt.model.prior import FREE, FactoredPrior, Groups
+from qgt.model.prior import FREE, FactoredPrior, Groups, ItemCosts
 from qgt.model.problem import Problem
 
 PIECES = 8  # of an envelope, at most: beyond, its outermost slopes go on, which keeps it below
@@ -49,11 +49,15 @@ class Model:
     def of(cls, problem: Problem, device: torch.device) -> "Model":
         """Take the costs of the prior, and what the method needs of the design."""
         assert isinstance(problem.prior, FactoredPrior)  # what `supports` says, for the type checker
-        costs = problem.prior.costs(problem.items)
-        pools = problem.design.matrix.to(device, torch.float64)
-        matrix = torch.cat([pools, torch.ones_like(pools[:1])])
+        return cls.build(problem.design.matrix, problem.prior.costs(problem.items), device)
+
+    @classmethod
+    def build(cls, pools: Tensor, costs: ItemCosts, device: torch.device) -> "Model":
+        """Take pools (pools, items) of 0 and 1, and what items cost."""
+        pools = pools.to(device, torch.float64)
+        matrix = torch.cat([pools, pools.new_ones(1, pools.shape[1])])
         inverse = torch.linalg.inv(matrix @ matrix.T + torch.eye(len(matrix), dtype=torch.float64, device=device))
-        none = torch.zeros(problem.items + 1, dtype=torch.float64)
+        none = torch.zeros(matrix.shape[1] + 1, dtype=torch.float64)
         groups = costs.groups
         return cls(
             matrix.float(),
@@ -76,10 +80,10 @@ class Model:
         return torch.cat([self.matrix, self.groups.matrix.to(self.matrix)])
 
     @cached_property
-    def soft_groups(self) -> Tensor:
-        """The groups' tables from -1 defectives on, finite: (groups, numbers + 2), float32."""
+    def group_rises(self) -> Tensor:
+        """What the groups cost more with one more defective, from -1 on, finite: (groups, numbers + 1), float32."""
         assert self.groups is not None  # those who ask have looked
-        return softened(self.groups.tables.to(self.matrix.device))
+        return softened(self.groups.tables.to(self.matrix.device)).diff(dim=1)
 
     @property
     def most(self) -> Tensor:
@@ -92,15 +96,15 @@ class Model:
         return most + torch.where(tables.isfinite(), tables, 0.0).amax(1).sum()
 
     @cached_property
-    def soft_numbers(self) -> Tensor:
-        """The costs of -1, 0, 1, ... defectives, finite: impossible numbers cost more the farther off they are."""
+    def number_rises(self) -> Tensor:
+        """What 0, 1, ... defectives cost more than one fewer; impossible numbers cost more the farther off they are."""
         possible = self.numbers.isfinite().nonzero()[:, 0]
         at = torch.arange(-1, len(self.numbers) + 1, device=self.numbers.device)
         after = torch.searchsorted(possible, at).clamp(max=len(possible) - 1)
         near = torch.stack([possible[after], possible[(after - 1).clamp(min=0)]])
         far, which = (near - at).abs().min(0)
         nearest = near.gather(0, which[None])[0]
-        return (self.numbers[nearest] + FAR * far).float()
+        return (self.numbers[nearest] + FAR * far).float().diff()
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,9 +128,9 @@ class Tables:
         return cls(pools.tables, pools.which, torch.from_numpy(pieces).to(pools.which.device))
 
     @cached_property
-    def soft(self) -> Tensor:
-        """The costs from count -1 on, finite."""
-        return softened(self.costs)
+    def rises(self) -> Tensor:
+        """What counts cost more with one more defective, from -1 on, finite: (values, counts + 1), float32."""
+        return softened(self.costs).diff(dim=1)
 
 
 def shortened(envelope: Envelope) -> Envelope:

@@ -25,15 +25,14 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import positive
+from qgt.decoders.certified import one_by_one
 from qgt.decoders.certified.branching import Search
 from qgt.decoders.certified.costs import Model, Tables, supported
-from qgt.decoders.certified.levels import CLOSE
-from qgt.decoders.certified.nodes import Found, Leaves
+from qgt.decoders.certified.outcome import Outcome, decoded
 from qgt.decoders.certified.polish import polished
 from qgt.decoders.contract import BoundDecoder, Decoder, refuse_unsupported
-from qgt.decoders.results import Answers, Decoded, Evidence, Proof, Spans, Status
+from qgt.decoders.results import Decoded
 from qgt.model.factors import pool_costs
-from qgt.model.prior import Prior
 from qgt.model.problem import Problem
 
 CPU_BATCH = 2**18  # nodes times items that are worked on together: what the caches hold
@@ -89,20 +88,41 @@ class Certified:
         refuse_unsupported(self, problem)
         propose = None if self.proposals is None else self.proposals.bind(problem)
         models: dict[torch.device, Model] = {}
+        large = one_by_one.is_large(problem)
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
             deadline = None if self.time_limit is None else time.perf_counter() + self.time_limit * len(y)
+            proposed = [propose(y).x] if propose is not None and len(y) else []
+            if large and len(y):
+                return one_by_one_or_together(y, proposed, deadline)
+            return together(y, proposed, deadline)
+
+        def together(y: Tensor, proposed: list[Tensor], deadline: float | None) -> Decoded:
             if y.device not in models:
                 models[y.device] = Model.of(problem, y.device)
             model = models[y.device]
             tables = Tables.of(pool_costs(problem.design, problem.noise, y))
             search = Search.start(model, tables, slack=math.log(self.odds), keep_leaves=self.certificates)
             nothing = search.best.clone()  # what no x costs
-            if propose is not None and len(y):
+            for x in proposed:
                 all_ = torch.arange(len(y), device=y.device)
-                search.propose(all_, polished(model, tables, all_, propose(y).x))
+                search.propose(all_, polished(model, tables, all_, x))
             search.run(batch_of(y.device, problem.items), deadline)
-            return _decoded(problem, y, search, search.best >= nothing, self.odds)
+            return decoded(problem, y, Outcome.of(search, nothing), self.odds)
+
+        def one_by_one_or_together(y: Tensor, proposed: list[Tensor], deadline: float | None) -> Decoded:
+            options = one_by_one.Options(math.log(self.odds), self.certificates, deadline)
+            found = one_by_one.settle(problem, y.cpu(), [x.cpu() for x in proposed], options)
+            settled = [one for one in found if one is not None]
+            known = torch.tensor([one is not None for one in found], device=y.device)
+            if not settled:
+                return together(y, proposed, deadline)
+            outcome = one_by_one.outcome_of(settled, options, y.device)
+            parts = [decoded(problem, y[known], outcome, self.odds)]
+            if len(settled) < len(y):
+                parts.append(together(y[~known], [x[~known] for x in proposed], deadline))
+            order = torch.cat([known.nonzero()[:, 0], (~known).nonzero()[:, 0]])
+            return Decoded.joined(parts).pick(order.argsort())
 
         return BoundDecoder(problem, decode, takes_missing=True)
 
@@ -113,78 +133,3 @@ def batch_of(device: torch.device, items: int) -> int:
     if device.type == "cuda":
         size = min(GPU_BATCH, torch.cuda.get_device_properties(device).total_memory // 8 // BYTES)
     return max(64, size // items)
-
-
-def _decoded(problem: Problem, y: Tensor, search: Search, none_found: Tensor, odds: float) -> Decoded:
-    """What the search found, as a result."""
-    listed = odds > 1
-    unexplored = torch.full_like(search.best, torch.inf)
-    for block in search.open:
-        unexplored.scatter_reduce_(0, block.owner, block.bound, "amin")
-    complete = unexplored == torch.inf
-    closed = complete | (search.best - unexplored <= CLOSE) & ~none_found
-    status = torch.where(closed, Status.PROVED, Status.TIME_LIMIT)
-    status = torch.where(none_found & complete, Status.INFEASIBLE, status).to(torch.uint8)
-
-    answers = _answers(search, none_found)
-    spans, _ = Spans.of(answers.owner, len(y))  # they are in order already
-    first = (spans.ends - spans.numbers)[~none_found]  # each list's most probable one
-    x = search.answer.clone()
-    x[~none_found] = answers.x[first]
-    owner, cost = answers.owner, answers.cost
-    weight = (search.best[owner] - cost).exp()
-    weight = weight / torch.zeros_like(search.best).index_add_(0, owner, weight)[owner]
-    confidence = torch.zeros_like(search.best)
-    confidence[~none_found] = weight[first]
-    marginals = torch.zeros_like(x, dtype=torch.float64)
-    marginals.index_add_(0, owner, weight[:, None] * answers.x).clamp_(max=1.0)
-    if isinstance(problem.prior, Prior):
-        marginals[none_found] = problem.prior.marginals(problem.items).to(y.device)
-    log_joint = problem.log_joint(x, y)
-    agrees = none_found | ((log_joint + search.best).abs() <= CLOSE)  # recomputed from the problem itself
-    status = torch.where((status == Status.PROVED) & ~agrees, Status.OK, status).to(torch.uint8)
-    differing = torch.zeros_like(x, dtype=torch.int32).index_add_(0, owner, (answers.x != x[owner]).int())
-    evidence = Evidence(
-        log_joint=log_joint,
-        bound=torch.where(closed, log_joint, -unexplored),
-        complete=complete & listed,
-        confidence=confidence if listed else None,
-        unsettled=differing > 0,
-        alternatives=Answers(spans, answers.x, -cost, weight),
-    )
-    proof = _proof(search, odds) if search.keep_leaves else None
-    return Decoded(x, status, marginals if listed else None, evidence, proof)
-
-
-def _answers(search: Search, none_found: Tensor) -> Found:
-    """All answers within the limit, by instance, the most probable first.
-
-    Of equally probable ones the first binary number comes first, so that batches of any size give the same answer.
-    """
-    instances = torch.arange(len(search.best), device=search.best.device)
-    known = Found(instances[~none_found], search.answer[~none_found], search.best[~none_found])
-    owner, x, cost = (torch.cat(parts) for parts in zip(known, *search.found, strict=True))
-    again = (x == search.answer[owner]).all(1)
-    again[: len(known.owner)] = False  # the leaf that found the answer lists it once more
-    keep = (cost < search.limit(owner)) & ~again
-    keep[: len(known.owner)] = True
-    owner, x, cost = owner[keep], x[keep], cost[keep]
-    tied = cost <= search.best[owner] + CLOSE
-    shared = tied & (torch.zeros_like(instances).index_add_(0, owner, tied.long())[owner] > 1)
-    number = torch.zeros_like(owner)
-    if bool(shared.any()):
-        number[shared] = x[shared].unique(dim=0, return_inverse=True)[1]
-    order = number.argsort(stable=True)
-    order = order[torch.where(tied, search.best[owner], cost)[order].argsort(stable=True)]
-    order = order[owner[order].argsort(stable=True)]
-    return Found(owner[order], x[order], cost[order])
-
-
-def _proof(search: Search, odds: float) -> Proof:
-    """The leaves of each instance's tree; what is still open is a leaf too, shown as far as it was."""
-    none = search.tables.which[:0]  # (0, pools), int64: what there is for no instances
-    nothing = Leaves(none[:, 0], search.answer[:0].to(torch.int8), none[:, 0], none[:, 0], none.float())
-    leaves = [nothing, *search.leaves, *search.open_leaves()]
-    owner, fixed, least, most, pi = (torch.cat(part) for part in zip(*leaves, strict=True))
-    spans, order = Spans.of(owner, len(search.best))
-    return Proof(odds, spans, fixed[order], least[order], most[order], pi[order])

@@ -31,12 +31,17 @@ class Nodes(NamedTuple):
         """Some of the nodes."""
         if isinstance(keep, Tensor) and keep.dtype == torch.bool:
             keep = keep.nonzero()[:, 0]  # once, not for every part
+            if len(keep) == len(self.owner):
+                return self  # all of them: no copies
         state = State(*(part[keep] for part in self.state))
         return Nodes(self.owner[keep], self.fixed[keep], self.total[keep], self.bound[keep], state)
 
 
 def joined(parts: list[Nodes]) -> Nodes:
     """All nodes of several lists."""
+    parts = [part for part in parts if len(part.owner)] or parts[:1]
+    if len(parts) == 1:
+        return parts[0]
     owner, fixed, total, bound, states = zip(*parts, strict=True)
     state = State(*(torch.cat(part) for part in zip(*states, strict=True)))
     return Nodes(torch.cat(owner), torch.cat(fixed), torch.cat(total), torch.cat(bound), state)

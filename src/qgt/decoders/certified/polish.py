@@ -67,16 +67,15 @@ def _best_moves(model: Model, tables: Tables, owner: Tensor, x: Tensor) -> tuple
 
 def _changes(model: Model, tables: Tables, owner: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     """What one more and one fewer defective costs each row of `model.moves`."""
-    counts = (x.float() @ model.moves.T).to(torch.int64) + 1  # where tables have them: they start at -1
+    counts = (x.float() @ model.moves.T).to(torch.int64)
     pools = model.matrix.shape[0] - 1
-    which, last = tables.which[owner], tables.soft.shape[1] - 1
-    costs = []
-    for move in (0, 1, -1):
-        rows = [tables.soft[which, (counts[:, :pools] + move).clamp(0, last)]]
-        rows.append(model.soft_numbers[counts[:, pools : pools + 1] + move])
-        if model.groups is not None:
-            numbers = counts[:, pools + 1 :] + move
-            rows.append(model.soft_groups[torch.arange(numbers.shape[1], device=x.device), numbers])
-        costs.append(torch.cat(rows, 1))
-    here, up, down = costs
-    return up - here, down - here
+    rises = tables.rises
+    at = torch.add(counts[:, :pools], tables.which[owner], alpha=rises.shape[1])  # in the flattened table
+    number = counts[:, pools : pools + 1]
+    up = [rises.take(at + 1), model.number_rises.take(number + 1)]
+    down = [rises.take(at), model.number_rises.take(number)]
+    if model.groups is not None:
+        at = counts[:, pools + 1 :] + model.group_rises.shape[1] * torch.arange(len(model.group_rises), device=x.device)
+        up.append(model.group_rises.take(at + 1))
+        down.append(model.group_rises.take(at))
+    return torch.cat(up, 1), -torch.cat(down, 1)

@@ -163,25 +163,26 @@ class _Run:
         zero = torch.zeros_like(state.pi)
         charges = None if model.members is None else model.members.charges(fixed)
         return cls(
-            model, rows, fixed, lower, upper, shifts, rows.lengths.float(), rows.start.float(), x, state.counts,
-            state.pi, zero, charges,
+            model, rows, fixed, lower, upper, shifts, rows.lengths.float(), rows.start.float(), x,
+            state.counts.clone(), state.pi.clone(), zero, charges,
         )  # fmt: skip
 
     def advance(self, iterations: int) -> None:
         """The method itself: x and c step down the Lagrangian, pi steps up at their extrapolation."""
         model, members = self.model, self.model.members
         weights = (STEP * (model.weights if members is None else model.weights + members.slope)).float()
+        zeros = torch.zeros_like(self.lengths)
         for _ in range(iterations):
             x = torch.addmm(self.x - weights, self.pi, model.matrix, alpha=STEP)
             if self.charges is not None:
                 x = self.charges.cut(x, STEP)
-            x = x.clamp_(self.lower, self.upper)
+            x.clamp_(self.lower, self.upper)
             # The proximal map of an envelope: along each of its pieces in turn.
             moved = torch.sub(self.counts, self.pi, alpha=STEP) - self.shifts
-            counts = torch.clamp(moved, min=torch.zeros_like(self.lengths), max=self.lengths).sum(0).add_(self.begin)
-            ahead_x, ahead_counts = torch.lerp(self.x, x, 2.0), torch.lerp(self.counts, counts, 2.0)
-            self.pi = torch.addmm(self.pi, ahead_x, model.pull, alpha=-1 / STEP)
-            self.pi.addmm_(ahead_counts, model.inverse, alpha=1 / STEP)
+            counts = moved.clamp_(zeros, self.lengths).sum(0).add_(self.begin)
+            # What is behind is not looked at again: its memory takes what lies ahead.
+            ahead_x, ahead_counts = self.x.lerp_(x, 2.0), self.counts.lerp_(counts, 2.0)
+            self.pi.addmm_(ahead_x, model.pull, alpha=-1 / STEP).addmm_(ahead_counts, model.inverse, alpha=1 / STEP)
             self.x, self.counts = x, counts
             self.total += self.pi
         self.since += iterations
