@@ -45,9 +45,7 @@ def same_as_every_x(one: Case, odds: float) -> int:
 
 
 @pytest.mark.parametrize("odds", [1.0, 20.0])
-def test_handed_over_at_once_every_kind_of_problem_gets_the_answer_of_trying_every_x(
-    at_once: None, odds: float
-) -> None:
+def test_handed_over_at_once_every_kind_of_problem_gets_the_best_of_every_x(at_once: None, odds: float) -> None:
     seeds = range(some_of(300 if odds == 1 else 60))
     handed = [same_as_every_x(one(seed), odds) for seed in seeds for one in (case, model_case)]
     if odds == 1:

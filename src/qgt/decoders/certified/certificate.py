@@ -96,7 +96,8 @@ def check_certificate(
 
     PROVED claims that the answer is optimal; a list that says it is complete, that it is; INFEASIBLE, that no x is
     possible; a confidence or a probability, that the answer has at least that weight among those listed. An instance
-    whose status claims no proof has none, nor has one that HiGHS proved (`evidence.by_highs`): there are no leaves to check.
+    whose status claims no proof has none, nor has one that HiGHS proved (`evidence.by_highs`), which leaves nothing to
+    check.
 
     Example:
         >>> import torch, qgt

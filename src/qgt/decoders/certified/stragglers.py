@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from qgt.decoders.certified.branching import Search
@@ -71,18 +72,16 @@ class Stragglers:
         fair = max(0.0, deadline - time.perf_counter()) * min(workers, len(late)) / len(late)
         seconds = min(self.seconds * workers, fair)  # a thread each: an instance's time is that of all cores
 
-        answers = search.answer.cpu()
         # Where nothing was found the answer is all 0, which may be impossible: its own cost says so.
-        bests = cost_of(
-            search.model, search.tables, torch.arange(len(answers), device=late.device), search.answer
-        ).tolist()
+        known = cost_of(search.model, search.tables, late, search.answer[late]).tolist()
+        answers = search.answer[late].cpu().numpy()
 
-        def solve(i: int) -> Solution:
-            known = Known(answers[i].numpy(), bests[i]) if math.isfinite(bests[i]) else None
-            return integer_program.solve(self._narrowed(search, i), costs.tables(self.pools, i), seconds, known)
+        def solve(i: int, x: NDArray[np.uint8], cost: float) -> Solution:
+            table, best = costs.tables(self.pools, i), Known(x, cost) if math.isfinite(cost) else None
+            return integer_program.solve(self._narrowed(search, i), table, seconds, best)
 
         with ThreadPoolExecutor(workers) as pool:
-            found = list(pool.map(solve, late.tolist()))
+            found = list(pool.map(solve, late.tolist(), answers, known))
         x = torch.from_numpy(np.stack([one.x for one in found])).to(late.device)
         search.propose(late, x)
         exact = cost_of(search.model, search.tables, late, x)
