@@ -53,8 +53,8 @@ class Certified:
     whose calls are tried as first answers. `certificates=False` keeps no proofs, for batches of many hard instances.
 
     With a time limit and `hand_over`, an instance whose answer is still open after half of its time is given to HiGHS.
-    What HiGHS proves is PROVED too, `evidence.by_highs` says so, and it has no certificate; nor has it a complete list of
-    answers, unless the search completes it afterwards. With `hand_over=False` all that is PROVED can be checked.
+    What HiGHS proves is PROVED too, `evidence.by_highs` says so, and it has no certificate. Nor has it a complete list
+    of answers, unless the search completes it afterwards. With `hand_over=False` all that is PROVED can be checked.
 
     `scores` are the items' probabilities, the evidence is complete (see `qgt.Evidence`), and the proof is one that
     `qgt.check_certificate` checks. The `confidence` in an answer is its weight among those listed.
