@@ -179,6 +179,7 @@ class Evidence:
     alternatives: Answers | None = None  # the answers that come close, the answer itself first
     fit: Float64[Tensor, " instances"] | None = None  # p-value: how often counts of the model fit their answer worse
     iterations: Int64[Tensor, " instances"] | None = None  # until it settled
+    by_highs: Bool[Tensor, " instances"] | None = None  # whether HiGHS proved it, and no leaves show it
 
     @property
     def gap(self) -> Float64[Tensor, " instances"] | None:
@@ -216,6 +217,13 @@ class Decoded:
         proof = None if self.proof is None else self.proof.pick(instances)
         scores = None if self.scores is None else self.scores[instances]
         return Decoded(self.x[instances], self.status[instances], scores, self.evidence.pick(instances), proof)
+
+    def proved_by(self, instance: int) -> str | None:
+        """Who proved an instance's answer, "certified" or "highs"; None if nobody did, or another decoder."""
+        by_highs = self.evidence.by_highs
+        if by_highs is None or int(self.status[instance]) != Status.PROVED:
+            return None
+        return "highs" if bool(by_highs[instance]) else "certified"
 
     @classmethod
     def joined(cls, parts: "Sequence[Decoded]") -> "Decoded":

@@ -43,6 +43,7 @@ class Account:
     confidence: float | None  # the answer's probability; None where it is not known
     at_most: float | None  # a bound on it, where the list of answers is incomplete
     fit: float | None  # p-value of the counts' fit to the model; None where it is not known
+    proved_by: str | None  # "certified" or "highs"; None where nothing is, or other decoders were at work
     defective: tuple[str, ...]  # items that are called
     undecided: tuple[str, ...]  # items about which nothing is said
     residuals: tuple[Residual, ...]  # pools whose count is not what the calls add up to
@@ -60,6 +61,7 @@ class Account:
             "confidence": _rounded(self.confidence),
             "confidence_at_most": _rounded(self.at_most),
             "fit": self.fit,
+            "proved_by": self.proved_by,
             "defective": list(self.defective),
             "undecided": list(self.undecided),
             "residuals": [one._asdict() for one in self.residuals],
@@ -174,6 +176,7 @@ def _account(problem: Problem, one: _Instance, result: Decoded) -> Account:
         confidence=confidence,
         at_most=at_most,
         fit=fit,
+        proved_by=result.proved_by(i),
         defective=defective,
         undecided=_names(problem, one.undecided),
         residuals=residuals,
@@ -195,6 +198,7 @@ def _in_words(problem: Problem, made: Account, counted: int, *, listed_all: bool
     sentences = (
         wording.called(made.defective, problem.items, trusted=word in (Verdict.CERTAIN, Verdict.CONFIDENT)),
         wording.standing(status, word, made.confidence, made.at_most, alone=listed_all and not made.alternatives),
+        wording.proved_elsewhere(made.proved_by, word),
         wording.misfit(made.fit, word, file_fits=file_fits),
         wording.explained(made.residuals, counted, whole=reported.exact(noise), noun=reported.noun(noise)),
         wording.others(made.alternatives),

@@ -17,6 +17,7 @@ from qgt.lab.accounts import numbers
 from qgt.lab.wording import NAMED, joined, percent, quoted
 from qgt.model.problem import Problem
 
+UNCHECKED = "HiGHS proved this answer, which leaves no certificate: its proof cannot be checked"
 UNPROVED = "the certificate claims nothing: time ran out before anything was proved"
 FALSE = "the certificate does not show what it claims"
 
@@ -67,13 +68,19 @@ def check_sheet(
     claims, holds = check_claims(problem, y, result), check_certificate(problem, y, result)
     made = []
     for i, name in enumerate(numbers(len(y)) if names is None else names):
-        status = Status(int(result.status[i]))
-        reason = "" if holds[i] else FALSE if status in (Status.PROVED, Status.INFEASIBLE) else UNPROVED
+        reason = "" if holds[i] else _why_not(result, i)
         differ = "" if calls is None else _differing(problem, result, i, calls[i])
         optimal, listed, impossible = (bool(part[i]) for part in (claims.optimal, claims.listed, claims.impossible))
         why, same = "; ".join(filter(None, (reason, differ))), None if calls is None else not differ
         made.append(Checked(name, optimal, listed, impossible, bool(holds[i]), why, same))
     return made
+
+
+def _why_not(result: Decoded, i: int) -> str:
+    """Why an instance's proof does not hold."""
+    if result.proved_by(i) == "highs":
+        return UNCHECKED
+    return FALSE if int(result.status[i]) in (Status.PROVED, Status.INFEASIBLE) else UNPROVED
 
 
 def _differing(problem: Problem, result: Decoded, i: int, calls: Tensor) -> str:

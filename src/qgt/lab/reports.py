@@ -24,8 +24,8 @@ from qgt.model.problem import Problem
 from qgt.pictures import pages
 
 COLUMNS = (
-    *("instance", "verdict", "status", "confidence", "confidence_at_most", "fit", "defective", "undecided"),
-    *("residuals", "alternatives", "retests", "words"),
+    *("instance", "verdict", "status", "confidence", "confidence_at_most", "fit", "proved_by"),
+    *("defective", "undecided", "residuals", "alternatives", "retests", "words"),
 )
 CARDS = 200  # instances shown at length on a page
 ANSWERS = 8  # of an instance, on its card
@@ -82,6 +82,7 @@ def report_row(one: Account) -> tuple[str, ...]:
     return (
         *(one.name, one.verdict.value, one.status.name, _number(one.confidence), _number(one.at_most)),
         "" if one.fit is None else f"{one.fit:.3g}",
+        one.proved_by or "",
         in_one_cell(one.defective),
         in_one_cell(one.undecided),
         in_one_cell(f"{residual.pool}: {residual.both}" for residual in one.residuals),

@@ -199,7 +199,7 @@ def test_the_number_of_workers_changes_nothing():
 
 
 def test_an_answer_that_fails_the_recheck_is_not_proved(monkeypatch):
-    def boastful(shared, costs):
+    def boastful(program, costs, time_limit):
         return integer_program.Solution(np.array([1, 0, 0], dtype=np.uint8), 0.5, 0.5, integer_program.Outcome.PROVED)
 
     monkeypatch.setattr(integer_program, "solve", boastful)

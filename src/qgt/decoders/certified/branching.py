@@ -19,6 +19,7 @@ has otherwise are fixed before a node splits, for every item fixed makes the env
 
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -56,6 +57,7 @@ class Search:
     leaves: list[Leaves] = field(default_factory=list)
     hopeful: list[Nodes] = field(default_factory=list)  # open nodes that may hold a better answer, in blocks
     others: list[Nodes] = field(default_factory=list)  # open nodes that may hold one below the limit
+    left: list[Nodes] = field(default_factory=list)  # open nodes that are not looked at any more
     first: Nodes | None = None  # the roots, where something is known of them already
 
     @classmethod
@@ -103,22 +105,36 @@ class Search:
         """Where there are any."""
         return Levels.of(self.model, self.tables)
 
-    def run(self, batch: int, deadline: float | None, most: float = math.inf) -> None:
-        """Search until no node is open, or time is up, or only lists are not complete after `most` nodes."""
+    def steps(self, batch: int, deadline: float | None, most: float = math.inf) -> Iterator[Tensor]:
+        """Search until none is open, or time is up, or only lists are open after `most`: the owners of nodes done."""
         roots = iter(torch.arange(len(self.best), device=self.best.device).split(batch))
         iterations = ITERATIONS if self.ranges is None else ITERATIONS_WITH_STEPS
         while deadline is None or time.perf_counter() < deadline:
             few = sum(len(block.owner) for block in self.open) < batch
             owner = next(roots, None) if few else None
             if owner is not None and len(owner):
-                self._branch(self._roots(owner))
+                nodes = self._roots(owner)
             elif self.hopeful or (self.others and most > 0):
-                nodes = self._take(batch)
+                nodes = self._relax(sets.taken(self.hopeful, self.others, batch), iterations)
                 most -= len(nodes.owner)
-                self._branch(self._relax(nodes, iterations))
             else:
                 return
+            self._branch(nodes)
+            yield nodes.owner
         self.others.extend(self._untouched(owner) for owner in roots)
+
+    def unexplored(self) -> Tensor:
+        """The least bound of the open nodes of each instance, infinite where there is none: (instances,)."""
+        least = torch.full_like(self.best, torch.inf)
+        for block in self.open + self.left:
+            least.scatter_reduce_(0, block.owner, block.bound, "amin")
+        return least
+
+    def drop(self, done: Tensor) -> None:
+        """Look no more at the open nodes of some instances, (instances,) bool."""
+        self.left.extend(block.pick(done[block.owner]) for block in self.open)
+        for stack in (self.hopeful, self.others):
+            stack[:] = [rest for block in stack if len((rest := block.pick(~done[block.owner])).owner)]
 
     @property
     def open(self) -> list[Nodes]:
@@ -143,19 +159,6 @@ class Search:
             leaves, nodes = kept(nodes, (nodes.fixed == FREE) & (swap >= (self.limit(owner) - bound)[:, None]), own)
             self._leaf_of(leaves)
         return self._relax(nodes, ROOT_ITERATIONS)
-
-    def _take(self, batch: int) -> Nodes:
-        """As many nodes as make a batch, the hopeful ones first: a good answer found early spares work."""
-        taken: list[Nodes] = []
-        while self.open and batch > 0:
-            stack = self.hopeful or self.others
-            block = stack.pop()
-            rest = max(0, len(block.owner) - batch)
-            if rest:
-                stack.append(block.pick(slice(0, rest)))
-            taken.append(block.pick(slice(rest, None)))
-            batch -= len(taken[-1].owner)
-        return joined(taken)
 
     def _relax(self, nodes: Nodes, iterations: int) -> Nodes:
         """Improve the bounds that are not enough."""
@@ -285,11 +288,7 @@ class Search:
 
     def _leaf_of(self, nodes: Nodes) -> None:
         """Leaves of all numbers that nodes allow."""
-        self._leaf(nodes, *self._numbers(nodes))
-
-    def _numbers(self, nodes: Nodes) -> tuple[Tensor, Tensor]:
-        """The least and the most number of defectives that nodes allow."""
-        return nodes.total.clamp(min=0), torch.where(nodes.total == FREE, len(self.model.known), nodes.total)
+        self._leaf(nodes, *sets.numbers_of(nodes))
 
     def _leaf(self, nodes: Nodes, least: Tensor, most: Tensor) -> None:
         some = least <= most
@@ -298,4 +297,4 @@ class Search:
 
     def open_leaves(self) -> list[Leaves]:
         """The open nodes as leaves: what is left of a search that ran out of time."""
-        return [as_leaves(block, *self._numbers(block)) for block in self.open]
+        return [as_leaves(block, *sets.numbers_of(block)) for block in self.open + self.left]

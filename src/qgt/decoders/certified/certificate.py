@@ -96,7 +96,8 @@ def check_certificate(
 
     PROVED claims that the answer is optimal; a list that says it is complete, that it is; INFEASIBLE, that no x is
     possible; a confidence or a probability, that the answer has at least that weight among those listed. An instance
-    whose status claims no proof has none.
+    whose status claims no proof has none, nor has one that HiGHS proved (`evidence.by_highs`), which leaves nothing to
+    check.
 
     Example:
         >>> import torch, qgt
@@ -108,6 +109,8 @@ def check_certificate(
     """
     claims, evidence, status = check_claims(problem, y, result), result.evidence, result.status.cpu()
     holds = (status == Status.PROVED) & claims.optimal & claims.sober
+    if evidence.by_highs is not None:
+        holds &= ~evidence.by_highs.cpu()  # it claims no certificate
     if evidence.complete is not None:
         holds &= claims.listed | ~evidence.complete.cpu()
     if evidence.confidence is not None:

@@ -22,7 +22,8 @@ from qgt.decoders.results import Answers, Decoded, Evidence, Spans, Status
 from qgt.files.atomic import replacing
 from qgt.model.problem import Problem
 
-FORMAT = 2
+FORMAT = 3
+FLAGS = ("status", "complete", "by_highs")
 TABLES = ("fixed", "least", "most", "step", "pi", "exact")
 LARGEST = 2**31  # bytes of a file
 
@@ -56,11 +57,13 @@ def write_certificate(
         raise ValueError("the result has no certificates: decode with Certified(certificates=True).")
     y = check_counts(problem, y, missing=True).cpu()
     packed = pack(problem.factors(y), result)
-    complete = result.evidence.complete
+    complete, by_highs = result.evidence.complete, result.evidence.by_highs
+    none = torch.zeros(len(y), dtype=torch.uint8)
     tensors = {
         "x": result.x,
         "status": result.status,
-        "complete": torch.zeros(len(y), dtype=torch.uint8) if complete is None else complete.to(torch.uint8),
+        "complete": none if complete is None else complete.to(torch.uint8),
+        "by_highs": none.clone() if by_highs is None else by_highs.to(torch.uint8),  # files hold no tensor twice
         "answers.ends": answers.spans.ends,
         "answers.x": torch.from_numpy(np.packbits(answers.x.cpu().numpy(), axis=1)),
         "proof.ends": torch.from_numpy(packed.ends),
@@ -110,7 +113,8 @@ def load_certificate(path: str | Path, problem: Problem, y: Float64[Tensor, "ins
         raise ValueError(f"{path}: is not a usable certificate: {error}.") from error
     bits = np.unpackbits(tensors["answers.x"].numpy(), axis=1, count=problem.items)
     answers = _weighed(problem, y, Spans(tensors["answers.ends"]), torch.from_numpy(bits))
-    evidence = Evidence(complete=tensors["complete"].bool() & (odds > 1), alternatives=answers)
+    complete = tensors["complete"].bool() & (odds > 1)
+    evidence = Evidence(complete=complete, alternatives=answers, by_highs=tensors["by_highs"].bool())
     return Decoded(tensors["x"], tensors["status"], None, evidence, proof)
 
 
@@ -146,14 +150,14 @@ def _read(path: str | Path) -> tuple[dict[str, object], dict[str, Tensor]]:
 
 def _refuse_malformed(tensors: dict[str, Tensor], problem: Problem, instances: int) -> None:
     """Raise a ValueError unless the tensors have the names, kinds and sizes of a certificate."""
-    wanted = {"x", "status", "complete", "answers.ends", "answers.x", "proof.ends", *(f"proof.{n}" for n in TABLES)}
+    wanted = {"x", *FLAGS, "answers.ends", "answers.x", "proof.ends", *(f"proof.{name}" for name in TABLES)}
     if set(tensors) != wanted:
         raise ValueError(f"it holds {', '.join(sorted(tensors)) or 'nothing'}")
     for name, tensor in tensors.items():
         kind = torch.int64 if name.endswith(".ends") else torch.uint8
         if tensor.dtype != kind or tensor.dim() != (2 if name in ("x", "answers.x") else 1):
             raise ValueError(f"{name} is {tensor.dtype} of shape {tuple(tensor.shape)}")
-    for name in ("x", "status", "complete", "answers.ends", "proof.ends"):
+    for name in ("x", *FLAGS, "answers.ends", "proof.ends"):
         if len(tensors[name]) != instances:
             raise ValueError(f"{name} is for {len(tensors[name])} instances, and there are {instances}")
     for name in ("answers.ends", "proof.ends"):

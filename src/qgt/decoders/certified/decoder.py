@@ -3,7 +3,8 @@
 `ExactMAP` asks an integer-programming solver about one instance after the other. Here all instances of a batch, which
 share their design, go through one batched solver, on a CPU or a GPU: linear relaxations by a first-order method
 (`relaxation`), whole answers by flips and swaps (`polish`), and one branch and bound over the
-nodes of all instances (`branching`).
+nodes of all instances (`branching`). What that search does not settle in half of its time goes to `ExactMAP`'s solver
+(`stragglers`).
 
 The search does not stop at the most probable x: it goes on until every x whose probability is more than 1/odds of the
 best one's is found, and all others are excluded. Among those found the posterior weights are exact,
@@ -30,7 +31,9 @@ from qgt.decoders.certified.branching import Search
 from qgt.decoders.certified.costs import Model, Tables, supported
 from qgt.decoders.certified.outcome import Outcome, decoded
 from qgt.decoders.certified.polish import polished
+from qgt.decoders.certified.stragglers import Stragglers
 from qgt.decoders.contract import BoundDecoder, Decoder, refuse_unsupported
+from qgt.decoders.highs import costs
 from qgt.decoders.results import Decoded
 from qgt.model.factors import pool_costs
 from qgt.model.problem import Problem
@@ -47,6 +50,10 @@ class Certified:
     `odds=1` stops at the proof, and gives no probabilities. `time_limit` is in seconds per instance, shared: a
     batch may take that times its length, and what easy instances leave goes to hard ones. `proposals` is any decoder
     whose calls are tried as first answers. `certificates=False` keeps no proofs, for batches of many hard instances.
+
+    With a time limit and `hand_over`, an instance whose answer is still open after half of its time is given to HiGHS.
+    What HiGHS proves is PROVED too, `evidence.by_highs` says so, and it has no certificate. Nor has it a complete list
+    of answers, unless the search completes it afterwards. With `hand_over=False` all that is PROVED can be checked.
 
     `scores` are the items' probabilities, the evidence is complete (see `qgt.Evidence`), and the proof is one that
     `qgt.check_certificate` checks. The `confidence` in an answer is its weight among those listed.
@@ -70,6 +77,7 @@ class Certified:
     time_limit: float | None = None
     proposals: Decoder | None = None
     certificates: bool = True
+    hand_over: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "odds", positive("odds", self.odds))
@@ -89,6 +97,7 @@ class Certified:
         propose = None if self.proposals is None else self.proposals.bind(problem)
         models: dict[torch.device, Model] = {}
         large = one_by_one.is_large(problem)
+        program = costs.program(problem) if self.hand_over and self.time_limit is not None else None
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
             deadline = None if self.time_limit is None else time.perf_counter() + self.time_limit * len(y)
@@ -101,14 +110,21 @@ class Certified:
             if y.device not in models:
                 models[y.device] = Model.of(problem, y.device)
             model = models[y.device]
-            tables = Tables.of(pool_costs(problem.design, problem.noise, y))
+            pools = pool_costs(problem.design, problem.noise, y)
+            tables = Tables.of(pools)
             search = Search.start(model, tables, slack=math.log(self.odds), keep_leaves=self.certificates)
             nothing = search.best.clone()  # what no x costs
             for x in proposed:
                 all_ = torch.arange(len(y), device=y.device)
                 search.propose(all_, polished(model, tables, all_, x))
-            search.run(batch_of(y.device, problem.items), deadline)
-            return decoded(problem, y, Outcome.of(search, nothing), self.odds)
+            late = None
+            if program is not None and self.time_limit is not None:
+                late = Stragglers.of(program, pools, self.time_limit)
+            for worked in search.steps(batch_of(y.device, problem.items), deadline):
+                if late is not None and deadline is not None:
+                    late.after(search, worked, deadline)
+            by_highs = torch.zeros_like(search.best > 0) if late is None else late.proved(search.best)
+            return decoded(problem, y, Outcome.of(search, nothing, by_highs), self.odds)
 
         def one_by_one_or_together(y: Tensor, proposed: list[Tensor], deadline: float | None) -> Decoded:
             options = one_by_one.Options(math.log(self.odds), self.certificates, deadline)

@@ -11,6 +11,7 @@ from torch import Tensor
 from qgt.decoders.certified.items import places
 from qgt.decoders.certified.relaxation import Sets, State
 from qgt.decoders.results import KEPT
+from qgt.model.prior import FREE
 
 
 class Nodes(NamedTuple):
@@ -45,6 +46,25 @@ def joined(parts: list[Nodes]) -> Nodes:
     owner, fixed, total, bound, states = zip(*parts, strict=True)
     state = State(*(torch.cat(part) for part in zip(*states, strict=True)))
     return Nodes(torch.cat(owner), torch.cat(fixed), torch.cat(total), torch.cat(bound), state)
+
+
+def taken(hopeful: list[Nodes], others: list[Nodes], batch: int) -> Nodes:
+    """As many nodes as make a batch off two stacks, the hopeful ones first: a good answer found early spares work."""
+    found: list[Nodes] = []
+    while (hopeful or others) and batch > 0:
+        stack = hopeful or others
+        block = stack.pop()
+        rest = max(0, len(block.owner) - batch)
+        if rest:
+            stack.append(block.pick(slice(0, rest)))
+        found.append(block.pick(slice(rest, None)))
+        batch -= len(found[-1].owner)
+    return joined(found)
+
+
+def numbers_of(nodes: Nodes) -> tuple[Tensor, Tensor]:
+    """The least and the most number of defectives that nodes allow."""
+    return nodes.total.clamp(min=0), torch.where(nodes.total == FREE, nodes.fixed.shape[1], nodes.total)
 
 
 class Leaves(NamedTuple):

@@ -88,7 +88,8 @@ class Instance:
             tight[int(tight.nonzero()[0])] = False  # one item is left to search
         small = Small.of(self.large, torch.where(tight, own.to(torch.int8), self.large.items.known))
         search = self._search(small, slack)
-        search.run(max(64, BATCH // len(small.free)), deadline, most)
+        for _ in search.steps(max(64, BATCH // len(small.free)), deadline, most):
+            pass
         unexplored = min([math.inf, *(float(block.bound.min()) for block in search.open)])
         better = float(search.best[0]) < self.cost - CLOSE / 2
         x = small.found(Found(torch.zeros(1), search.answer, search.best), 0).x[0] if better else self.x
@@ -146,6 +147,7 @@ def outcome_of(settled: list[Settled], options: Options, device: torch.device) -
         best=best,
         answer=torch.stack([one.x for one in settled]).to(device),
         none_found=torch.zeros_like(best, dtype=torch.bool),
+        by_highs=torch.zeros_like(best, dtype=torch.bool),
         unexplored=torch.tensor([one.unexplored for one in settled], dtype=torch.float64, device=device),
         limit=best + options.slack - CLOSE,
         found=found,

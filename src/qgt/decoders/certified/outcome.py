@@ -21,27 +21,27 @@ class Outcome:
     answer: Tensor  # (instances, items), uint8
     none_found: Tensor  # (instances,), bool: no possible x was found
     unexplored: Tensor  # (instances,), float64: no x that was not looked at costs less; infinite where there is none
+    by_highs: Tensor  # (instances,), bool: HiGHS says that nothing costs less
     limit: Tensor  # (instances,), float64: what costs less is listed
     found: list[Found]
     leaves: list[Leaves] | None  # None where no proofs are kept
 
     @classmethod
-    def of(cls, search: Search, nothing: Tensor) -> "Outcome":
+    def of(cls, search: Search, nothing: Tensor, by_highs: Tensor) -> "Outcome":
         """What a search found; what is still open is a leaf too, shown as far as it was. No x costs `nothing`."""
         best, answer = search.best, search.answer
-        unexplored = torch.full_like(best, torch.inf)
-        for block in search.open:
-            unexplored.scatter_reduce_(0, block.owner, block.bound, "amin")
         limit = search.limit(torch.arange(len(best), device=best.device))
         leaves = [*search.leaves, *search.open_leaves()] if search.keep_leaves else None
-        return cls(best, answer, best >= nothing, unexplored, limit, search.found, leaves)
+        return cls(best, answer, best >= nothing, search.unexplored(), by_highs, limit, search.found, leaves)
 
 
 def decoded(problem: Problem, y: Tensor, outcome: Outcome, odds: float) -> Decoded:
     """An outcome as a result."""
     listed, none_found, unexplored = odds > 1, outcome.none_found, outcome.unexplored
     complete = unexplored == torch.inf
-    closed = complete | (outcome.best - unexplored <= CLOSE) & ~none_found
+    own = complete | (outcome.best - unexplored <= CLOSE) & ~none_found
+    by_highs = outcome.by_highs & ~own & ~none_found
+    closed = own | by_highs
     status = torch.where(closed, Status.PROVED, Status.TIME_LIMIT)
     status = torch.where(none_found & complete, Status.INFEASIBLE, status).to(torch.uint8)
 
@@ -70,6 +70,7 @@ def decoded(problem: Problem, y: Tensor, outcome: Outcome, odds: float) -> Decod
         confidence=confidence if listed else None,
         unsettled=differing > 0,
         alternatives=Answers(spans, answers.x, -cost, weight),
+        by_highs=by_highs & (status == Status.PROVED),
     )
     proof = None if outcome.leaves is None else _proof(problem, outcome, outcome.leaves, odds)
     return Decoded(x, status, marginals if listed else None, evidence, proof)

@@ -38,6 +38,8 @@ def pack(factors: Factors, result: Decoded) -> Packed:
     assert result.proof is not None and result.evidence.alternatives is not None  # as the caller saw
     shared, parts, steps = Shared.of(factors), [], []
     claims = (result.status == Status.PROVED) | (result.status == Status.INFEASIBLE)
+    if result.evidence.by_highs is not None:
+        claims = claims & ~result.evidence.by_highs
     for i, claimed in enumerate(claims.tolist()):
         leaves = Leaves.of(result.proof.of_instance(i))
         if not claimed:

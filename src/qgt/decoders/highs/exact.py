@@ -71,13 +71,13 @@ class ExactMAP:
     def bind(self, problem: Problem) -> BoundDecoder:
         """Set up what all instances share."""
         refuse_unsupported(self, problem)
-        shared = costs.program(problem), self.time_limit
+        program = costs.program(problem)
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
             pools = pool_costs(problem.design, problem.noise, y)
 
             def solve(i: int) -> integer_program.Solution:
-                return integer_program.solve(shared, costs.tables(pools, i))
+                return integer_program.solve(program, costs.tables(pools, i), self.time_limit)
 
             # Threads are enough: HiGHS lets go of Python's lock while it works, and each instance is its own program.
             with ThreadPoolExecutor(self.workers or os.cpu_count()) as pool:

@@ -222,29 +222,42 @@ def _options(deadline: float | None, **options: float) -> dict[str, float]:
     return options if deadline is None else {**options, "time_limit": max(0.0, deadline - time.perf_counter())}
 
 
-def solve(shared: tuple[Program, float | None], costs: Floats) -> Solution:
-    """The cheapest x for one instance's table (pools, counts); `shared` is the program and a time limit in seconds."""
-    program, time_limit = shared
+class Known(NamedTuple):
+    """An x that may be the cheapest, whether or not a program allows it."""
+
+    x: NDArray[np.uint8]
+    cost: float
+
+
+def solve(program: Program, costs: Floats, time_limit: float | None = None, known: Known | None = None) -> Solution:
+    """The cheapest x for one instance's table (pools, counts), or the known one where the program allows none cheaper.
+
+    The time limit is in seconds.
+    """
     deadline = None if time_limit is None else time.perf_counter() + time_limit
-    solution = _solve(program, program.reachable(program.with_groups(costs)), deadline)
+    known = known or Known(np.zeros(len(program.weights), dtype=np.uint8), np.inf)
+    start = Solution(known.x, known.cost, -np.inf, Outcome.TIME_LIMIT)
+    solution = _solve(program, program.reachable(program.with_groups(costs)), start, deadline)
     x = solution.x if np.isfinite(solution.cost) else np.zeros_like(solution.x)
     return solution._replace(x=x)
 
 
-def _solve(program: Program, costs: Floats, deadline: float | None) -> Solution:
+def _solve(program: Program, costs: Floats, known: Solution, deadline: float | None) -> Solution:
     """Relax, round and compare with the bound; search where that does not do."""
     relaxation = relax(program, costs, deadline)
+    if relaxation.outcome == Outcome.INFEASIBLE:
+        return _nothing_else(known)
     x = (relaxation.x > 0.5).astype(np.uint8)
     cost, bound = program.cost(x, costs), float(dual_bounds(program, costs[None], relaxation.pi[None])[0])
-    if relaxation.outcome == Outcome.INFEASIBLE:
-        return Solution(x, np.inf, np.inf, Outcome.INFEASIBLE)
-    if meets(cost, bound):
-        return Solution(x, cost, bound, Outcome.PROVED)
-    known = Solution(x, cost, bound, Outcome.TIME_LIMIT)
+    if cost <= known.cost:
+        known = known._replace(x=x, cost=cost)
+    known = known._replace(bound=bound)
+    if meets(known.cost, bound):
+        return known._replace(outcome=Outcome.PROVED)
     if relaxation.outcome == Outcome.TIME_LIMIT or (deadline is not None and time.perf_counter() >= deadline):
         return known
-    if np.isfinite(cost):
-        program, costs = _narrow(program, costs, relaxation.pi, cost + AGREE)
+    if np.isfinite(known.cost):
+        program, costs = _narrow(program, costs, relaxation.pi, known.cost + AGREE)
     return _search(program, costs, known, deadline)
 
 
