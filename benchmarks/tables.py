@@ -333,6 +333,24 @@ def thresholds_table(root: Path) -> str:
     return markdown_table(["M/N", *(f"{design}, N = {items:,}" for design, items in names)], lines)
 
 
+def cluster_table(root: Path) -> str:
+    """Studies on a cluster beside the local pool."""
+    found, lines = _read(root, "cluster")["speed"], []
+    total = found["runs"][0]["same"]
+    for run in found["runs"]:
+        cells = [f"{run['seconds']:.1f}", f"{run['rows_per_second']:.0f}", f"{run['same']:,} of {total:,}"]
+        lines.append([run["where"], run["workers"], *cells])
+    return markdown_table(["where", "workers", "seconds in all", "rows a second", "rows as in one process"], lines)
+
+
+def kills_table(root: Path) -> str:
+    """What survives kills of workers and schedulers."""
+    found = _read(root, "cluster")["kills"]
+    header = ["kills of workers", "of schedulers", "runs of the command", "rows acknowledged", "lost or doubled"]
+    numbers = [found[key] for key in ("worker_kills", "scheduler_kills", "runs", "acknowledged", "lost", "differ")]
+    return markdown_table([*header, "not as in one process"], [[f"{number:,}" for number in numbers]])
+
+
 def paper_table(name: str, root: Path) -> str:
     """A table of the reproduction."""
     return paper.TABLES[name](paper.Counts.load(root / "results/paper/counts.json"))
@@ -343,6 +361,8 @@ TABLES = {
     "calibration": calibration_table,
     "calibration_figure": calibration_figure,
     "classical": classical_table,
+    "cluster": cluster_table,
+    "cluster_kills": kills_table,
     "certified_speed": certified_speed_table,
     "certified_split": certified_split_table,
     "certified_success": certified_success_table,

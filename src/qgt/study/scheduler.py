@@ -8,6 +8,7 @@ gone: Dask would wait for it to come back, with nothing in hand; here the run en
 import contextlib
 import ipaddress
 import itertools
+import logging
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -60,7 +61,7 @@ def connected(scheduler: str) -> Iterator[Any]:
         raise ValueError(
             f"scheduler={scheduler!r} does not answer ({error}): start it, or check the address."
         ) from None
-    with client, _told_if_gone(scheduler):
+    with _quiet(), client, _told_if_gone(scheduler):
         try:
             client.wait_for_workers(1, timeout=WAIT)
         except TimeoutError:
@@ -120,6 +121,17 @@ def _worker_died(future: Any, one: Work, deaths: dict[Work, int]) -> bool:
         return False
     deaths[one] = deaths.get(one, 0) + error.allowed_failures + 1  # as often as Dask itself sent it
     return deaths[one] < DEATHS
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Dask's tracebacks of lost connections from the screen: what matters of them is said in words."""
+    logger, say_nothing = logging.getLogger("distributed.client"), lambda record: False
+    logger.addFilter(say_nothing)
+    try:
+        yield
+    finally:
+        logger.removeFilter(say_nothing)
 
 
 @contextlib.contextmanager
