@@ -87,7 +87,7 @@ def test_networks_and_counts_are_those_of_one_process(tmp_path: Path) -> None:
     trained = networks(tmp_path / "here.networks")
     assert trained == networks(tmp_path / "there.networks")
     assert len(trained) == 4  # the two decoders share them
-    assert sum("trained" in doing for doing in told) == 4 and "4 of 4" in " ".join(told)
+    assert sum("done, " in doing for doing in told) == 4 and "4 of 4" in " ".join(told)
 
 
 def test_stacks_and_the_paper_are_those_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,3 +219,28 @@ def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("qgt.study.scheduler.WAIT", 1.0)
     with pytest.raises(ValueError, match="does not answer"):
         run_study(Study.from_plain(small()), tmp_path / "study.db", scheduler="tcp://127.0.0.1:1")
+
+
+def test_a_network_survives_the_workers_that_held_it(tmp_path: Path) -> None:
+    """The worker that has it dies; the next one, which never had it, goes on."""
+    study = Study.from_plain(small(decoders={"net": NETWORK}, designs=1, grid={}, instances=2000, batch=10))
+    run_study(study, tmp_path / "here.db", networks=tmp_path / "networks")
+    with cluster(n_workers=1, threads_per_worker=1, protocol="tcp") as made:
+        dead = []
+
+        def replace_worker(progress: qgt.StudyProgress) -> None:
+            if progress.row is not None and not dead:
+                dead.append(next(iter(made.workers)))
+                made.scale(0)
+                made.sync(made._correct_state)
+                made.scale(1)
+
+        run_study(
+            study,
+            tmp_path / "there.db",
+            networks=tmp_path / "networks",
+            scheduler=made.scheduler_address,
+            on_progress=replace_worker,
+        )
+    assert dead
+    assert rows(study, tmp_path / "here.db") == rows(study, tmp_path / "there.db")

@@ -23,7 +23,7 @@ from qgt.study.parcels import Parcel, packed, unpacked
 from qgt.study.plan import Task
 from qgt.study.scheduler import connected, finished
 from qgt.study.store import Row
-from qgt.study.workers import Decoded, named
+from qgt.study.workers import Decoded
 
 Sources = Sequence[tuple[Path, str]]  # plugins, with the hash of each
 
@@ -36,15 +36,13 @@ def decode_on_cluster(jobs: Iterable[Job], scheduler: str) -> Decoded:
         def send(job: Job) -> Any:
             """Send a job, and with the first of a task its network."""
             if isinstance(job.task.entry.method, Recipe) and job.task not in sent:
+                # As a piece of work, not by `scatter`: what was scattered is lost with the workers that hold it.
                 network = packed(network_path(job.networks, job.task))
-                sent[job.task] = client.scatter(network, broadcast=True, hash=True)
+                sent[job.task] = client.submit(parcel_itself, network, pure=False)
             return client.submit(decode_anywhere, job, sent.get(job.task), plugins, pure=False)
 
         with contextlib.closing(finished(client, jobs, send)) as ended:
-            for job, future in ended:
-                with named(job.name):
-                    row = future.result()
-                yield job, row
+            yield from ended
 
 
 def train_on_cluster(trainings: Iterable[Training], folder: Path, scheduler: str) -> Iterator[Training]:
@@ -56,12 +54,15 @@ def train_on_cluster(trainings: Iterable[Training], folder: Path, scheduler: str
             return client.submit(train_anywhere, training, plugins, pure=False)
 
         with contextlib.closing(finished(client, trainings, send)) as ended:
-            for training, future in ended:
-                with named(f"training {training.name}"):
-                    networks = future.result()
+            for training, networks in ended:
                 for task, network in zip(training.tasks, networks, strict=True):
                     adopt_network(folder, task, network)
                 yield training
+
+
+def parcel_itself(parcel: Parcel) -> Parcel:
+    """What a worker does to have a network: nothing. Should it be lost, the scheduler has this done again."""
+    return parcel
 
 
 def decode_anywhere(job: Job, network: Parcel | None, plugins: Sources) -> Row:

@@ -106,7 +106,7 @@ class Training(NamedTuple):
     def name(self) -> str:
         """The training in words, for messages."""
         first = self.tasks[0].name
-        return f"{len(self.tasks)} networks, {first} and on" if len(self.tasks) > 1 else first
+        return f"training {len(self.tasks)} networks, {first} and on" if len(self.tasks) > 1 else f"training {first}"
 
     def is_done(self, folder: Path) -> bool:
         """Whether all its networks are there."""

@@ -148,7 +148,7 @@ def train_all(
         for number, training in enumerate(trainings):
 
             def tell(epoch: Epoch, number: int = number, name: str = training.name) -> None:
-                on_progress(number, f"training {name}: epoch {epoch.number} of {epoch.total}")
+                on_progress(number, f"{name}: epoch {epoch.number} of {epoch.total}")
 
             training.run(folder, on_epoch=tell)
         return
@@ -158,7 +158,7 @@ def train_all(
     there = len(trainings) - len(missing)
     on_progress(there, f"training on the cluster: {len(missing)} to do")
     for number, done in enumerate(train_on_cluster(missing, folder, scheduler), 1):
-        on_progress(there + number, f"trained {done.name}: {number} of {len(missing)}")
+        on_progress(there + number, f"{done.name}: done, {number} of {len(missing)}")
 
 
 def _train(ledger: Ledger, folder: Path, device: str, scheduler: str | None) -> None:

@@ -10,13 +10,27 @@ import ipaddress
 import itertools
 import logging
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 from urllib.parse import urlsplit
+
+from qgt.study.workers import named
 
 WAIT = 30.0  # seconds to wait for the scheduler, and then for a first worker
 DEATHS = 10  # of workers, on one piece of work, after which the work is to blame
-Work = TypeVar("Work", bound=Hashable)
-Ended = Generator[tuple[Work, Any], None, None]  # work and its future
+
+
+@runtime_checkable
+class Named(Hashable, Protocol):
+    """Something to be done, with its name for messages."""
+
+    @property
+    def name(self) -> str:
+        """What it is, in words."""
+        ...
+
+
+Work = TypeVar("Work", bound=Named)
+Ended = Generator[tuple[Work, Any], None, None]  # work and its result
 
 
 def check_address(scheduler: str) -> str:
@@ -72,7 +86,7 @@ def connected(scheduler: str) -> Iterator[Any]:
 
 
 def finished(client: Any, work: Iterable[Work], send: Callable[[Work], Any]) -> Ended[Work]:
-    """Each piece of work with its future as it ends, well or not; what workers died on is sent again."""
+    """Each piece of work with its result as it ends; what workers died on is sent again."""
     waiting, pending = iter(work), dict[Any, Work]()
     deaths: dict[Work, int] = {}
     try:
@@ -87,7 +101,7 @@ def finished(client: Any, work: Iterable[Work], send: Callable[[Work], Any]) -> 
                 if _worker_died(future, one, deaths):
                     pending[send(one)] = one
                 else:
-                    yield one, future
+                    yield one, _result(future, one.name)
     finally:
         with contextlib.suppress(Exception):  # gone already, perhaps
             client.cancel(list(pending), force=True)
@@ -110,6 +124,17 @@ def _first_done(client: Any, pending: Iterable[Any]) -> Iterable[Any]:
     with client.as_current():
         done: Iterable[Any] = wait(list(pending), return_when="FIRST_COMPLETED").done  # type: ignore[no-untyped-call]
     return done
+
+
+def _result(future: Any, name: str) -> Any:
+    """What came of a piece of work; an error names it, unless it is the scheduler that was lost."""
+    try:
+        return future.result()
+    except _lost():
+        raise
+    except Exception:
+        with named(name):
+            raise
 
 
 def _worker_died(future: Any, one: Work, deaths: dict[Work, int]) -> bool:
@@ -137,13 +162,17 @@ def _quiet() -> Iterator[None]:
 @contextlib.contextmanager
 def _told_if_gone(scheduler: str) -> Iterator[None]:
     """Say in words that the scheduler is gone."""
-    from distributed import CancelledError
-    from distributed.client import FutureCancelledError
-    from distributed.comm.core import CommClosedError
-
     try:
         yield
-    except (CancelledError, FutureCancelledError, CommClosedError) as error:
+    except _lost() as error:
         raise ValueError(
             f"scheduler={scheduler!r} is gone: start it and its workers, then run again; what was counted stays."
         ) from error
+
+
+def _lost() -> tuple[type[BaseException], ...]:
+    """The errors that tell of a scheduler that was lost."""
+    from distributed import CancelledError
+    from distributed.comm.core import CommClosedError
+
+    return CancelledError, CommClosedError
