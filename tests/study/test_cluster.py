@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from qgt.paper.plan import PAPERS
 from qgt.study import Study, run_study
 from qgt.study.cluster import train_on_cluster
 from qgt.study.networks import Training, network_path, weights_digest
-from qgt.study.parcels import unpack
+from qgt.study.parcels import unpack, unpacked
 from qgt.study.scheduler import check_address
 from qgt.study.store import Store
 
@@ -184,6 +185,19 @@ def test_an_error_in_training_says_whose(tmp_path: Path) -> None:
         pytest.skip("needs a machine without a GPU")
     with cluster(protocol="tcp") as made, pytest.raises(ValueError, match=r"training net, .* sees no GPU"):
         run_study(study, tmp_path / "study.db", device="cuda", scheduler=made.scheduler_address)
+
+
+def test_threads_that_need_one_network_have_one_folder() -> None:
+    parcel, start = (("model.safetensors", b"0"),), threading.Barrier(8)
+
+    def read(number: int) -> tuple[str, bytes]:
+        start.wait()
+        folder = Path(unpacked(parcel, "network").name)
+        time.sleep(0.01)  # in which a folder that nobody holds would go
+        return str(folder), (folder / "network/model.safetensors").read_bytes()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(read, range(8)))) == 1
 
 
 @pytest.mark.parametrize("name", ["", "..", "../model.safetensors", "/etc/passwd"])

@@ -69,10 +69,10 @@ def decode_anywhere(job: Job, network: Parcel | None, plugins: Sources) -> Row:
     """What a worker does: unpack the network, load the same plugins, decode."""
     load_same(plugins)
     _check_device(job.device)
-    if network is not None:
-        name = network_path(job.networks, job.task).name
-        job = job._replace(networks=Path(unpacked(network, name).name))
-    return decode_batch(job)
+    if network is None:
+        return decode_batch(job)
+    folder = unpacked(network, network_path(job.networks, job.task).name)  # held until the job is done
+    return decode_batch(job._replace(networks=Path(folder.name)))
 
 
 def train_anywhere(training: Training, plugins: Sources) -> list[Parcel]:
