@@ -1,21 +1,26 @@
 """A study on a Dask cluster of this machine: the same rows as one process, its speed, and what survives kills.
 
-python benchmarks/cluster.py --workers 1 2 --instances 2000                 # rows and speed beside the local pool
-python benchmarks/cluster.py --workers 4 --kills 50 --scheduler-kills 10    # and kills at random moments
+python benchmarks/cluster.py speed --workers 1 2 4 --instances 4000              # rows and speed beside the local pool
+python benchmarks/cluster.py kills --workers 2 --kills 50 --scheduler-kills 10   # kills at random moments
 
-Writes results/cluster.json. A row counts as acknowledged once progress has told of it.
+Each part adds to results/cluster.json. The study has a network, which the cluster trains. A row counts as acknowledged
+once progress has told of it. With kills, the study is run through them to its end, again and again in new databases,
+until there were as many kills as asked for; each time its rows must be those of one process.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import qgt
@@ -24,10 +29,11 @@ from qgt.study import Study, run_study
 from qgt.study.store import Store
 
 RESULTS = Path(__file__).resolve().parents[1] / "results/cluster.json"
-PORT = 18786
+Rows = dict[tuple[str, int], object]
 
 
 def study_of(instances: int) -> Study:
+    network = {"kind": "mlp", "hidden": [32], "train": {"instances": 2000, "validation": 500, "epochs": 3}}
     return Study.from_plain(
         {
             "instances": instances,
@@ -39,16 +45,16 @@ def study_of(instances: int) -> Study:
                 "noise": {"kind": "sparse_integer", "rate": 0.1, "bound": 1},
             },
             "grid": {"design.pools": [25, 35]},
-            "decoders": {"AMP": {"kind": "amp"}, "GAMP": {"kind": "gamp"}},
+            "decoders": {"AMP": {"kind": "amp"}, "GAMP": {"kind": "gamp"}, "network": network},
         }
     )
 
 
-def rows(study: Study, db: Path) -> dict[tuple[str, int], object]:
-    """What was counted, but for times and machines."""
+def rows(study: Study, db: Path) -> Rows:
+    """What was counted, and by which network, but for times and machines."""
     with Store(db) as store:
         listed = [(task.key, row) for task in dict.fromkeys(study.tasks) for row in store.rows(task.key)]
-    found = {(key, row.batch): (row.score, row.statuses) for key, row in listed}
+    found = {(key, row.batch): (row.score, row.statuses, row.provenance.get("network")) for key, row in listed}
     assert len(found) == len(listed), "a row is there twice"
     return found
 
@@ -57,8 +63,11 @@ class Cluster:
     """A scheduler and its workers, as processes that can be killed."""
 
     def __init__(self, workers: int) -> None:
-        self.address = f"tcp://127.0.0.1:{PORT}"
-        self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", str(PORT), "--no-dashboard")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.address = f"tcp://127.0.0.1:{port}"
+        self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard")
         self.workers = [self._worker() for _ in range(workers)]
 
     def _start(self, *command: str) -> "subprocess.Popen[bytes]":
@@ -83,95 +92,143 @@ class Cluster:
             process.wait()
 
 
-def timed(study: Study, db: Path, workers: int, scheduler: str | None) -> float:
-    start = time.perf_counter()
-    run_study(study, db, workers=workers, scheduler=scheduler)
-    return time.perf_counter() - start
+@contextlib.contextmanager
+def cluster_of(workers: int) -> Iterator[Cluster]:
+    cluster = Cluster(workers)
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
 
 
-def with_kills(study: Study, db: Path, workers: int, kills: int, scheduler_kills: int) -> dict[str, int]:
-    """Run to the end through kills; acknowledged rows that are missing or differ afterwards are counted."""
-    acknowledged: dict[tuple[str, int], object] = {}
-    done = {"worker_kills": 0, "scheduler_kills": 0, "runs": 0, "lost": 0}
+def timed(study: Study, db: Path, workers: int, scheduler: str | None) -> dict[str, float]:
+    """Seconds in all, with the start of processes and the training; and rows a second once rows come."""
+    start, at = time.perf_counter(), list[float]()
+    run_study(
+        study,
+        db,
+        workers=workers,
+        scheduler=scheduler,
+        on_progress=lambda told: at.append(time.perf_counter()) if told.row is not None else None,
+    )
+    rate = (len(at) - 1) / (at[-1] - at[0])
+    return {"seconds": round(time.perf_counter() - start, 2), "rows_per_second": round(rate, 1)}
 
-    def told(progress: qgt.StudyProgress) -> None:
-        if progress.row is not None:
-            row = progress.row
-            acknowledged[row.task, row.batch] = (row.score, row.statuses)
 
-    while True:
-        cluster, stop, before = Cluster(workers), threading.Event(), len(acknowledged)
-        last = done["scheduler_kills"] < scheduler_kills
-        aim = (kills - done["worker_kills"]) // max(1, scheduler_kills - done["scheduler_kills"])
+def speed(study: Study, counts: list[int], folder: Path) -> list[dict[str, object]]:
+    """One process, local pools and clusters of as many workers; all rows are compared with those of one process."""
+    one = folder / "one.db"
+    found: list[dict[str, object]] = [{"where": "one process", "workers": 1, **timed(study, one, 1, None), "same": 1}]
+    truth = rows(study, one)
+    found[0]["same"] = len(truth)
+    for workers in counts:
+        for where in ("local pool", "Dask"):
+            db = folder / f"{where} {workers}.db"
+            with cluster_of(workers) if where == "Dask" else contextlib.nullcontext() as cluster:
+                measured = timed(study, db, workers, None if cluster is None else cluster.address)
+            there = rows(study, db)
+            same = sum(there.get(key) == row for key, row in truth.items()) if len(there) == len(truth) else 0
+            found.append({"where": where, "workers": workers, **measured, "same": same})
+            print(found[-1], flush=True)
+    return found
 
-        def harass(
-            cluster: Cluster = cluster,
-            stop: threading.Event = stop,
-            before: int = before,
-            last: bool = last,
-            aim: int = aim,
-        ) -> None:
-            while len(acknowledged) == before and not stop.wait(0.1):
-                pass  # until rows arrive
-            for _ in range(aim):
-                if stop.wait(random.uniform(0.5, 3.0)):
-                    return
-                cluster.kill_worker()
-                done["worker_kills"] += 1
-            if last and not stop.wait(random.uniform(0.5, 3.0)):
-                cluster.scheduler.kill()
-                done["scheduler_kills"] += 1
 
-        thread = threading.Thread(target=harass)
+class Killer:
+    """Kills workers and schedulers at random moments, each only after new rows have come."""
+
+    def __init__(self, kills: int, scheduler_kills: int) -> None:
+        self.left, self.schedulers_left = kills, scheduler_kills
+        self.acknowledged: Rows = {}  # of the study in hand
+
+    @property
+    def done(self) -> bool:
+        """Whether none are left to kill."""
+        return not (self.left or self.schedulers_left)
+
+    def told(self, progress: qgt.StudyProgress) -> None:
+        """Take note of a row that was acknowledged."""
+        if (row := progress.row) is not None:
+            self.acknowledged[row.task, row.batch] = (row.score, row.statuses, row.provenance.get("network"))
+
+    def run(self, cluster: Cluster, stop: threading.Event) -> None:
+        """Until the run ends or its scheduler is killed: a fair share of the workers' kills goes before that."""
+        share = -(-self.left // (self.schedulers_left + 1))
+        for _ in range(share):
+            if not self._rows_came(stop):
+                return
+            cluster.kill_worker()
+            self.left -= 1
+        if self.schedulers_left and self._rows_came(stop):
+            cluster.scheduler.kill()
+            self.schedulers_left -= 1
+
+    def _rows_came(self, stop: threading.Event) -> bool:
+        before = len(self.acknowledged)
+        while len(self.acknowledged) == before:
+            if stop.wait(0.02):
+                return False
+        return not stop.wait(random.uniform(0.0, 1.0))
+
+
+def with_kills(study: Study, truth: Rows, killer: Killer, workers: int, folder: Path) -> dict[str, int]:
+    """Studies run to their end through kills; acknowledged rows that are missing or differ afterwards are counted."""
+    found = {"runs": 0, "studies": 0, "acknowledged": 0, "lost": 0, "differ": 0}
+    while not killer.done:
+        db = folder / f"{found['studies']}.db"
+        ended = False
+        while not ended:
+            found["runs"] += 1
+            ended = one_run(study, db, killer, workers)
+            there = rows(study, db)
+            found["lost"] += sum(there.get(key) != row for key, row in killer.acknowledged.items())
+            print(f"{found['runs']}: {len(there)} rows, {killer.left}, {killer.schedulers_left} kills left", flush=True)
+        found["studies"] += 1
+        found["acknowledged"] += len(killer.acknowledged)
+        found["differ"] += sum(there.get(key) != row for key, row in truth.items()) + len(there) - len(truth)
+        killer.acknowledged.clear()
+    return found
+
+
+def one_run(study: Study, db: Path, killer: Killer, workers: int) -> bool:
+    """Run with a new cluster until the study's end, or until its scheduler is killed."""
+    stop = threading.Event()
+    with cluster_of(workers) as cluster:
+        thread = threading.Thread(target=killer.run, args=(cluster, stop))
         thread.start()
-        done["runs"] += 1
         try:
-            run_study(study, db, scheduler=cluster.address, on_progress=told)
+            run_study(study, db, scheduler=cluster.address, on_progress=killer.told)
         except ValueError as error:
-            print(f"{len(acknowledged)} rows: {error}", flush=True)
-        else:
-            return done
+            assert "is gone" in str(error), error
+            return False
         finally:
             stop.set()
             thread.join()
-            cluster.stop()
-            there = rows(study, db)
-            done["lost"] = sum(there.get(key) != row for key, row in acknowledged.items())
+    return True
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--instances", type=int, default=2000)
-    parser.add_argument("--kills", type=int, default=0)
-    parser.add_argument("--scheduler-kills", type=int, default=0)
+    parser.add_argument("part", choices=["speed", "kills"])
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="for kills: the first number")
+    parser.add_argument("--instances", type=int, default=2000, help="of each of 12 tasks, 50 to a row")
+    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--scheduler-kills", type=int, default=1)
     given = parser.parse_args()
-    study, found = study_of(given.instances), {"instances": given.instances, "cores": os.cpu_count(), "runs": []}
+    study, start = study_of(given.instances), time.perf_counter()
+    part: dict[str, object] = {"cores": os.cpu_count(), "instances": given.instances}
     with tempfile.TemporaryDirectory() as folder:
-        seconds = timed(study, Path(folder, "one.db"), 1, None)
-        truth = rows(study, Path(folder, "one.db"))
-        found["runs"].append({"where": "one process", "seconds": round(seconds, 2), "same": True})
-        for workers in given.workers:
-            pool, db = Path(folder, f"pool{workers}.db"), Path(folder, f"dask{workers}.db")
-            seconds = timed(study, pool, workers, None)
-            found["runs"].append(_run(f"{workers} local", seconds, rows(study, pool) == truth))
-            cluster = Cluster(workers)
-            try:
-                seconds = timed(study, db, workers, cluster.address)
-            finally:
-                cluster.stop()
-            found["runs"].append(_run(f"{workers} of Dask", seconds, rows(study, db) == truth))
-            print(found["runs"][-2:], flush=True)
-        if given.kills or given.scheduler_kills:
-            db = Path(folder, "kills.db")
-            found["kills"] = with_kills(study, db, max(given.workers), given.kills, given.scheduler_kills)
-            found["kills"]["same"] = rows(study, db) == truth
-    write_text(RESULTS, json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found, indent=1))
-
-
-def _run(where: str, seconds: float, same: bool) -> dict[str, object]:
-    return {"where": where, "seconds": round(seconds, 2), "same": same}
+        if given.part == "speed":
+            part["runs"] = speed(study, given.workers, Path(folder))
+        else:
+            run_study(study, Path(folder, "one.db"))
+            truth = rows(study, Path(folder, "one.db"))
+            killer = Killer(given.kills, given.scheduler_kills)
+            kills = {"worker_kills": given.kills, "scheduler_kills": given.scheduler_kills, "rows": len(truth)}
+            part |= {**kills, **with_kills(study, truth, killer, given.workers[0], Path(folder))}
+    part["minutes"] = round((time.perf_counter() - start) / 60, 1)
+    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    write_text(RESULTS, json.dumps({**found, given.part: part}, indent=1) + "\n")
+    print(json.dumps(part, indent=1))
 
 
 if __name__ == "__main__":

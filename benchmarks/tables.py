@@ -12,7 +12,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from page_tables import certified, decoders, learning, rounds, trust
+from page_tables import certified, decoders, learning, rounds, scale, trust
 from qgt import paper
 from qgt.paper.drawing import draw
 
@@ -30,6 +30,7 @@ TABLES = {
     **decoders.TABLES,
     **learning.TABLES,
     **rounds.TABLES,
+    **scale.TABLES,
     **trust.TABLES,
     **{f"paper_{name}": partial(paper_table, name) for name in paper.TABLES},
 }

@@ -1,4 +1,4 @@
-"""Tables of decoders: how often each is right, and at which size and cost."""
+"""Tables of decoders: how often each is right."""
 
 from pathlib import Path
 
@@ -49,30 +49,8 @@ def classical_table(root: Path) -> str:
     return markdown_table(["setting", "M", *rows[0]["right"], "of it proved"], lines)
 
 
-def scale_table(root: Path) -> str:
-    """One instance of each size: time, memory and wrong items."""
-    lines = []
-    for row in read(root, "scale"):
-        where = f"{row['device']}, threads: {row['threads']}"
-        cells = [f"{row['seconds']:.2f}", f"{row['gigabytes']:.2f}", f"{row['wrong']:,}", row["status"]]
-        lines.append([row["decoder"], f"{row['items']:,}", f"{row['pools']:,}", where, *cells])
-    return markdown_table(["decoder", "items", "pools", "machine", "seconds", "GB", "wrong items", "status"], lines)
-
-
-def thresholds_table(root: Path) -> str:
-    """Of how many instances belief propagation names nearly all items, by M/N and design."""
-    rows = read(root, "thresholds")
-    names = list(dict.fromkeys((row["design"], row["items"]) for row in rows))
-    found = {(row["design"], row["items"], row["ratio"]): f"{row['solved']} of {row['instances']}" for row in rows}
-    ratios = sorted({row["ratio"] for row in rows})
-    lines = [[f"{ratio:g}", *(found.get((*name, ratio), "-") for name in names)] for ratio in ratios]
-    return markdown_table(["M/N", *(f"{design}, N = {items:,}" for design, items in names)], lines)
-
-
 TABLES = {
     "decoders": decoders_table,
     "decoders_pairs": pairs_table,
     "classical": classical_table,
-    "scale": scale_table,
-    "thresholds": thresholds_table,
 }

@@ -163,7 +163,7 @@ def test_networks_can_be_trained_as_stacks(tmp_path, monkeypatch):
         TINY, pools=(8,), noise=(0.1,), residual=Residual(8, 1, {"steps": 20}), levels=(5,), level_designs=1
     )
     told = []
-    running._train_stacks(Plan.of(scale).tasks, tmp_path / "reproduce.networks", "cpu", told.append)
+    running._train_stacks(Plan.of(scale).tasks, tmp_path / "reproduce.networks", "cpu", None, told.append)
     assert told and all(progress.total == 1 for progress in told)  # one recipe, small: one stack
     monkeypatch.setattr("qgt.study.networks.train", None)
     counts = reproduce(tmp_path, scale)

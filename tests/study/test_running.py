@@ -210,7 +210,7 @@ def test_a_fault_in_a_worker_is_reported_too(tmp_path):
 
 def test_a_worker_that_dies_is_reported_with_the_remedy(tmp_path):
     job = batches.Job(Study.from_plain(small()).tasks[0], 2, "cpu", tmp_path)
-    with pytest.raises(ValueError, match=r"AMP, .* batch 2: a worker died .* fewer workers"), named(job):
+    with pytest.raises(ValueError, match=r"AMP, .* batch 2: a worker died .* fewer workers"), named(job.name):
         raise BrokenProcessPool
 
 

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Problem, grid and decoders: TOML or JSON.")]
 Scheduler = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="Decode on a Dask cluster: tls://HOST:PORT; see docs/cluster.md.")
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Train and decode on a Dask cluster: tls://HOST:PORT; see docs/cluster.md."),
+]
+Device = Annotated[
+    str, typer.Option(metavar="D", help="auto, cpu or cuda (in one process; with --scheduler: that of its workers).")
 ]
 FORMATS = (".svg", ".png", ".pdf")
 NOW_AND_THEN = 30.0  # seconds between two lines of progress where there is no terminal
@@ -33,7 +37,7 @@ def bench(
     workers: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes to decode in; default: one per core.")
     ] = None,
-    device: Annotated[str, typer.Option(metavar="D", help="auto, cpu or cuda (in one process).")] = "cpu",
+    device: Device = "cpu",
     scheduler: Scheduler = None,
     instances: Annotated[
         int | None,
@@ -60,7 +64,7 @@ def bench(
     db = study.with_suffix(".db") if output is None else output
     check_outputs([db, *([] if counts is None else [counts])], inputs=[study, *(plugin or ())])
     load_plugins(plugin)
-    chosen = chosen_device(device)
+    chosen = _device(device, scheduler)
     planned = qgt.Study.load(study)
     planned = planned if instances is None else planned.with_instances(instances)
     with _progress_bar() as show:
@@ -126,7 +130,7 @@ def reproduce(
     workers: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes to decode in; default: one per core.")
     ] = None,
-    device: Annotated[str, typer.Option(metavar="D", help="auto, cpu or cuda (in one process).")] = "auto",
+    device: Device = "auto",
     scheduler: Scheduler = None,
     redraw: Annotated[bool, typer.Option("--redraw", help="Only draw again, from FOLDER/counts.json.")] = False,
     as_json: Json = False,
@@ -148,7 +152,7 @@ def reproduce(
     if redraw:
         counts = paper.redraw(output)
     else:
-        chosen = chosen_device(device)
+        chosen = _device(device, scheduler)
         with _progress_bar("steps") as show:
             scale = paper.QUICK if quick else paper.FULL
             counts = paper.reproduce(
@@ -165,6 +169,13 @@ def reproduce(
         ["decoder", "pools for 99 % success"],
         *([name, number] for name, number in needs.items()),
     )
+
+
+def _device(device: str, scheduler: str | None) -> str:
+    """The device to use: of this machine, or of a cluster's workers, which say themselves where they have none."""
+    if scheduler is None:
+        return chosen_device(device)
+    return "cpu" if device == "auto" else device
 
 
 def _cores() -> int:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from qgt.decoders.neural.record import Epoch
 from qgt.paper.counts import Counts
 from qgt.paper.drawing import draw
 from qgt.paper.plan import FIXED, LIMIT, NEARLY, PAPERS, TOLD, Plan, Scale
@@ -19,13 +18,14 @@ from qgt.study import (
     StudyProgress,
     StudyResult,
     Task,
+    Training,
     compare_decoders,
-    ensure_stack,
     measured_on,
     networks_folder,
     run_study,
     study_results,
     to_milliseconds,
+    train_all,
     training_seconds,
 )
 from qgt.study.entry import Recipe
@@ -55,7 +55,7 @@ def reproduce(
     folder, plan = Path(folder), Plan.of(scale)
     db = folder / "reproduce.db"
     if device == "cuda":  # many small networks fill a GPU only together
-        _train_stacks(plan.tasks, networks_folder(db), device, on_progress)
+        _train_stacks(plan.tasks, networks_folder(db), device, scheduler, on_progress)
     for name, studies in plan.parts.items():
         for study in studies:
             told = _named(name, on_progress)
@@ -102,18 +102,17 @@ def _named(part: str, on_progress: OnProgress | None) -> OnProgress | None:
     return lambda progress: on_progress(replace(progress, doing=f"{part}: {progress.doing}"))
 
 
-def _train_stacks(tasks: Iterable[Task], folder: Path, device: str, on_progress: OnProgress | None) -> None:
+def _train_stacks(
+    tasks: Iterable[Task], folder: Path, device: str, scheduler: str | None, on_progress: OnProgress | None
+) -> None:
     """Train every network of the tasks, those of one recipe together."""
-    stacks = list(_stacks(tasks))
-    for number, stack in enumerate(stacks):
-        what = f"training {len(stack)} networks, {stack[0].name} and on"
+    stacks = [Training(tuple(stack), device, stacked=True) for stack in _stacks(tasks)]
 
-        def tell(epoch: Epoch, number: int = number, what: str = what) -> None:
-            if on_progress is not None:
-                doing = f"{what}: epoch {epoch.number} of {epoch.total}"
-                on_progress(StudyProgress(number, len(stacks), doing))
+    def tell(done: int, doing: str) -> None:
+        if on_progress is not None:
+            on_progress(StudyProgress(done, len(stacks), doing))
 
-        ensure_stack(folder, stack, device=device, on_epoch=tell)
+    train_all(stacks, folder, scheduler=scheduler, on_progress=tell)
 
 
 def _stacks(tasks: Iterable[Task]) -> Iterator[list[Task]]:

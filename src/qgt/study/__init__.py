@@ -7,7 +7,7 @@ compare_decoders(found, "AMP", "GAMP")
 """
 
 from qgt.study.counts import StudyCounts
-from qgt.study.networks import ensure_stack, network_path, training_seconds
+from qgt.study.networks import Training, ensure_stack, network_path, training_seconds
 from qgt.study.pairs import Comparison, against_limit, compare_decoders
 from qgt.study.plan import Study, Task
 from qgt.study.reading import (
@@ -20,7 +20,7 @@ from qgt.study.reading import (
     to_milliseconds,
     write_csv,
 )
-from qgt.study.running import StudyProgress, networks_folder, run_study
+from qgt.study.running import StudyProgress, networks_folder, run_study, train_all
 from qgt.study.store import Reading, Row
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "StudyProgress",
     "StudyResult",
     "Task",
+    "Training",
     "against_limit",
     "compare_decoders",
     "ensure_stack",
@@ -44,6 +45,7 @@ __all__ = [
     "run_study",
     "study_results",
     "to_milliseconds",
+    "train_all",
     "training_seconds",
     "write_csv",
 ]

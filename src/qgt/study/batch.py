@@ -34,6 +34,11 @@ class Job(NamedTuple):
     device: str
     networks: Path
 
+    @property
+    def name(self) -> str:
+        """The job in words, for messages."""
+        return f"{self.task.name}, batch {self.batch}"
+
 
 @dataclass(frozen=True, eq=False)
 class Ready:

@@ -9,15 +9,18 @@ and the other waits. On a GPU the networks of one recipe can be trained as one s
 import hashlib
 import json
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from qgt.decoders.neural.decoder import NeuralDecoder
 from qgt.decoders.neural.record import Epoch
 from qgt.files.locks import locked
 from qgt.learning.training import train, train_many
 from qgt.study.entry import Recipe
+from qgt.study.parcels import Parcel, unpack
 from qgt.study.plan import Task
 from qgt.study.seeds import digest, generator
 
@@ -90,6 +93,41 @@ def ensure_stack(
         for path in paths:
             _put(part / path.name, path)
         shutil.rmtree(part)
+
+
+class Training(NamedTuple):
+    """Networks to train: those of tasks that share a recipe as one stack, or a single one by itself."""
+
+    tasks: tuple[Task, ...]
+    device: str
+    stacked: bool
+
+    @property
+    def name(self) -> str:
+        """The training in words, for messages."""
+        first = self.tasks[0].name
+        return f"training {len(self.tasks)} networks, {first} and on" if len(self.tasks) > 1 else f"training {first}"
+
+    def is_done(self, folder: Path) -> bool:
+        """Whether all its networks are there."""
+        return all(network_path(folder, task).exists() for task in self.tasks)
+
+    def run(self, folder: Path, on_epoch: Callable[[Epoch], None] | None = None) -> None:
+        """Train what is not there."""
+        if self.stacked:
+            ensure_stack(folder, self.tasks, device=self.device, on_epoch=on_epoch)
+            return
+        for task in self.tasks:
+            ensure_network(folder, task, device=self.device, on_epoch=on_epoch)
+
+
+def adopt_network(folder: Path, task: Task, network: Parcel) -> None:
+    """Put a network that was trained elsewhere in its place, whole or not at all; one that is there stays."""
+    path = network_path(folder, task)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"{path.name}.", suffix=".part", dir=folder) as part:
+        unpack(network, Path(part) / path.name)
+        _put(Path(part) / path.name, path)
 
 
 def weights_digest(net: NeuralDecoder) -> str:

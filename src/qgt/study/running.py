@@ -6,9 +6,8 @@ fault) loses the batches in progress and nothing else; the next run goes on from
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -18,10 +17,11 @@ from qgt.decoders.neural.decoder import NeuralDecoder, load
 from qgt.decoders.neural.record import Epoch
 from qgt.files.provenance import provenance
 from qgt.study.batch import Job
-from qgt.study.cluster import check_address, decode_on_cluster
+from qgt.study.cluster import decode_on_cluster, train_on_cluster
 from qgt.study.entry import Recipe
-from qgt.study.networks import ensure_network, network_path, weights_digest
+from qgt.study.networks import Training, network_path, weights_digest
 from qgt.study.plan import Study, Task
+from qgt.study.scheduler import check_address
 from qgt.study.seeds import generator
 from qgt.study.store import Reading, Row, Store
 from qgt.study.tally import Tally
@@ -62,8 +62,8 @@ def run_study(
 
     With one worker all work is done in this process, with its threads; with more, in as many processes of one thread
     each. On "cuda" it is done in this process, on instances drawn as on a CPU. Given the address of a Dask `scheduler`,
-    its workers decode instead (networks train here). However it is done, the counts are the same. Networks are kept in
-    the folder `networks`, by default beside the database.
+    its workers train and decode instead, on their `device`. However it is done, the counts are the same. Networks are
+    kept in the folder `networks`, by default beside the database.
 
     Example:
         >>> from qgt import Study, study_results
@@ -75,7 +75,8 @@ def run_study(
         [2000]
     """
     whole("workers", workers, least=1)
-    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
+    missing = device == "cuda" and scheduler is None and not torch.cuda.is_available()
+    if device not in ("cpu", "cuda") or missing:
         raise ValueError(f"device={device!r} cannot be used here: give cpu or, where there is a GPU, cuda.")
     if scheduler is not None:
         check_address(scheduler)
@@ -85,7 +86,7 @@ def run_study(
         tallies = {task: Tally.of(task, store.rows(task.key)) for task in study.tasks}
         ledger = Ledger(tallies, on_progress)
         ledger.tell("starting")
-        _train(ledger, folder, device)
+        _train(ledger, folder, device, scheduler)
         jobs = (Job(task, batch, device, folder) for task, batch in ledger.missing())
         if scheduler is not None:
             decoded = decode_on_cluster(jobs, scheduler)
@@ -132,16 +133,44 @@ class Ledger:
             self.on_progress(StudyProgress(done, sum(task.batches for task in self.tallies), doing, row))
 
 
-def _train(ledger: Ledger, folder: Path, device: str) -> None:
+def train_all(
+    trainings: Sequence[Training],
+    folder: Path,
+    *,
+    scheduler: str | None = None,
+    on_progress: Callable[[int, str], None],
+) -> None:
+    """Train the networks that are not in the folder: one training after another here, or on the workers of a scheduler.
+
+    `on_progress` receives how many trainings are done, and what is being done in words.
+    """
+    if scheduler is None:
+        for number, training in enumerate(trainings):
+
+            def tell(epoch: Epoch, number: int = number, name: str = training.name) -> None:
+                on_progress(number, f"{name}: epoch {epoch.number} of {epoch.total}")
+
+            training.run(folder, on_epoch=tell)
+        return
+    missing = [training for training in trainings if not training.is_done(folder)]
+    if not missing:
+        return
+    there = len(trainings) - len(missing)
+    on_progress(there, f"training on the cluster: {len(missing)} to do")
+    for number, done in enumerate(train_on_cluster(missing, folder, scheduler), 1):
+        on_progress(there + number, f"{done.name}: done, {number} of {len(missing)}")
+
+
+def _train(ledger: Ledger, folder: Path, device: str, scheduler: str | None) -> None:
     """Train the networks that unfinished tasks need, and see that finished rows are of the same ones."""
-
-    def tell(task: Task, epoch: Epoch) -> None:
-        ledger.tell(f"training {task.name}: epoch {epoch.number} of {epoch.total}")
-
-    for task, tally in ledger.tallies.items():
-        if not isinstance(task.entry.method, Recipe) or tally.finished:
-            continue
-        ensure_network(folder, task, device=device, on_epoch=partial(tell, task))
+    needed = {
+        task: tally
+        for task, tally in ledger.tallies.items()
+        if isinstance(task.entry.method, Recipe) and not tally.finished
+    }
+    once = {network_path(folder, task): Training((task,), device, stacked=False) for task in needed}
+    train_all(list(once.values()), folder, scheduler=scheduler, on_progress=lambda _, doing: ledger.tell(doing))
+    for task, tally in needed.items():
         if tally.rows and weights_digest(load(network_path(folder, task))) != tally.rows[0].provenance["network"]:
             raise ValueError(
                 f"{network_path(folder, task)}: is not the network that {task.name} was begun with; "

@@ -28,7 +28,7 @@ Decoded = Generator[tuple[Job, Row], None, None]
 def decode_here(jobs: Iterable[Job]) -> Decoded:
     """Decode in this process, with the threads it has."""
     for job in jobs:
-        with named(job):
+        with named(job.name):
             row = decode_batch(job)
         yield job, row
 
@@ -47,7 +47,7 @@ def decode_in_processes(jobs: Iterable[Job], workers: int) -> Decoded:
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
             for future in sorted(done, key=lambda one: one.exception() is not None):  # rows before a fault
                 job = pending.pop(future)
-                with named(job):
+                with named(job.name):
                     row = future.result()
                 yield job, row
 
@@ -100,9 +100,8 @@ def _interrupts_held() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def named(job: Job) -> Iterator[None]:
-    """Say in an error which task it befell."""
-    where = f"{job.task.name}, batch {job.batch}"
+def named(where: str) -> Iterator[None]:
+    """Say in an error which piece of work it befell."""
     try:
         yield
     except BrokenProcessPool as error:

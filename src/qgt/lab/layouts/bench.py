@@ -12,15 +12,18 @@ def blocks(sheet: Sheet) -> list[tuple[int, int]]:
     found = []
     for row in sheet.rows:
         for column in range(sheet.width - 1):
-            cells = [sheet.cell(row, other) for other in range(column + 1, sheet.width)]
-            run = 0
-            while run < len(cells) and cells[run].removesuffix(".0").lstrip("0") == str(run + 1):
+            run = 0  # how many of the cells to the right are 1, 2, 3 ...: looked at one by one, for sheets can be wide
+            while column + 1 + run < sheet.width and _numbered(sheet, row, column + 1 + run, run + 1):
                 run += 1
             below = sheet.cell(row + 1, column).upper() if row + 1 < len(sheet.grid.rows) else ""
             if run in (12, 24) and below == "A":
                 found.append((row, column))
                 break
     return found
+
+
+def _numbered(sheet: Sheet, row: int, column: int, number: int) -> bool:
+    return sheet.cell(row, column).removesuffix(".0").lstrip("0") == str(number)
 
 
 def plate_layout(sheet: Sheet, blocks: Sequence[tuple[int, int]]) -> Layout:
