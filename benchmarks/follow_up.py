@@ -1,13 +1,16 @@
 """How many tests until the answer is sure: follow-up rounds beside the schemes of others.
 
-python benchmarks/follow_up.py goals --instances 10000 --processes 16     # N = 100, 6 %, S/N = 0.1; the goals
-python benchmarks/follow_up.py sweep --instances 500 --processes 16       # first rounds, risks, spare pools
+python benchmarks/follow_up.py goals --instances 10000 --processes 16     # N = 100, 6 %, S/N = 0.1; and calibration
+python benchmarks/follow_up.py sweep --instances 500 --processes 16       # first rounds, risks, lists, spread pools
+python benchmarks/follow_up.py frontier --instances 800 --processes 16    # one follow-up: tests against success
 python benchmarks/follow_up.py table --instances 1000 --processes 16      # policies by prevalence, with noise or not
 python benchmarks/follow_up.py curve --instances 500 --processes 16       # tests against prevalence, 0.5 to 20 %
 python benchmarks/follow_up.py households --instances 2000 --processes 16
+python benchmarks/follow_up.py merge ROWS.json ...                        # rows of other machines into the results
 python benchmarks/follow_up.py draw                                       # figures, from the results alone
 
-Results grow in results/follow_up.json as batches end; a run that was stopped goes on where it was.
+Results grow in results/follow_up.json, or in the file --results names, as batches end. A run that was stopped, or that
+--minutes ended, goes on where it was; batches that the results have are not run again.
 """
 
 import argparse
@@ -17,6 +20,7 @@ import multiprocessing
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +40,7 @@ RESULTS, IMAGES = Path("results/follow_up.json"), Path("docs/images")
 BATCH = 25  # instances that share a first round
 EDGES = (0.0, 0.9, 0.99, 0.995, 0.997, 0.998, 0.999, 0.9995, 0.9999)  # of bins of confidence
 ITEMS = 100
+PARTS = ("goals", "sweep", "frontier", "table", "curve", "households")
 
 
 @dataclass(frozen=True)
@@ -89,12 +94,12 @@ def start_of(rate: float, noise: float) -> int:
 
 def policy_of(case: Case) -> Policy:
     """The policy of a name."""
-    if case.part == "sweep":
-        first, risk, confidence, spare, most = (word.partition("=")[2] for word in case.policy.split())
-        most_rounds = None if most == "any" else int(most)
+    if case.part in ("sweep", "frontier"):
+        words = dict(word.split("=") for word in case.policy.split())
         return FollowUp(
-            int(first), risk=float(risk), confidence=float(confidence), spare=int(spare), follow_ups=most_rounds,
-            odds=30.0 if most_rounds is None else 300.0, time_limit=2.0,
+            int(words["first"]), pools=20, risk=float(words["risk"]), confidence=float(words["confidence"]),
+            odds=float(words["odds"]), spread=words["spread"] == "yes",
+            follow_ups=1 if case.part == "frontier" else None, time_limit=2.0 if case.part == "sweep" else 4.0,
         )  # fmt: skip
     lead = (2 if case.policy == "checked" else 4) if case.noise else 1  # as many as make 999 of 1,000 right
     first = start_of(case.rate, case.noise)
@@ -117,12 +122,15 @@ def cases(part: str) -> Iterator[Case]:
     if part == "goals":
         yield from (Case(part, policy, 0.06, 0.1) for policy in ("follow-up", "one follow-up"))
     elif part == "sweep":
-        for first in (15, 16, 17, 18):
-            for risk, confidence in ((0.05, 0.996), (0.1, 0.995), (0.2, 0.996)):
-                yield Case(part, f"first={first} risk={risk} confidence={confidence} spare=0 follow_ups=any", 0.06, 0.1)
-        for first in (18, 19, 20, 21):
-            for risk, spare in ((0.001, 0), (0.001, 1), (0.005, 1)):
-                yield Case(part, f"first={first} risk={risk} confidence=0.998 spare={spare} follow_ups=1", 0.06, 0.1)
+        for first, risk, confidence, odds, spread in product((15, 16, 17), (0.05, 0.15), (0.996,), (10, 30), ("yes",)):
+            yield _swept(part, first, risk, confidence, odds, spread)
+        yield _swept(part, 16, 0.05, 0.996, 30, "no")
+        yield _swept(part, 16, 0.05, 0.998, 10, "yes")
+    elif part == "frontier":
+        for first, risk in product((17, 18, 19, 20, 21), (0.02, 0.003, 0.0005)):
+            yield _swept(part, first, risk, 0.998, 300, "yes")
+        yield _swept(part, 19, 0.003, 0.998, 300, "no")
+        yield _swept(part, 20, 0.0001, 0.9995, 1000, "yes")
     elif part == "table":
         for rate in (0.01, 0.03, 0.06, 0.1):
             yield from (Case(part, policy, rate, noise) for noise in (0.0, 0.1) for policy in (*OURS, *SCHEMES))
@@ -131,6 +139,11 @@ def cases(part: str) -> Iterator[Case]:
             yield from (Case(part, policy, rate, 0.1) for policy in ("follow-up", "non-adaptive", "grouped_halving"))
     elif part == "households":
         yield Case(part, "follow-up", 0.06, 0.1, households=True)
+
+
+def _swept(part: str, first: int, risk: float, confidence: float, odds: float, spread: str) -> Case:
+    policy = f"first={first} risk={risk} confidence={confidence} odds={odds} spread={spread}"
+    return Case(part, policy, 0.06, 0.1)
 
 
 def run(job: tuple[Case, int]) -> tuple[str, dict[str, Any]]:
@@ -148,7 +161,7 @@ def run(job: tuple[Case, int]) -> tuple[str, dict[str, Any]]:
             bins[place] = [bins[place][0] + 1, bins[place][1] + confidence, bins[place][2] + (not wrong)]
     return case.key, {
         "tests": _histogram(ran.tests), "rounds": _histogram(ran.rounds), "transfers": int(ran.transfers.sum()),
-        "wrong": int(ran.wrong.sum()), "seconds": seconds, "confidence": bins, "seeds": [seed],
+        "wrong": int(ran.wrong.sum()), "seconds": seconds, "confidence": bins, "seeds": [seed], "policy": repr(policy_of(case)),
     }  # fmt: skip
 
 
@@ -165,6 +178,7 @@ def added(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
     for key in ("tests", "rounds"):
         both[key] = {k: old[key].get(k, 0) + new[key].get(k, 0) for k in sorted({*old[key], *new[key]}, key=int)}
     pairs = zip(old["confidence"], new["confidence"], strict=True)
+    both["policy"] = old["policy"]
     both["confidence"] = [[a + b for a, b in zip(one, other, strict=True)] for one, other in pairs]
     return both
 
@@ -177,24 +191,59 @@ def mean(histogram: dict[str, int]) -> tuple[float, float]:
     return average, math.sqrt(variance / n)
 
 
-def measure(part: str, instances: int, processes: int) -> None:
-    """Run what is not there yet; every batch that ends is kept."""
-    data: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {"cases": {}}
+def measure(part: str, instances: int, processes: int, minutes: float, results: Path) -> None:
+    """Run what is not there yet, until the minutes are over; every batch that ends is kept."""
+    data = read(results)
     data["measured_on"] = provenance("cpu")
+    for case in cases(part):  # rows of a policy with other settings are not this one's
+        if data["cases"].get(case.key, {}).get("policy") != repr(policy_of(case)):
+            data["cases"].pop(case.key, None)
     jobs = []
     for seed in range(-(-instances // BATCH)):  # all cases grow together
         jobs += [(case, seed) for case in cases(part) if seed not in data["cases"].get(case.key, {}).get("seeds", [])]
+    start = last = time.monotonic()
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        last = time.monotonic()
         for number, (key, found) in enumerate(pool.imap_unordered(run, jobs), 1):
             data["cases"][key] = added(data["cases"].get(key), found)
-            if time.monotonic() - last > 10 or number == len(jobs):
+            over = time.monotonic() - start > 60 * minutes
+            if time.monotonic() - last > 10 or number == len(jobs) or over:
                 last = time.monotonic()
-                write_text(RESULTS, json.dumps(data, indent=1) + "\n")
+                write(results, data)
                 print(f"{number} of {len(jobs)} batches", flush=True)
+            if over:
+                break
     for case in cases(part):
         if case.key in data["cases"]:
             print(line(case, data["cases"][case.key]))
+
+
+def read(results: Path) -> dict[str, Any]:
+    """The results that a file holds, none where it is not there."""
+    found: dict[str, Any] = json.loads(results.read_text("utf-8")) if results.exists() else {"cases": {}}
+    return found
+
+
+def write(results: Path, data: dict[str, Any]) -> None:
+    """Write them, a line for each case."""
+    rows = ",\n".join(f"  {json.dumps(key)}: {json.dumps(found)}" for key, found in sorted(data["cases"].items()))
+    write_text(results, f'{{"measured_on": {json.dumps(data["measured_on"])},\n "cases": {{\n{rows}\n}}}}\n')
+
+
+def merge(results: Path, others: list[Path]) -> None:
+    """Add the rows of other files; a case whose batches are there already is refused."""
+    data = read(results)
+    for other in others:
+        more = read(other)
+        data["measured_on"] = more["measured_on"]
+        for key, found in more["cases"].items():
+            here = data["cases"].get(key, {}).get("seeds", [])
+            if not here or data["cases"][key]["policy"] != found["policy"] or set(here) <= set(found["seeds"]):
+                data["cases"][key] = found
+            elif set(here) & set(found["seeds"]):
+                raise ValueError(f"{other}: {key} has some batches that {results} has: rows cannot be told apart.")
+            else:
+                data["cases"][key] = added(data["cases"].get(key), found)
+    write(results, data)
 
 
 def line(case: Case, found: dict[str, Any]) -> str:
@@ -238,14 +287,19 @@ def _failed(found: dict[str, Any]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("part", choices=("goals", "sweep", "table", "curve", "households", "draw"))
+    parser.add_argument("part", choices=(*PARTS, "merge", "draw"))
+    parser.add_argument("files", nargs="*", type=Path, help="for merge")
     parser.add_argument("--instances", type=int, default=50, help="of each case, in batches of 25")
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so many; running again goes on")
+    parser.add_argument("--results", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     if arguments.part == "draw":
-        draw(json.loads(RESULTS.read_text("utf-8"))["cases"])
+        draw(read(arguments.results)["cases"])
+    elif arguments.part == "merge":
+        merge(arguments.results, arguments.files)
     else:
-        measure(arguments.part, arguments.instances, arguments.processes)
+        measure(arguments.part, arguments.instances, arguments.processes, arguments.minutes, arguments.results)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from qgt.rounds.posterior import Posterior, posterior_of
 RANDOM = 48  # pools looked at first
 CLIMBERS = 6  # of them, improved
 TRIED = 8  # first halves of a swap
-SCENARIOS = 96  # of the reports of earlier pools in the round
+SCENARIOS = 384  # of the reports of earlier pools in the round: enough to see a risk of one in a thousand
 COMPARED = 12  # of them that pools are compared in: those that leave a doubt
 LIGHT = 1e-4  # bits that one transfer less is worth
 NOTHING = 1e-6  # bits
@@ -74,6 +74,7 @@ def next_pools(
     at_most: int | None = None,
     each_at_most: int | Sequence[int] | None = None,
     risk: float = 0.0,
+    spread: bool = False,
 ) -> list[NextPools]:
     """Propose pools for a next round of each instance, by the information that they are expected to give.
 
@@ -88,6 +89,9 @@ def next_pools(
             is used up; None for any number.
         risk: Propose no more than make a wrong answer, after them, so improbable, but at least one; 0 proposes as many
             as tell anything.
+        spread: Whether each pool also takes half of the items that no answer listed calls defective. Of the listed
+            answers that tells nothing, but of those that are not listed as much as a random pool. It costs transfers,
+            and is left out where the noise depends on the size of a pool.
 
     Example:
         >>> import torch, qgt
@@ -99,7 +103,7 @@ def next_pools(
         ([2, 2], 2.0, 2)
     """
     y = check_counts(problem, y, missing=True).cpu()
-    limits = Limits.of(problem.items, pools, at_most, each_at_most, risk)
+    limits = Limits.of(problem.items, pools, at_most, each_at_most, risk, spread)
     noise = later_noise(problem.noise)
     return [
         choose(posterior_of(problem, y[i], result, i, generator=generator), noise, limits, generator=generator)
@@ -125,6 +129,7 @@ class Limits:
     at_most: int  # items in a pool
     uses: Tensor  # (items,): pools that each item may be in
     risk: float  # that is small enough
+    spread: bool  # whether pools take items that no answer calls defective
 
     @classmethod
     def of(
@@ -134,17 +139,18 @@ class Limits:
         at_most: int | None = None,
         each_at_most: int | Sequence[int] | None = None,
         risk: float = 0.0,
+        spread: bool = False,
     ) -> "Limits":
         """Check the numbers and fill in those that were not given."""
         pools, risk = whole("pools", pools, least=1), fraction("risk", risk)
         size = items if at_most is None else whole("at_most", at_most, least=1)
         if each_at_most is None or isinstance(each_at_most, int):
             number = pools if each_at_most is None else whole("each_at_most", each_at_most)
-            return cls(pools, size, torch.full((items,), number), risk)
+            return cls(pools, size, torch.full((items,), number), risk, spread)
         if len(each_at_most) != items:
             raise ValueError(f"each_at_most holds {len(each_at_most)} numbers for {items} items: give one per item.")
         each = [whole(f"each_at_most[{i}]", number) for i, number in enumerate(each_at_most)]
-        return cls(pools, size, torch.tensor(each), risk)
+        return cls(pools, size, torch.tensor(each), risk, spread)
 
 
 def choose(known: Posterior, noise: Noise, limits: Limits, *, generator: Generator) -> NextPools:
@@ -163,10 +169,19 @@ def choose(known: Posterior, noise: Noise, limits: Limits, *, generator: Generat
             break
         row = matrix.new_zeros(1, matrix.shape[1])
         row[0, usable[pool]] = 1
+        if limits.spread and climb.channel.same_for_all_sizes:
+            row[0, _besides(known, matrix, row[0], limits, generator)] = 1
         matrix, information = torch.cat([matrix, row]), information + share * more
         scenarios = scenarios.after(noise, known.x, row[0], generator)
         weight, share = scenarios.doubtful()
     return NextPools(matrix, min(information, known.entropy), known.entropy, scenarios.risk)
+
+
+def _besides(known: Posterior, matrix: Tensor, row: Tensor, limits: Limits, generator: Generator) -> Tensor:
+    """Half of the items that no answer calls defective, as far as the limits let them into a pool."""
+    free = (~known.x.any(0) & (matrix.sum(0) < limits.uses)).nonzero().flatten()
+    number = min(len(free) // 2, limits.at_most - int(row.sum()))
+    return free[torch.randperm(len(free), generator=generator)[:number]]
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,9 +59,14 @@ class Channel:
             table = table[-1:]
         return cls(table.float(), _entropy(table).float())
 
+    @property
+    def same_for_all_sizes(self) -> bool:
+        """Whether what a pool reports depends on its count alone."""
+        return len(self.table) == 1
+
     def information(self, weight: Tensor, size: Tensor) -> Tensor:
         """The bits that pools tell, given the weights of their counts: (..., counts) with sizes that broadcast."""
-        if len(self.table) == 1:
+        if self.same_for_all_sizes:
             reports, doubt = weight @ self.table[0], weight @ self.doubt[0]
         else:
             at = size.expand(weight.shape[:-1])

@@ -70,6 +70,7 @@ class FollowUp:
     pools: int = 12
     risk: float = 0.0
     spare: int = 0
+    spread: bool = True
     follow_ups: int | None = None
     confidence: float = 0.999
     odds: float = 100.0  # of the lists that pools are chosen by
@@ -97,8 +98,9 @@ class FollowUp:
         assert standing.result is not None
         result = standing.result.pick(torch.tensor([place]))
         (found,) = next_pools(
-            history.problem, history.y[None], result, pools=self.pools, risk=self.risk, generator=generator
-        )
+            history.problem, history.y[None], result, pools=self.pools, risk=self.risk, spread=self.spread,
+            generator=generator,
+        )  # fmt: skip
         spare = max(self.spare, 1 - len(found.matrix))
         random = torch.rand(spare, history.problem.items, generator=generator) < 0.5
         return torch.cat([found.matrix, random.to(torch.uint8)])
