@@ -3,10 +3,11 @@
     python benchmarks/plan_promise.py --processes 15 --limit 470            # 20 questions, 1,000 plates each: 8 minutes
     python benchmarks/plan_promise.py --questions 4 --plates 100 --largest 48 --seconds 5 -o /tmp/small.json
 
-A question has 24 to 384 samples, 0.5 to 10 % of them positive, and one of the assays that a plan knows. Its plan states a
-99 % interval for the share of plates that are decoded without an error. New plates, drawn with other seeds and decoded
-with the same time each, give a share of their own; the promise is kept where that share is in the interval. As both
-shares are measured, a true one falls outside now and then: `p` is that of Fisher's exact test that the two are the same.
+A question has 24 to 384 samples, 0.5 to 10 % of them positive, and one of the assays that a plan knows. Its plan states
+a 99 % interval for the share of plates that are decoded without an error. New plates, drawn with other seeds and
+decoded with the same time each, give a share of their own; the promise is kept where that share is in the interval. As
+both shares are measured, a true one falls outside now and then: `p` is that of Fisher's exact test that the two are the
+same.
 
 Plans come first, then parts of 100 plates. All is written as it comes: the same command goes on where it was stopped.
 """

@@ -31,13 +31,15 @@ from qgt.trust.scoring import Interval, wilson
 
 OnProgress = Callable[[int, int], None]  # steps done, and of how many
 Shape = tuple[int, int, bool]  # pools, weight, and whether households share pools
-SPREAD = (1.0, 1.15, 1.35)  # pools of the candidates, over the fewest that did well enough
+SPREAD = (1.15, 1.0, 1.35)  # pools of the candidates, over the fewest that did well enough; the likeliest first
+USUAL = 6  # transfers per sample that do best in most questions: they come first
 WIDE, NARROW, RATIO = 1.4, 1.2, 1.08  # of the pools: steps of scouting, and where it stops
 SCOUTED, MEASURED, CONFIRMED = 60, 400, 1000  # plates
 CONFIRMATIONS = 8  # designs that are confirmed at most
 GROWTH = 1.15  # of the pools, where no candidate is certain enough
 SCOUTING, MEASURED_BY, CONFIRMED_BY = 0.35, 0.5, 0.9  # shares of the time, and until when the others last
 FIRST = 0.6  # of the time left, for the next design to confirm
+ALWAYS = 3  # candidates that are measured, however slow the machine is
 LOOKS = 4  # of scouting at each weight, about
 ALONE = 0.8  # of the certainty that the first round must give where follow-ups make up for the rest
 STEPS = 100  # of progress
@@ -68,6 +70,11 @@ class Candidate:
     def shape(self) -> Shape:
         """Pools, weight and whether households share pools: with the seed, these make the design."""
         return self.design.pools, self.weight, self.together
+
+    @property
+    def speed(self) -> float:
+        """Plates simulated in a second."""
+        return self.plates / self.seconds if self.seconds else math.inf
 
     @property
     def pools(self) -> int:
@@ -191,6 +198,10 @@ class _Desk:
         """Seconds until a share of the time is over, but never nothing."""
         return max(LEAST * self.seconds, self.start + share * self.seconds - time.perf_counter())
 
+    def over(self, share: float) -> bool:
+        """Whether a share of the time is over."""
+        return time.perf_counter() > self.start + share * self.seconds
+
     def measured(self, purpose: str, shape: Shape, plates: int, seconds: float) -> Candidate:
         """A design on fresh plates."""
         pools, weight, together = shape
@@ -204,13 +215,13 @@ class _Desk:
 def _shapes(desk: _Desk) -> list[Shape]:
     """The designs worth measuring."""
     question, scout = desk.question, desk.scout
-    found: list[Shape] = []
-    weights, guess = question.weights, None
+    found: list[tuple[int, Shape]] = []  # with its place in the spread
+    weights, guess = sorted(question.weights, key=lambda weight: abs(weight - USUAL)), None
     wanted = ALONE * question.certainty if question.follow_ups else question.certainty
     for number, weight in enumerate(weights):
         desk.show(SCOUTING * number / len(weights))
         least, most = question.pool_range(weight)
-        if least > most:
+        if least > most or (found and desk.over(SCOUTING)):
             continue
 
         def good(pools: int, weight: int = weight) -> bool:
@@ -223,22 +234,25 @@ def _shapes(desk: _Desk) -> list[Shape]:
         step = WIDE if guess is None else NARROW  # the weight before is a good guess
         best = fewest(good, least, most, first=guess or 2 * least, step=step, ratio=RATIO)
         guess = best or guess
-        sizes = {most} if best is None else {min(most, math.ceil(share * best)) for share in SPREAD}
-        found += [(pools, weight, False) for pools in sizes]
-        if question.samples.households is not None:
-            found += [(pools, weight, True) for pools in sizes]
+        sizes = [most] if best is None else [min(most, math.ceil(share * best)) for share in SPREAD]
+        for place, pools in enumerate(dict.fromkeys(sizes)):
+            found.append((place, (pools, weight, False)))
+            if question.samples.households is not None:
+                found.append((place, (pools, weight, True)))
     if not found:
         raise ValueError(
             f"most_pools={question.most_pools} and largest_pool={question.largest_pool} leave no room for "
             f"{len(question.samples)} samples: allow more pools or larger ones."
         )
-    return found
+    return [shape for _, shape in sorted(found, key=lambda one: one[0])]
 
 
 def _measured(desk: _Desk, shapes: Sequence[Shape]) -> list[Candidate]:
-    """The candidates on fresh plates, the fewest tests first."""
-    made = []
+    """The candidates on fresh plates, the fewest tests first; on a slow machine some are left out."""
+    made: list[Candidate] = []
     for number, shape in enumerate(shapes):
+        if len(made) >= ALWAYS and desk.over(MEASURED_BY):
+            break
         desk.show(SCOUTING + (MEASURED_BY - SCOUTING) * number / len(shapes))
         share = desk.left(MEASURED_BY) / (len(shapes) - number)
         made.append(desk.measured("measuring", shape, MEASURED, share))
@@ -253,10 +267,13 @@ def _confirmed(desk: _Desk, candidates: Sequence[Candidate]) -> list[Candidate]:
     wanted = desk.question.certainty
     enough = math.ceil(Z99**2 * wanted / (1 - wanted))  # fewer plates show too little even if all are right
     likely = [one for one in candidates if one.success >= wanted]
-    quick = [one for one in likely if one.plates / one.seconds * FIRST * desk.left(CONFIRMED_BY) >= enough]
-    queue = [one.shape for one in quick or likely[-1:] or [max(candidates, key=lambda one: one.success)]]
+    quick = [one for one in likely if one.speed * FIRST * desk.left(CONFIRMED_BY) >= 2 * enough]
+    if not quick:  # all of the time is needed to show one
+        best = max(likely or candidates, key=lambda one: (one.success, one.speed))
+        return [desk.measured("confirming", best.shape, max(CONFIRMED, 3 * enough), desk.left(1.0))]
+    queue = [one.shape for one in quick]
     tried: list[Candidate] = []
-    while queue and len(tried) < CONFIRMATIONS and (not tried or desk.left(CONFIRMED_BY) > LEAST * desk.seconds):
+    while queue and len(tried) < CONFIRMATIONS and not (tried and desk.over(CONFIRMED_BY)):
         desk.show(MEASURED_BY + (CONFIRMED_BY - MEASURED_BY) * len(tried) / CONFIRMATIONS)
         pools, weight, together = shape = queue.pop(0)
         seconds = desk.left(CONFIRMED_BY) * FIRST

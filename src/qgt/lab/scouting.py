@@ -28,8 +28,7 @@ from qgt.model.problem import Problem
 from qgt.trust.scoring import wilson
 
 LEAST_PART, MOST_PART = 5, 100  # plates decoded together: after each part one may stop
-SLACK = 5.0  # seconds by which a part may outlast the time, if all its plates take as long as they may
-PLATE, HASTY = 0.25, 0.05  # seconds for one plate, shared with the others of its part: few need more than 0.01
+PLATE, HASTY = 0.1, 0.05  # seconds for one plate, shared with the others of its part: few need more than 0.01
 Z99 = 2.5758293035489004  # the normal quantile of a two-sided 99 % interval
 ODDS = 100.0  # answers that come close are at least 1/odds as probable
 
@@ -125,19 +124,15 @@ def simulated(
         spent = time.perf_counter() - start
         if spent >= seconds or (hopeless_below is not None and _high(tally) < hopeless_below):
             break
-        size = _next_part(tally.plates, spent, seconds - spent, each)
+        # Large parts are fast, small ones stop in time, even if all their plates take as long as they may.
+        likely, worst = (seconds - spent) / spent * tally.plates / 2, max(seconds - spent, seconds / 2) / each
+        size = max(LEAST_PART, int(min(MOST_PART, likely, worst)))
     return replace(tally, seconds=time.perf_counter() - start)
 
 
 def _high(tally: Tally) -> float:
     """The success that a tally leaves possible."""
     return wilson(tally.right, tally.plates, Z99).high
-
-
-def _next_part(done: int, spent: float, left: float, each: float) -> int:
-    """How many plates to decode together: large parts are fast, small ones stop in time."""
-    likely, worst = left / spent * done / 2, max(left, SLACK) / each
-    return max(LEAST_PART, int(min(MOST_PART, likely, worst)))
 
 
 @dataclass(frozen=True)
