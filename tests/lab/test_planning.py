@@ -133,9 +133,9 @@ def test_doubtful_samples_count_as_follow_ups():
 @pytest.mark.parametrize("first", [1, 5, 37, 50, 96, 500])
 def test_the_fewest_is_found_from_any_guess(first):
     for threshold in (4, 5, 36, 37, 95, 96):
-        assert fewest(lambda n, t=threshold: n >= t, 4, 96, first=first, ratio=1.0) == threshold
-    assert fewest(lambda n: False, 4, 96, first=first, ratio=1.05) is None
-    found = fewest(lambda n: n >= 50, 4, 96, first=first, ratio=1.1)
+        assert fewest(lambda n, t=threshold: n >= t, 4, 96, first=first, step=1.3, ratio=1.0) == threshold
+    assert fewest(lambda n: False, 4, 96, first=first, step=1.3, ratio=1.05) is None
+    found = fewest(lambda n: n >= 50, 4, 96, first=first, step=1.3, ratio=1.1)
     assert 50 <= found <= 55
 
 

@@ -4,7 +4,8 @@ import torch
 
 import qgt
 from qgt.lab.decoding import decode_sheet
-from qgt.lab.reports import card, report_row
+from qgt.lab.report_pages import card
+from qgt.lab.reports import report_row
 from qgt.model.reports import usual_reports
 
 ROWS = ["110100", "011010", "101001", "000111"]

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 import qgt
 from qgt.lab.decoding import decode_sheet
+from qgt.lab.report_pages import card, sheet_page
 from qgt.lab.reports import (
     COLUMNS,
     calls_line,
-    card,
     in_one_cell,
     refuse_undecided,
-    sheet_page,
     write_calls,
     write_report,
 )

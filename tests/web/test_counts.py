@@ -107,7 +107,13 @@ def test_somebody_else_was_quicker(visitor):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"count-0-2": "three"}, "P3 of Monday 1 holds 'three': write a number, or nothing where it was not counted."),
+        (
+            {"count-0-2": "three"},
+            "P3 of Monday 1 holds 'three': write a finite number, or leave the cell empty if it is missing.",
+        ),
+        ({"count-0-2": "1,000"}, "P3 of Monday 1 holds '1,000': write 1000 if the mark groups digits"),
+        ({"count-0-2": "1_0"}, "P3 of Monday 1 holds '1_0': write a finite number"),
+        ({"count-0-2": "\u0663"}, "P3 of Monday 1 holds '\u0663': write a finite number"),
         ({"count-0-2": "nan"}, "P3 of Monday 1 holds 'nan'"),
         ({"count-0-2": "1e999"}, "P3 of Monday 1 holds '1e999'"),
         ({f"count-0-{n}": "" for n in range(8)}, "Monday 1 has no counts: fill in its boxes."),

@@ -13,6 +13,7 @@ from openpyxl import load_workbook
 from visits import held, typed, visiting
 
 import qgt
+from qgt.lab.counts import read_counts
 from qgt.lab.plan_folder import read_plan
 from qgt.web.bench import unpack
 
@@ -208,7 +209,7 @@ def test_a_decode_can_be_cancelled_and_begun_again(visitor):
     assert visitor.post(f"/runs/{run}/versions/99/decode").status_code == 404
 
 
-def test_a_follow_up_round_settles_a_plate_in_doubt(visitor):
+def test_a_follow_up_round_settles_a_plate_in_doubt(visitor, tmp_path):
     run, problem = visitor.run("In doubt")
     truth = (2, 7, 9)
     fields = {**typed(problem, truth), **{f"count-0-{n}": "" for n in range(5)}}  # few pools were counted
@@ -235,7 +236,16 @@ def test_a_follow_up_round_settles_a_plate_in_doubt(visitor):
     late = visitor.post(f"{old.url.path}/follow-up/counts", counts)
     assert late.status_code == 422 and "is newer than the one this round follows" in late.text
     names = re.findall(r'/versions/\d+/(\w+\.\w+)"', answer.text)
-    assert set(names) == {"report.xlsx", "report.csv", "calls.csv", "results.json"}
+    assert set(names) == {"report.html", "report.xlsx", "report.csv", "calls.csv", "results.json", "proofs.zip"}
+    report = visitor.get(f"{answer.url.path}/report")
+    assert report.status_code == 200 and "later round" in report.text
+    with zipfile.ZipFile(io.BytesIO(visitor.get(f"{answer.url.path}/proofs.zip").content)) as archive:
+        archive.extractall(tmp_path)
+    problem = qgt.Problem.load(tmp_path / "1" / "problem.toml")
+    y = read_counts(tmp_path / "1" / "counts.csv", problem.design).y
+    proved = qgt.load_certificate(tmp_path / "1" / "proofs.safetensors", problem, y)
+    assert qgt.check_certificate(problem, y, proved).all()
+    assert proved.x[0].nonzero().flatten().tolist() == list(truth)
 
 
 def test_impossible_counts_are_counted_again_instead(visitor):

@@ -99,11 +99,20 @@ def decode(
     if rounds:
         from qgt.cli.follow_up import decode_with_rounds
 
-        others = {"html": html, "certificate": certificate, "model": model, "set": settings, "odds": odds}
+        others = {"model": model, "set": settings, "odds": odds}
         refuse_with_rounds({**others, "decoder": None if decoder == "certified" else decoder, "defectives": defectives})
         assert problem is not None  # a model was refused
         return decode_with_rounds(
-            counts, problem, rounds, output=output, report=report, time_limit=time_limit, as_json=as_json
+            counts,
+            problem,
+            rounds,
+            output=output,
+            report=report,
+            html=html,
+            certificate=certificate,
+            facts=lambda loaded: {"counts": counts, "problem": problem, "rounds": 1 + len(rounds), **_versions(loaded)},
+            time_limit=time_limit,
+            as_json=as_json,
         )
     given = {"odds": odds, "time_limit": time_limit}
     texts = [*(settings or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
@@ -201,7 +210,9 @@ def _files(
     if report is not None:
         files[report] = partial(reports.write_report, made=sheet.accounts)
     if html is not None:
-        page = reports.sheet_page(sheet, title=f"Decoded: {Path(str(facts['counts'])).name}", facts=facts)
+        from qgt.lab.report_pages import sheet_page
+
+        page = sheet_page(sheet, title=f"Decoded: {Path(str(facts['counts'])).name}", facts=facts)
         files[html] = partial(Path.write_text, data=page, encoding="utf-8")
     if certificate is not None:
         from qgt.decoders.certified.certificate_file import write_certificate
@@ -223,7 +234,8 @@ def _mean(made: "Sequence[Account]") -> float:
 
 def _tell(sheet: "DecodedSheet", written: dict[str, str]) -> None:
     """The calls where no file has them, how many of each verdict or status, and the first instances in words."""
-    from qgt.lab.reports import about_file, calls_line
+    from qgt.lab.report_pages import about_file
+    from qgt.lab.reports import calls_line
 
     if "calls" not in written:
         tell(None, "\n".join(map(calls_line, sheet.accounts)) + "\n", [])

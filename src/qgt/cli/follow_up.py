@@ -1,6 +1,6 @@
 """The verb follow-up: pools for a next round; and decode with rounds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -105,26 +105,36 @@ def decode_with_rounds(
     *,
     output: Path | None,
     report: Path | None,
+    html: Path | None,
+    certificate: Path | None,
+    facts: Callable[["qgt.Problem"], dict[str, object]],
     time_limit: float | None,
     as_json: bool,
 ) -> None:
-    """Decode all rounds together: what 'qgt decode --round' does."""
+    """Decode all rounds together: what 'qgt decode --round' does. `facts` gives what stands at the page's foot."""
     from qgt.lab import reports
+    from qgt.lab.round_products import round_facts, round_proofs, rounds_page
 
     decoded, before, loaded = decoded_rounds(counts, problem, rounds, 0.99, time_limit or 10.0)
-    files = {}
+    files: dict[Path, Callable[[Path], object]] = {}
     if output is not None:
         files[output] = partial(reports.write_calls, made=decoded.accounts, items=loaded.design.item_names)
     if report is not None:
         files[report] = partial(reports.write_report, made=decoded.accounts)
+    if html is not None:
+        page = rounds_page(decoded, title=f"Decoded: {counts.name}", facts=facts(loaded))
+        files[html] = partial(Path.write_text, data=page, encoding="utf-8")
+    if certificate is not None:
+        proofs = round_proofs(decoded, seconds=time_limit or 10.0)
+        if proofs is None:
+            raise ValueError(
+                "certificate has no meaning for this prior: no answer under it can be proved; leave it out."
+            )
+        files[certificate] = partial(Path.write_bytes, data=proofs)
     write_files(files)
     pools = [one.problem.pools for one in decoded.histories]
     if as_json:
-        each = [
-            {**one.plain, "rounds": list(history.rounds)}
-            for one, history in zip(decoded.accounts, decoded.histories, strict=True)
-        ]
-        tell({"instances": len(each), "rounds": 1 + len(before), "tests": sum(pools), "results": each}, "", [])
+        tell(round_facts(decoded, 1 + len(before), "certified", loaded.fingerprint), "", [])
     else:
         if output is None:
             tell(None, "\n".join(map(reports.calls_line, decoded.accounts)) + "\n", [])

@@ -67,3 +67,15 @@ def number(cell: str, *, commas: bool) -> float | str:
     if cell.startswith("#"):
         return "the spreadsheet reports an error there: write the number, or leave the cell empty if it is missing"
     return "write a finite number, or leave the cell empty if it is missing"
+
+
+def cell_of(value: int | float | None) -> str:
+    """A number as a cell that reads back exactly; empty where it is missing.
+
+    Example:
+        >>> cell_of(3.0), cell_of(0.1234567891), cell_of(None), cell_of(math.nan)
+        ('3', '0.1234567891', '', '')
+    """
+    if value is None or math.isnan(value):
+        return ""
+    return str(int(value)) if float(value).is_integer() else repr(float(value))

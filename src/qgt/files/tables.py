@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qgt.files.cells import escape, unescape
-from qgt.files.numbers import MISSING
+from qgt.files.numbers import MISSING, cell_of
 
 CORNERS = ("pool", "instance")
 Reader = Callable[[str], float | None]  # the number that a cell holds, or None where it is a name
@@ -99,15 +99,16 @@ def write(
     column_names: Sequence[str],
     corner: str,
 ) -> None:
-    """Write a table with both kinds of names, straight to the path; whole numbers stand without a decimal point.
+    """Write a table with both kinds of names, straight to the path.
 
-    Names that a spreadsheet would take for formulas are escaped; `read` gives them back as they were.
+    Whole numbers stand without a decimal point; NaN is an empty cell. Names that a spreadsheet would take for formulas
+    are escaped; `read` gives them back as they were.
     """
     with Path(path).open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow([corner, *map(escape, column_names)])
         for name, row in zip(row_names, values, strict=True):
-            writer.writerow([escape(name), *(int(v) if float(v).is_integer() else float(v) for v in row)])
+            writer.writerow([escape(name), *map(cell_of, row)])
 
 
 def _cells(path: str | Path, text: str, known: Set[str]) -> list[list[str]]:

@@ -135,7 +135,10 @@ def in_words(one: Proposed) -> str:
     if one.repeats:
         return f"{pools}, which measure {', '.join(one.repeats)} again: the counts do not fit the model."
     more = max(0, one.pools.remaining - number)
-    after = f"about {more} more test{'s' if more > 1 else ''} after them" if more else "probably no test after them"
+    them = "them" if number > 1 else "it"
+    after = (
+        f"about {more} more test{'s' if more > 1 else ''} after {them}" if more else f"probably no test after {them}"
+    )
     return f"{pools}; {after}."
 
 

@@ -15,7 +15,8 @@ COLUMNS = (
     "transfers",
     "each",
     "largest pool",
-    "plates right",
+    "plates",
+    "right",
     "interval",
     "follow-ups",
     "saved",
@@ -23,7 +24,7 @@ COLUMNS = (
 )
 MEANING = (
     "pools: tests of the first round. transfers: pipetting steps. each: transfers per sample. largest pool: samples in "
-    "it. plates right: share of simulated plates without a single error, with its 99 % interval. follow-ups: samples "
+    "it. plates: simulated. right: share of them without a single error, with its 99 % interval. follow-ups: samples "
     "tested alone afterwards, per plate. saved: fewer tests than one for each sample. bound: no design with such pools "
     "can do with fewer."
 )
@@ -94,6 +95,7 @@ def _row(one: Candidate) -> list[str]:
         f"{one.transfers:,}",
         str(one.weight) + (" (households together)" if one.together else ""),
         str(one.largest_pool),
+        f"{one.plates:,}",
         f"{100 * one.success:.1f} %",
         f"{100 * low:.1f} to {100 * high:.1f} %",
         f"{one.follow_ups:.2f}",

@@ -3,8 +3,12 @@
 A question says what is known: the samples, about how many are positive, what the assay reports, and how certain the
 answer must be. For each number of transfers per sample, plates are simulated and decoded at several numbers of pools,
 to find the smallest that is good enough (`scouting`). The designs found there, and some with a few more pools, are then
-measured on fresh plates (`measuring`): the figures shown are never the ones that chose the design. The recommended
-design is the one with the fewest tests whose *interval* lies above the certainty asked for.
+measured on fresh plates (`measuring`). The cheapest of those that did well are measured once more (`confirming`), until
+one has its whole *interval* above the certainty asked for: that one is recommended. Where none has, the best is
+recommended, and its figures come from plates of their own (`promising`): they are never the ones that chose the design.
+
+Time is shared out by the clock. A design that is hard to decode may not get through enough plates to be shown right;
+then one with more pools, which is decoded faster, is tried instead.
 
 A plate is right when every one of its samples is called right. Where follow-ups are allowed, samples on which the
 answers that come close differ are tested alone if the answer is not certain enough; the plate is right when the other
@@ -20,22 +24,26 @@ from torch import Generator
 
 from qgt.lab.expectations import expected_prior
 from qgt.lab.question import Question as Question
-from qgt.lab.scouting import Scout, Tally, fewest
+from qgt.lab.scouting import Z99, Scout, fewest
 from qgt.model.design import Design
 from qgt.model.problem import Problem
 from qgt.trust.scoring import Interval, wilson
 
 OnProgress = Callable[[int, int], None]  # steps done, and of how many
-SPREAD = (1.0, 1.15, 1.35)  # pools of the candidates, over the fewest that did well enough
-RATIO = 1.07  # of the pools at which scouting stops
+Shape = tuple[int, int, bool]  # pools, weight, and whether households share pools
+SPREAD = (1.15, 1.0, 1.35)  # pools of the candidates, over the fewest that did well enough; the likeliest first
+USUAL = 6  # transfers per sample that do best in most questions: they come first
+WIDE, NARROW, RATIO = 1.4, 1.2, 1.08  # of the pools: steps of scouting, and where it stops
 SCOUTED, MEASURED, CONFIRMED = 60, 400, 1000  # plates
-CONFIRMATIONS = 4  # candidates that are confirmed at most, and as many again with more pools
+CONFIRMATIONS = 8  # designs that are confirmed at most
 GROWTH = 1.15  # of the pools, where no candidate is certain enough
-SCOUTING, MEASURING, CONFIRMING = 0.5, 0.25, 0.25  # shares of the time
-LOOKS = 5  # of scouting at each weight, about
+SCOUTING, MEASURED_BY, CONFIRMED_BY = 0.35, 0.5, 0.9  # shares of the time, and until when the others last
+FIRST = 0.6  # of the time left, for the next design to confirm
+ALWAYS = 3  # candidates that are measured, however slow the machine is
+LOOKS = 4  # of scouting at each weight, about
 ALONE = 0.8  # of the certainty that the first round must give where follow-ups make up for the rest
 STEPS = 100  # of progress
-Z99 = 2.5758293035489004  # the normal quantile of a two-sided 99 % interval
+LEAST = 0.02  # of the time, that every simulation has
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,11 +64,17 @@ class Candidate:
     follow_ups: float  # samples tested alone, per plate, on average; 0 where follow-ups are not allowed
     entropy_bound: float  # no design with pools of this size can do with fewer pools than this
     together: bool = False  # whether households share pools; else they are spread
+    seconds: float = 0.0  # that simulating the plates took
 
     @property
-    def shape(self) -> tuple[int, int, bool]:
+    def shape(self) -> Shape:
         """Pools, weight and whether households share pools: with the seed, these make the design."""
         return self.design.pools, self.weight, self.together
+
+    @property
+    def speed(self) -> float:
+        """Plates simulated in a second."""
+        return self.plates / self.seconds if self.seconds else math.inf
 
     @property
     def pools(self) -> int:
@@ -153,99 +167,120 @@ def plan(
         question.certainty if question.follow_ups else None,
         int(generator.initial_seed()),
     )
-    show, deadline = progress or (lambda done, total: None), time.perf_counter() + seconds
-    measured = _measured(question, scout, _shapes(question, scout, show, seconds), show, seconds)
-    tried = _confirmed(question, scout, measured, show, seconds, deadline)
-    reached = tried[-1].interval.low >= question.certainty
-    recommended = tried[-1] if reached else max(tried, key=lambda one: one.interval.low)
-    fresh = {one.design.fingerprint: one for one in tried}
-    kept = {one.design.fingerprint: fresh.get(one.design.fingerprint, one) for one in [*measured, *tried]}
-    show(STEPS, STEPS)
-    ordered = sorted(kept.values(), key=lambda one: (one.tests, one.transfers))
+    desk = _Desk(question, scout, progress or (lambda done, total: None), time.perf_counter(), seconds)
+    measured = _measured(desk, _shapes(desk))
+    tried = _confirmed(desk, measured)
+    recommended = max(tried, key=lambda one: one.interval.low)
+    reached = recommended.interval.low >= question.certainty
+    if not reached and len(tried) > 1:  # the best of several looks better than it is
+        recommended = desk.measured("promising", recommended.shape, CONFIRMED, desk.left(1.0))
+    fresh = {one.design.fingerprint: one for one in [*measured, *tried, recommended]}  # the last figures count
+    desk.show(1.0)
+    ordered = sorted(fresh.values(), key=lambda one: (one.tests, one.transfers))
     return Plan(question, tuple(ordered), recommended, reached, scout.seed)
 
 
-def _shapes(question: Question, scout: Scout, show: OnProgress, seconds: float) -> list[tuple[int, int, bool]]:
-    """Pools, weight and whether households go together, of the designs worth measuring."""
-    found: list[tuple[int, int, bool]] = []
-    weights, guess = question.weights, None
+@dataclass(frozen=True, eq=False)
+class _Desk:
+    """What all stages share: the question, the simulator, and the clock."""
+
+    question: Question
+    scout: Scout
+    progress: OnProgress
+    start: float
+    seconds: float
+
+    def show(self, share: float) -> None:
+        """Say how far it is."""
+        self.progress(round(STEPS * share), STEPS)
+
+    def left(self, share: float) -> float:
+        """Seconds until a share of the time is over, but never nothing."""
+        return max(LEAST * self.seconds, self.start + share * self.seconds - time.perf_counter())
+
+    def over(self, share: float) -> bool:
+        """Whether a share of the time is over."""
+        return time.perf_counter() > self.start + share * self.seconds
+
+    def measured(self, purpose: str, shape: Shape, plates: int, seconds: float) -> Candidate:
+        """A design on fresh plates."""
+        pools, weight, together = shape
+        design = self.scout.design(pools, weight, together=together)
+        tally = self.scout.measure(purpose, design, plates, seconds=seconds)
+        bound = self.question.entropy_bound(int(design.pool_sizes.max()))
+        again = tally.follow_ups / tally.plates
+        return Candidate(design, weight, tally.plates, tally.right, again, bound, together, tally.seconds)
+
+
+def _shapes(desk: _Desk) -> list[Shape]:
+    """The designs worth measuring."""
+    question, scout = desk.question, desk.scout
+    found: list[tuple[int, Shape]] = []  # with its place in the spread
+    weights, guess = sorted(question.weights, key=lambda weight: abs(weight - USUAL)), None
     wanted = ALONE * question.certainty if question.follow_ups else question.certainty
     for number, weight in enumerate(weights):
-        show(round(SCOUTING * STEPS * number / len(weights)), STEPS)
+        desk.show(SCOUTING * number / len(weights))
         least, most = question.pool_range(weight)
-        if least > most:
+        if least > most or (found and desk.over(SCOUTING)):
             continue
 
         def good(pools: int, weight: int = weight) -> bool:
-            tally = scout.first_round(
-                scout.design(pools, weight),
-                SCOUTED,
-                seconds=SCOUTING * seconds / len(weights) / LOOKS,
-                hopeless_below=wanted,
-            )
+            end = time.perf_counter() + SCOUTING * desk.seconds / len(weights) / LOOKS
+            design = scout.design(pools, weight)
+            seconds = max(0.0, end - time.perf_counter())
+            tally = scout.first_round(design, SCOUTED, seconds=seconds, hopeless_below=wanted)
             return tally.success >= wanted
 
-        best = fewest(good, least, most, first=guess or 2 * least, ratio=RATIO)
+        step = WIDE if guess is None else NARROW  # the weight before is a good guess
+        best = fewest(good, least, most, first=guess or 2 * least, step=step, ratio=RATIO)
         guess = best or guess
-        sizes = {most} if best is None else {min(most, math.ceil(share * best)) for share in SPREAD}
-        found += [(pools, weight, False) for pools in sizes]
-        if question.samples.households is not None:
-            found += [(pools, weight, True) for pools in sizes]
+        sizes = [most] if best is None else [min(most, math.ceil(share * best)) for share in SPREAD]
+        for place, pools in enumerate(dict.fromkeys(sizes)):
+            found.append((place, (pools, weight, False)))
+            if question.samples.households is not None:
+                found.append((place, (pools, weight, True)))
     if not found:
         raise ValueError(
             f"most_pools={question.most_pools} and largest_pool={question.largest_pool} leave no room for "
             f"{len(question.samples)} samples: allow more pools or larger ones."
         )
-    return found
+    return [shape for _, shape in sorted(found, key=lambda one: one[0])]
 
 
-def _measured(
-    question: Question, scout: Scout, shapes: Sequence[tuple[int, int, bool]], show: OnProgress, seconds: float
-) -> list[Candidate]:
-    """The candidates on fresh plates, the fewest tests first."""
-    made = []
-    for number, (pools, weight, together) in enumerate(shapes):
-        show(round(STEPS * (SCOUTING + MEASURING * number / len(shapes))), STEPS)
-        design = scout.design(pools, weight, together=together)
-        share = MEASURING * seconds / len(shapes)
-        made.append(
-            _candidate(question, design, weight, together, scout.measure("measuring", design, MEASURED, seconds=share))
-        )
+def _measured(desk: _Desk, shapes: Sequence[Shape]) -> list[Candidate]:
+    """The candidates on fresh plates, the fewest tests first; on a slow machine some are left out."""
+    made: list[Candidate] = []
+    for number, shape in enumerate(shapes):
+        if len(made) >= ALWAYS and desk.over(MEASURED_BY):
+            break
+        desk.show(SCOUTING + (MEASURED_BY - SCOUTING) * number / len(shapes))
+        share = desk.left(MEASURED_BY) / (len(shapes) - number)
+        made.append(desk.measured("measuring", shape, MEASURED, share))
     return sorted(made, key=lambda one: (one.tests, one.transfers))
 
 
-def _candidate(question: Question, design: Design, weight: int, together: bool, tally: Tally) -> Candidate:
-    bound = question.entropy_bound(int(design.pool_sizes.max()))
-    return Candidate(design, weight, tally.plates, tally.right, tally.follow_ups / tally.plates, bound, together)
-
-
-def _confirmed(
-    question: Question,
-    scout: Scout,
-    candidates: Sequence[Candidate],
-    show: OnProgress,
-    seconds: float,
-    deadline: float,
-) -> list[Candidate]:
+def _confirmed(desk: _Desk, candidates: Sequence[Candidate]) -> list[Candidate]:
     """Candidates on plates that did not choose them, the cheapest first, until one is certain enough.
 
     Where none of those that did well is, designs with more and more pools follow.
     """
-    wanted = question.certainty
+    wanted = desk.question.certainty
     enough = math.ceil(Z99**2 * wanted / (1 - wanted))  # fewer plates show too little even if all are right
-    likely = [one for one in candidates if one.success >= wanted][:CONFIRMATIONS]
-    queue = [one.shape for one in likely or [max(candidates, key=lambda one: one.success)]]
+    likely = [one for one in candidates if one.success >= wanted]
+    quick = [one for one in likely if one.speed * FIRST * desk.left(CONFIRMED_BY) >= 2 * enough]
+    if not quick:  # all of the time is needed to show one
+        best = max(likely or candidates, key=lambda one: (one.success, one.speed))
+        return [desk.measured("confirming", best.shape, max(CONFIRMED, 3 * enough), desk.left(1.0))]
+    queue = [one.shape for one in quick]
     tried: list[Candidate] = []
-    while queue and len(tried) < 2 * CONFIRMATIONS and (not tried or time.perf_counter() < deadline):
-        show(round(STEPS * (SCOUTING + MEASURING + CONFIRMING * len(tried) / (2 * CONFIRMATIONS))), STEPS)
-        pools, weight, together = queue.pop(0)
-        design = scout.design(pools, weight, together=together)
-        share = max(CONFIRMING * seconds / CONFIRMATIONS, (deadline - time.perf_counter()) / 2)
-        tally = scout.measure("confirming", design, max(CONFIRMED, 3 * enough), seconds=share)
-        tried.append(_candidate(question, design, weight, together, tally))
-        if tried[-1].interval.low >= wanted or tally.plates < enough:  # more pools would not make up for lack of time
+    while queue and len(tried) < CONFIRMATIONS and not (tried and desk.over(CONFIRMED_BY)):
+        desk.show(MEASURED_BY + (CONFIRMED_BY - MEASURED_BY) * len(tried) / CONFIRMATIONS)
+        pools, weight, together = shape = queue.pop(0)
+        seconds = desk.left(CONFIRMED_BY) * FIRST
+        tried.append(desk.measured("confirming", shape, max(CONFIRMED, 3 * enough), seconds))
+        if tried[-1].interval.low >= wanted:
             break
-        most = question.pool_range(weight)[1]
+        most = desk.question.pool_range(weight)[1]
         if not queue and pools < most:
             queue.append((min(most, math.ceil(GROWTH * pools)), weight, together))
     return tried

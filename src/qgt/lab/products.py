@@ -13,6 +13,7 @@ from qgt.files.workbooks import Row, write_workbook
 from qgt.lab import reports
 from qgt.lab.accounts import Account
 from qgt.lab.decoding import DecodedSheet
+from qgt.lab.report_pages import sheet_page
 
 HTML, CALLS, REPORT, XLSX, JSON, PROOFS = (
     *("report.html", "calls.csv", "report.csv", "report.xlsx", "results.json"),
@@ -40,7 +41,7 @@ def products(sheet: DecodedSheet, *, title: str, decoder: str, facts: Mapping[st
         b'instance,I1,I2,I3\\na,0,0,1\\n'
     """
     made = account_products(sheet.accounts, sheet.problem.design.item_names, sheet_facts(sheet, decoder))
-    made[HTML] = reports.sheet_page(sheet, title=title, facts=facts).encode()
+    made[HTML] = sheet_page(sheet, title=title, facts=facts).encode()
     if sheet.result.proof is not None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / PROOFS

@@ -43,7 +43,10 @@ class Question:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, whole(name, getattr(self, name), least=1))
         if self.samples.households is not None and self.samples.risks is not None:
-            raise ValueError("samples has both households and risks, which no prior here joins: leave one out.")
+            raise ValueError(
+                "samples has both households and risks, and no prior here knows how much of a risk its household "
+                "explains: leave out one of the two columns (keep households where positives infect each other)."
+            )
 
     @property
     def weights(self) -> list[int]:

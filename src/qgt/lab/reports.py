@@ -1,4 +1,4 @@
-"""Accounts as files that people open: the table of calls, the report as CSV, and a page to forward.
+"""Accounts as tables that people open: the calls, and the report as CSV.
 
 A cell of the report that holds a list has its parts separated by semicolons. A part that holds a semicolon or quotes is
 itself put in quotes, with its quotes doubled: such a cell is one line of CSV with `;` between its parts, and
@@ -8,27 +8,18 @@ itself put in quotes, with its quotes doubled: such a cell is one line of CSV wi
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from torch import Tensor
-
-from qgt.decoders.results import Status
 from qgt.files.cells import escape
-from qgt.lab import reported
 from qgt.lab.accounts import Account
-from qgt.lab.decoding import DecodedSheet
 from qgt.lab.verdicts import Verdict
-from qgt.lab.wording import Alternative, Residual, joined, percent, quoted
-from qgt.model.problem import Problem
-from qgt.pictures import pages
+from qgt.lab.wording import Alternative, quoted
 
 COLUMNS = (
     *("instance", "verdict", "status", "confidence", "confidence_at_most", "fit", "proved_by"),
     *("defective", "undecided", "residuals", "alternatives", "retests", "words"),
 )
-CARDS = 200  # instances shown at length on a page
-ANSWERS = 8  # of an instance, on its card
 
 
 def write_calls(path: str | Path, made: Sequence[Account], items: Sequence[str]) -> None:
@@ -129,128 +120,6 @@ def verdict_counts(made: Sequence[Account]) -> dict[Verdict, int]:
     return {word: numbers[word] for word in reversed(Verdict) if numbers[word]}
 
 
-def sheet_page(sheet: DecodedSheet, *, title: str, facts: Mapping[str, object]) -> str:
-    """A page about a decoded sheet: what to act on first, every instance in a table, the doubtful ones at length.
-
-    Args:
-        sheet: What was decoded.
-        title: The page's title.
-        facts: What stands at its foot: files, decoder, versions.
-    """
-    made = by_urgency(sheet.accounts)
-    doubtful = [one for one in made if one.verdict is not Verdict.CERTAIN]
-    anchors = {one.name: f"instance-{number}" for number, one in enumerate(doubtful[:CARDS], 1)}
-    row = {name: i for i, name in enumerate(sheet.names)}
-    cards = [card(sheet.problem, one, sheet.y[row[one.name]], anchor=anchors[one.name]) for one in doubtful[:CARDS]]
-    left = len(doubtful) - len(cards)
-    more = f"{left} more instances are not certain; they are in the table above." if left else ""
-    problem, counts = sheet.problem, verdict_counts(made)
-    lead = f"{_many(len(made), 'instance')} of {problem.items} items, counted in {problem.pools} pools: "
-    lead += joined([f"{number} {word}" for word, number in counts.items()]) + "."
-    meanings = [(pages.badge(word.value), word.meaning) for word in counts]
-    sections = [
-        *([pages.section("The file as a whole", *map(pages.paragraph, about_file(sheet)))] if sheet.fit else []),
-        pages.section("All instances", _overview(made, anchors)),
-        pages.section("What the verdicts mean", pages.table(("verdict", "meaning"), meanings, kind="texts")),
-    ]
-    if cards:
-        parts = [*map(pages.decode_card, cards), *([pages.paragraph(more, quiet=True)] if more else [])]
-        sections.insert(len(sections) - 1, pages.section("Instances that are not certain", *parts))
-    return pages.page(title, lead, sections, colophon=pages.facts(facts))
-
-
-def about_file(sheet: DecodedSheet) -> list[str]:
-    """Whether the file as a whole fits the model and, where it does not, what may be wrong."""
-    if sheet.fit is None:
-        return []
-    lines = [sheet.fit.words]
-    if sheet.fit.suspect and sheet.causes:
-        lines += [f"Likeliest cause: {sheet.causes[0]}."]
-        lines += [f"Also possible: {cause}." for cause in sheet.causes[1:]]
-    elif sheet.fit.suspect:
-        lines += ["Check the design, the order of the pools, the counts and the noise of the model."]
-    return lines
-
-
-def card(
-    problem: Problem,
-    one: Account,
-    y: Tensor,
-    *,
-    title: str | None = None,
-    note: str = "",
-    truth: Tensor | None = None,
-    anchor: str = "",
-) -> pages.Card:
-    """An account as a page shows it, with its counts and, if known, the truth."""
-    noise = problem.noise
-    off = {one.pool: _off(one) for one in one.residuals} if reported.exact(noise) else {}
-    rows = enumerate(zip(problem.design.pool_names, y.tolist(), strict=True))
-    counts = [
-        pages.Count(pool, "missing" if count != count else reported.shown(noise, i, count), off.get(pool, ""))
-        for i, (pool, count) in rows
-    ]
-    against = "" if truth is None else _against(problem, one, truth)
-    name = one.name if title is None else title
-    return pages.Card(name, one.verdict.value, one.words, counts, _answers(one), note, against, anchor)
-
-
-def _off(residual: Residual) -> str:
-    """By how much a count is too high, or what was expected in its place."""
-    return residual.reported.split(", ")[-1] if residual.reported else f"{residual.off:+g}"
-
-
-def _answers(one: Account) -> list[tuple[str, str]]:
-    """The answer and its alternatives with their probabilities, where there are any."""
-    if not one.alternatives:
-        return []
-    rows = [(_percent(one.confidence), f"{joined(map(quoted, one.defective)) or 'none'} (the answer)")]
-    rows += [(_percent(other.probability), other.change) for other in one.alternatives[: ANSWERS - 1]]
-    if left := one.alternatives[ANSWERS - 1 :]:
-        known = [other.probability for other in left if other.probability is not None]
-        rows.append((percent(sum(known)) if known else "not known", f"{len(left)} more, together"))
-    return rows
-
-
-def _against(problem: Problem, one: Account, truth: Tensor) -> str:
-    """How the truth, known of simulated data, compares."""
-    names = problem.design.item_names
-    true = {names[j] for j in truth.nonzero().flatten().tolist()}
-    own = set(one.defective)
-    if true == own and not one.undecided:
-        return "The truth, which the decoder never saw, is the answer."
-    added, dropped = (tuple(name for name in names if name in part) for part in (true - own, own - true))
-    if one.undecided:
-        return f"The truth, which the decoder never saw: {joined(map(quoted, added)) or 'none'} defective."
-    changes = [(other.added, other.dropped) for other in one.alternatives]
-    place = f", number {changes.index((added, dropped)) + 2} of those listed" if (added, dropped) in changes else ""
-    return f"The truth, which the decoder never saw: {Alternative(None, added, dropped).change}{place}."
-
-
-def _overview(made: Sequence[Account], anchors: Mapping[str, str]) -> pages.Piece:
-    """Every instance in one line, those to be acted on first."""
-    rows = [
-        (
-            one.name,
-            pages.badge(one.verdict.value, anchor=anchors.get(one.name, "")),
-            "no call" if one.undecided else joined(map(quoted, one.defective)) or "none",
-            "in doubt" if one.verdict is Verdict.SUSPECT else _percent(one.confidence),
-            _next_step(one),
-        )
-        for one in made
-    ]
-    return pages.table(("instance", "verdict", "defective", "probability", "next step"), rows, kind="texts")
-
-
-def _next_step(one: Account) -> str:
-    if one.verdict in (Verdict.IMPOSSIBLE, Verdict.SUSPECT):
-        return "check the counts"
-    if one.verdict is Verdict.CERTAIN:
-        return ""
-    names = joined(map(quoted, one.retests), most=4)
-    return f"retest {names}" if names else "decode with more time" if one.status == Status.TIME_LIMIT else ""
-
-
 def _difference(other: Alternative) -> str:
     """An alternative in one part of a cell: its probability, then +item and -item for what it changes."""
     changes = in_one_cell([*(f"+{name}" for name in other.added), *(f"-{name}" for name in other.dropped)], ",")
@@ -269,11 +138,3 @@ def _part(part: str, delimiter: str) -> str:
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
-
-
-def _percent(value: float | None) -> str:
-    return "not known" if value is None else percent(value)
-
-
-def _many(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -26,9 +26,8 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import whole
-from qgt.files import documents, keys
+from qgt.files import documents, keys, numbers
 from qgt.files.cells import escape, unescape
-from qgt.files.numbers import MISSING
 from qgt.files.tables import text_of
 from qgt.model.design import Design
 from qgt.rounds.history import History
@@ -127,8 +126,8 @@ def _instance(data: object) -> InstancePools:
     for count in counts:
         if count is not None and (not isinstance(count, int | float) or isinstance(count, bool)):
             raise ValueError(f"counts={keys.shown(count)} is not valid: give numbers, null where one was missing.")
-    numbers = tuple(None if count is None else float(count) for count in counts)
-    return InstancePools(keys.typed("name", table["name"], str), numbers, tuple(pools))
+    before = tuple(None if count is None else float(count) for count in counts)
+    return InstancePools(keys.typed("name", table["name"], str), before, tuple(pools))
 
 
 def _words(items: Sequence[str]) -> str:
@@ -182,14 +181,9 @@ def _counts(path: Path, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], f
 
 
 def _count(path: Path, row: int, cell: str) -> float:
-    if cell.lower() in MISSING:
-        return math.nan
-    try:
-        count = float(cell)
-    except ValueError:
-        count = math.inf
-    if not math.isfinite(count):
-        raise ValueError(f"{path}: row {row}, column 3 holds {cell!r}; write a number, or leave it empty.")
+    count = numbers.number(cell, commas="," in cell)
+    if isinstance(count, str):
+        raise ValueError(f"{path}: row {row}, column 3 holds {cell!r}; {count}.")
     return count
 
 

@@ -10,7 +10,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Generator, Tensor
@@ -27,8 +27,9 @@ from qgt.model.noise import Noise
 from qgt.model.problem import Problem
 from qgt.trust.scoring import wilson
 
-LEAST_PART, MOST_PART = 10, 100  # plates decoded together: after each part one may stop
-PLATE, HASTY = 0.25, 0.05  # seconds for one plate, shared with the others of its part: few need more than 0.01
+LEAST_PART, MOST_PART = 5, 100  # plates decoded together: after each part one may stop
+PLATE, HASTY = 0.1, 0.05  # seconds for one plate, shared with the others of its part: few need more than 0.01
+Z99 = 2.5758293035489004  # the normal quantile of a two-sided 99 % interval
 ODDS = 100.0  # answers that come close are at least 1/odds as probable
 
 
@@ -39,6 +40,7 @@ class Tally:
     plates: int = 0
     right: int = 0
     follow_ups: int = 0
+    seconds: float = 0.0  # that all of it took
 
     @property
     def success(self) -> float:
@@ -46,7 +48,12 @@ class Tally:
         return self.right / self.plates if self.plates else 0.0
 
     def __add__(self, other: "Tally") -> "Tally":
-        return Tally(self.plates + other.plates, self.right + other.right, self.follow_ups + other.follow_ups)
+        return Tally(
+            self.plates + other.plates,
+            self.right + other.right,
+            self.follow_ups + other.follow_ups,
+            self.seconds + other.seconds,
+        )
 
 
 def planned_decoder(problem: Problem, *, listing: bool, time_limit: float | None = None) -> BoundDecoder:
@@ -115,11 +122,17 @@ def simulated(
         part = slice(tally.plates, tally.plates + size)
         tally += judged(x[part], decode(y[part]), retest_below)
         spent = time.perf_counter() - start
-        if spent >= seconds or (hopeless_below is not None and wilson(tally.right, tally.plates).high < hopeless_below):
+        if spent >= seconds or (hopeless_below is not None and _high(tally) < hopeless_below):
             break
-        # Large parts are fast, small ones stop in time.
-        size = max(LEAST_PART, min(MOST_PART, int((seconds - spent) / spent * tally.plates / 2)))
-    return tally
+        # Large parts are fast, small ones stop in time, even if all their plates take as long as they may.
+        likely, worst = (seconds - spent) / spent * tally.plates / 2, max(seconds - spent, seconds / 2) / each
+        size = max(LEAST_PART, int(min(MOST_PART, likely, worst)))
+    return replace(tally, seconds=time.perf_counter() - start)
+
+
+def _high(tally: Tally) -> float:
+    """The success that a tally leaves possible."""
+    return wilson(tally.right, tally.plates, Z99).high
 
 
 @dataclass(frozen=True)
@@ -131,9 +144,16 @@ class Scout:
     assay: Noise
     retest_below: float | None
     seed: int
+    _designs: dict[tuple[int, int, bool], Design] = field(default_factory=dict, repr=False, compare=False)
 
     def design(self, pools: int, weight: int, *, together: bool = False) -> Design:
         """The design of that size: always the same for one seed."""
+        shape = pools, weight, together
+        if shape not in self._designs:
+            self._designs[shape] = self._design(*shape)
+        return self._designs[shape]
+
+    def _design(self, pools: int, weight: int, together: bool) -> Design:
         return few_transfers(
             items=len(self.samples),
             pools=pools,
@@ -175,13 +195,14 @@ class Scout:
         return Generator().manual_seed(int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big"))
 
 
-def fewest(good: Callable[[int], bool], least: int, most: int, *, first: int, ratio: float) -> int | None:
+def fewest(good: Callable[[int], bool], least: int, most: int, *, first: int, step: float, ratio: float) -> int | None:
     """About the smallest number between two that is good; None where the largest is not good.
 
-    It steps from the first guess, up or down by half, until the place is known within a factor; then it halves.
+    It steps from the first guess, up or down by a factor, until the place is between two; then it halves, until the two
+    are within the ratio.
 
     Example:
-        >>> fewest(lambda n: n >= 37, 4, 96, first=20, ratio=1.02)
+        >>> fewest(lambda n: n >= 37, 4, 96, first=20, step=1.4, ratio=1.02)
         37
     """
     low, high = least - 1, None  # not good, as far as is known, and good
@@ -194,11 +215,11 @@ def fewest(good: Callable[[int], bool], least: int, most: int, *, first: int, ra
         if high is None:
             if low == most:
                 return None
-            guess = min(most, math.ceil(1.4 * guess))
+            guess = min(most, math.ceil(step * guess))
         elif low < least:
             if high == least:
                 return high
-            guess = max(least, math.floor(high / 1.4))
+            guess = max(least, math.floor(high / step))
         else:
             guess = math.ceil(math.sqrt(low * high))
             guess = max(low + 1, min(high - 1, guess))

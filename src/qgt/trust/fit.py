@@ -82,16 +82,17 @@ class FileFit:
 
         Example:
             >>> FileFit(40, 1e-30, 27.1, 2.3, "P7", 1e-9).words
-            'These 40 instances do not look like the model: 27.1 counts an instance are off where 2.3 are expected.'
-        """
+            "These 40 instances do not look like the model: on average 27.1 of an instance's counts are off; 2.3 are expected."
+        """  # noqa: E501 - an example's line
         many = f"These {self.instances} instances do" if self.instances > 1 else "This instance does"
         if not self.suspect:
             return (
-                f"The {self.noun} fit the model: {self.off:.1f} an instance are off, {self.expected:.1f} are expected."
+                f"The {self.noun} fit the model: on average {self.off:.1f} of an instance's {self.noun} are off; "
+                f"{self.expected:.1f} are expected."
             )
         return (
-            f"{many} not look like the model: {self.off:.1f} {self.noun} an instance are off where {self.expected:.1f} "
-            "are expected."
+            f"{many} not look like the model: on average {self.off:.1f} of an instance's {self.noun} are off; "
+            f"{self.expected:.1f} are expected."
         )
 
 

@@ -4,6 +4,7 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
 from qgt.lab.products import CALLS, HTML, JSON, PROOFS, REPORT, XLSX
+from qgt.lab.round_products import PROOFS_OF_ROUNDS
 from qgt.lab.verdicts import Verdict
 from qgt.lab.wording import percent
 from qgt.web.decoding import decode_again, decoding_job
@@ -25,6 +26,7 @@ DOWNLOADS = {
     CALLS: "Calls, one column per sample (CSV)",
     JSON: "Everything (JSON)",
     PROOFS: "Proofs, for qgt check",
+    PROOFS_OF_ROUNDS: "Proofs of all rounds, for qgt check (ZIP)",
 }
 
 

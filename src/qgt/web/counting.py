@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
 from qgt.files.cells import escape
+from qgt.files.numbers import cell_of, number
 from qgt.lab.counts import read_counts
 from qgt.web.bench import Prepared
 from qgt.web.decoding import ready_job
@@ -138,12 +139,10 @@ def count_of(text: str, pool: str, plate: str) -> float | None:
     """The count in a box; None where it is empty."""
     if not text:
         return None
-    try:
-        value = float(text.replace(",", "."))
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise ValueError(f"{pool} of {plate} holds {text!r}: write a number, or nothing where it was not counted.")
+    value = number(text, commas="," in text)
+    if isinstance(value, str) or math.isnan(value):
+        remedy = value if isinstance(value, str) else "leave the box empty if the count is missing"
+        raise ValueError(f"{pool} of {plate} holds {text!r}: {remedy}.")
     return value
 
 
@@ -162,7 +161,7 @@ def typed_table(names: list[str], pools: tuple[str, ...], values: Sequence[Seque
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(["instance", *map(escape, pools)])
     for name, row in zip(names, values, strict=True):
-        writer.writerow([escape(name), *("" if value is None else f"{value:g}" for value in row)])
+        writer.writerow([escape(name), *map(cell_of, row)])
     return stream.getvalue().encode()
 
 
@@ -171,7 +170,7 @@ def _boxes(counts: Mapping[str, Any]) -> dict[str, str]:
     found = {f"plate-{plate}": name for plate, name in enumerate(counts["names"])}
     for plate, row in enumerate(counts["values"]):
         for pool, value in enumerate(row):
-            found[f"count-{plate}-{pool}"] = "" if value is None else f"{value:g}"
+            found[f"count-{plate}-{pool}"] = cell_of(value)
     return found
 
 

@@ -3,8 +3,11 @@
 import time
 
 from qgt.lab.decoding import DecodedSheet, decode_sheet
-from qgt.lab.products import account_products, products, sheet_facts
-from qgt.lab.reports import about_file, verdict_counts
+from qgt.lab.products import products, sheet_facts
+from qgt.lab.report_pages import about_file
+from qgt.lab.reports import verdict_counts
+from qgt.lab.round_products import round_facts, round_products
+from qgt.model.problem import Problem
 from qgt.version import __version__
 from qgt.web.house import House
 from qgt.web.jobs import Full, Job
@@ -73,7 +76,7 @@ def decode(house: House, run: Run, version: int, job: Job) -> None:
     sheet = decode_sheet(prepared.problem, y, names, prepared.decoder, on_progress=on_progress)
     decoder = prepared.decoder_name
     took = time.perf_counter() - start
-    made = products(sheet, title=run.name, decoder=decoder, facts=_foot(run, submission, sheet, decoder))
+    made = products(sheet, title=run.name, decoder=decoder, facts=_foot(run, submission, prepared.problem, decoder))
     house.store.add_result(run.id, version, _facts(sheet, took, decoder), made)
 
 
@@ -82,20 +85,16 @@ def _decode_rounds(house: House, run: Run, submission: Submission, job: Job) -> 
     job.report("Decoding all rounds together")
     prepared, start = house.bench.prepared(run.id), time.perf_counter()
     found, before = decoded(prepared.problem, submission.counts, house.settings)
-    facts = {
-        "decoder": prepared.decoder_name,
-        "instances": len(found.accounts),
-        "rounds": 1 + len(before),
-        "fingerprint": prepared.problem.fingerprint,
-        "results": [one.plain for one in found.accounts],
-    }
+    facts = round_facts(found, 1 + len(before), prepared.decoder_name, prepared.problem.fingerprint)
     shown = {
         "verdicts": {word.value: number for word, number in verdict_counts(found.accounts).items()},
         "file": [],
         "file_suspect": False,
         "seconds": time.perf_counter() - start,
     }
-    made = account_products(found.accounts, prepared.problem.design.item_names, facts)
+    job.report("Writing the report and the proofs")
+    foot = _foot(run, submission, prepared.problem, prepared.decoder_name)
+    made = round_products(found, title=run.name, plain=facts, facts=foot, seconds=house.settings.seconds)
     house.store.add_result(run.id, submission.version, {**facts, **shown}, made)
 
 
@@ -110,7 +109,7 @@ def _facts(sheet: DecodedSheet, took: float, decoder: str) -> dict[str, object]:
     }
 
 
-def _foot(run: Run, submission: Submission, sheet: DecodedSheet, decoder: str) -> dict[str, object]:
+def _foot(run: Run, submission: Submission, problem: Problem, decoder: str) -> dict[str, object]:
     """What the foot of the report says, so that it can be traced."""
     return {
         "run": f"{run.name} ({run.id})",
@@ -118,6 +117,6 @@ def _foot(run: Run, submission: Submission, sheet: DecodedSheet, decoder: str) -
         "counts": f"version {submission.version}, {submission.way}",
         "entered": time.strftime("%Y-%m-%d %H:%M", time.localtime(submission.made)),
         "decoder": decoder,
-        "problem": sheet.problem.fingerprint,
+        "problem": problem.fingerprint,
         "version": f"qgt {__version__}",
     }

@@ -199,6 +199,7 @@ def _candidates(made: Plan) -> list[Mapping[str, object]]:
             "chosen": one is made.recommended,
             "pools": one.pools,
             "weight": one.weight,
+            "together": one.together,
             "tests": one.tests,
             "transfers": one.transfers,
             "largest_pool": one.largest_pool,

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from qgt.files.cells import escape
+from qgt.files.numbers import cell_of
 from qgt.lab.following import DecodedRounds, Proposed, as_round, decode_rounds, in_words, propose
 from qgt.lab.round_files import COUNTS, Round, joined
 from qgt.model.problem import Problem
@@ -72,7 +73,7 @@ def counts_file(record: Round, counts: Sequence[float | None]) -> bytes:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(["instance", "pool", "count"])
     for (name, pool), count in zip(rows, counts, strict=True):
-        writer.writerow([escape(name), escape(pool), "" if count is None else f"{count:g}"])
+        writer.writerow([escape(name), escape(pool), cell_of(count)])
     return stream.getvalue().encode()
 
 
