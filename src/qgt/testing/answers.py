@@ -83,11 +83,11 @@ def _batch_equals_loop_where_counts_say_little(decoder: Decoder, problem: Proble
     """Most counts leave several answers here: what depends on the batch shows in ties, scans and early stops."""
     hard = small_problem(pools=10, items=40, seed=7)
     decode, y = bound(decoder, hard), instances_of(hard, 60).y
-    whole = decode(y)
-    alone = Decoded.joined([decode(y[i : i + 1]) for i in range(len(y))])
+    some = torch.arange(0, len(y), 3)  # alone each of them takes as long as the whole batch
+    whole, alone = decode(y).pick(some), Decoded.joined([decode(y[i : i + 1]) for i in some.tolist()])
     # An iteration that did not settle may end anywhere: its last digits decide.
     settled = ((whole.status != Status.NOT_CONVERGED) & (alone.status != Status.NOT_CONVERGED)).nonzero()[:, 0]
-    assert 2 * len(settled) >= len(y), f"only {len(settled)} of {len(y)} instances settle"
+    assert 2 * len(settled) >= len(some), f"only {len(settled)} of {len(some)} instances settle"
     expect_same(whole.pick(settled), alone.pick(settled), "between a batch and each of its instances alone")
 
 

@@ -296,9 +296,9 @@ def test_priors_that_are_no_sums_are_refused() -> None:
 def test_answers_found_at_once_are_not_mixed(odds: float) -> None:
     """Many equally good answers, which the nodes of one batch find together: each answer kept must be one of them."""
     g = torch.Generator().manual_seed(0)
-    half = (torch.rand(16, 60, generator=g) < 0.5).to(torch.uint8)
+    half = (torch.rand(16, 30, generator=g) < 0.5).to(torch.uint8)
     problem = qgt.Problem(qgt.Design.from_matrix(half.repeat(1, 2)), qgt.Bernoulli(0.03), qgt.SparseInteger(0.1, 1))
-    y = problem.simulate(150, generator=g).y
+    y = problem.simulate(some_of(300), generator=g).y
     result = qgt.Certified(odds=odds, certificates=False).bind(problem)(y)
     assert bool((result.status == qgt.Status.PROVED).all())
     answers = result.evidence.alternatives
