@@ -2,7 +2,7 @@
 
     python benchmarks/networks.py train --device cuda --seconds 150 --recipes M25 M25-wide M25-rounds M25-adam
     python benchmarks/networks.py train --device cuda --seconds 500 --recipes M25
-    python benchmarks/networks.py rounds [--device cuda]          # networks of runs/networks, 1 to 20 rounds
+    python benchmarks/networks.py rounds [--device cuda]          # networks of runs/networks, 1 to 40 rounds
     python benchmarks/networks.py proposals --instances 200       # Certified with and without them, in one run
 
 `--seconds` is the training time of each recipe, whatever the machine: its steps are counted by a probe. Results are
@@ -29,7 +29,7 @@ RESULTS = Path("results/networks.json")
 SEED = 31  # of designs: the same as in the comparison of all decoders
 TEST = 40_000  # instances
 HOUSEHOLDS = qgt.Households(size=4, seed_rate=0.1, attack_rate=0.6)
-ROUNDS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20)
+ROUNDS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 30, 40)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Recipe:
 
 
 RECIPES = {
-    "M25": Recipe(25, qgt.Refining(1024, 3, 5)),
+    "M25": Recipe(25, qgt.Refining(1024, 3, 5), more_rounds=8),
     "M25-wide": Recipe(25, qgt.Refining(2048, 1, 5)),
     "M25-rounds": Recipe(25, qgt.Refining(1024, 2, 8)),
     "M25-adam": Recipe(25, qgt.Refining(1024, 3, 5), matrix_rate=None),
@@ -129,7 +129,7 @@ def train(name: str, recipe: Recipe, arguments: argparse.Namespace) -> None:
 
 
 def by_rounds(name: str, arguments: argparse.Namespace) -> None:
-    """Success and time of a decode for 1 to 20 rounds, and of others in the same run, on the same instances."""
+    """Success and time of a decode for 1 to 40 rounds, and of others in the same run, on the same instances."""
     name += arguments.suffix
     net = qgt.load(arguments.folder / name)
     problem = net.problem

@@ -5,9 +5,11 @@ that all of them take the step that one process would take with the whole batch.
 """
 
 import contextlib
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import final
 
 import torch
@@ -22,6 +24,7 @@ from qgt.learning.optimizers import Optimizers
 from qgt.learning.together import Together
 
 PLAIN_STEPS = 3  # before the capture, which records what those have allocated
+LONG = 5000  # steps, from which it pays to compile them, a quarter of a minute
 _capturing = threading.Lock()
 
 
@@ -82,6 +85,12 @@ class Steps:
                 self._step()
         return self.together.mean(self.total / self.config.epoch_steps)
 
+    def fuse_if_long(self, total: int) -> None:
+        """Have the network compiled for a training of so many steps, where that pays and a compiler is there."""
+        compiler = find_spec("triton") is not None and shutil.which("cc") is not None
+        if total >= LONG and compiler and self.position.is_cuda and self.together.alone:
+            self.network.fuse()
+
     def state(self) -> dict[str, Tensor]:
         """The weights and what the optimisers remember, by name."""
         weights = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
@@ -109,7 +118,9 @@ class Steps:
         self.graph = torch.cuda.CUDAGraph()
         self.graph.register_generator_state(self.generator)
         torch.cuda.synchronize()
-        with _tensor_float_32(), torch.cuda.graph(self.graph):
+        # What was compiled asks for the setting of float32 that it was compiled with, though it has none inside.
+        stance = torch.compiler.set_stance("default", skip_guard_eval_unsafe=True)
+        with _tensor_float_32(), stance, torch.cuda.graph(self.graph):
             self._step()
         self.graph.replay()
 
