@@ -82,7 +82,9 @@ class Steps:
             elif step - first == PLAIN_STEPS and self.position.is_cuda and self.together.alone:
                 self._capture()
             else:
-                self._step()
+                # As in the capture: what is compiled holds for one setting of float32.
+                with _tensor_float_32() if self.position.is_cuda else contextlib.nullcontext():
+                    self._step()
         return self.together.mean(self.total / self.config.epoch_steps)
 
     def fuse_if_long(self, total: int) -> None:
@@ -118,9 +120,7 @@ class Steps:
         self.graph = torch.cuda.CUDAGraph()
         self.graph.register_generator_state(self.generator)
         torch.cuda.synchronize()
-        # What was compiled asks for the setting of float32 that it was compiled with, though it has none inside.
-        stance = torch.compiler.set_stance("default", skip_guard_eval_unsafe=True)
-        with _tensor_float_32(), stance, torch.cuda.graph(self.graph):
+        with _tensor_float_32(), torch.cuda.graph(self.graph):
             self._step()
         self.graph.replay()
 
@@ -130,7 +130,7 @@ def _tensor_float_32() -> Iterator[None]:
     """Let a GPU's matrix units take float32 at their faster setting, in what is recorded inside.
 
     torch has this setting once for a whole process. A captured step keeps what it was recorded with, so it is changed
-    for the milliseconds of the capture only, by one thread at a time, and put back before any step is taken.
+    for the capture and the few steps before it only, by one thread at a time, and put back.
     """
     with _capturing:
         before = torch.backends.cuda.matmul.allow_tf32
