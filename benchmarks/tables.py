@@ -69,13 +69,13 @@ def stale(root: Path, *, write: bool) -> list[Path]:
     return found
 
 
-def main() -> int:
+def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true", help="only say which pages are out of date")
     parser.add_argument("--write", action="store_true", help="update README.md and docs/")
     parser.add_argument("--paper", type=Path, metavar="FOLDER", help="take its counts and figures, then --write")
     parser.add_argument("--root", type=Path, default=ROOT, help="of the repository whose pages and results these are")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     root = arguments.root
     if arguments.paper is not None:
         adopt(arguments.paper, root)
