@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -22,11 +23,26 @@ def test_tables_are_what_the_counts_give() -> None:
     assert sum(page.read_text("utf-8").count("<!-- table: ") for page in pages) >= 15
 
 
-def test_a_reproduction_takes_the_committed_ones_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], int]:
+    """The script, in this process."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")  # the script's own folder, where its modules are
-    tables = import_module("tables").main
+    return import_module("tables").main
+
+
+def test_what_is_not_measured_yet_is_said(tmp_path: Path, tables: Callable[[list[str]], int]) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/follow_up.json").write_text('{"cases": {}}', "utf-8")
+    page = tmp_path / "README.md"
+    page.write_text("".join(f"<!-- table: {name} -->\n<!-- end -->\n" for name in ("follow_up", "scale")), "utf-8")
+    assert tables(["--write", "--root", str(tmp_path)]) == 0
+    assert page.read_text("utf-8").count("-->\n*(Not measured yet.)*\n<!-- end -->") == 2
+
+
+def test_a_reproduction_takes_the_committed_ones_place(
+    tmp_path: Path, tables: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]
+) -> None:
     shutil.copytree(ROOT / "results", tmp_path / "results")
     (tmp_path / "docs/images").mkdir(parents=True)
     counts = (tmp_path / "results/paper/counts.json").rename(tmp_path / "counts.json")
