@@ -9,6 +9,7 @@ python benchmarks/tables.py --paper out/paper   # first take the counts and figu
 import argparse
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from qgt import paper
 from qgt.paper.drawing import draw
 
 ROOT = Path(__file__).resolve().parents[1]
+NOT_YET = "*(Not measured yet.)*"
 FIGURES = ("success_vs_pools.png", "vs_noise.png", "vs_pools.png")  # of a reproduction, shown in the pages
 
 
@@ -41,11 +43,19 @@ def filled(page: str, root: Path) -> str:
     for name, make in TABLES.items():
         start, end = f"<!-- table: {name} -->\n", "<!-- end -->"
         before, *parts = page.split(start)
-        try:
-            page = start.join([before, *(make(root) + "\n" + end + part.split(end, 1)[1] for part in parts)])
-        except FileNotFoundError:
-            continue  # not measured yet: the place stays as it is
+        if parts:
+            made = made_or_missing(make, root)
+            page = start.join([before, *(f"{made}\n{end}{part.split(end, 1)[1]}" for part in parts)])
     return page
+
+
+def made_or_missing(make: Callable[[Path], str], root: Path) -> str:
+    """A table, or words in its place where nothing is measured yet: no results, or none of its kind."""
+    try:
+        made = make(root)
+    except FileNotFoundError:
+        return NOT_YET
+    return NOT_YET if made.endswith("|") and len(made.splitlines()) == 2 else made  # a header and its line
 
 
 def adopt(folder: Path, root: Path) -> None:
@@ -70,13 +80,13 @@ def stale(root: Path, *, write: bool) -> list[Path]:
     return found
 
 
-def main() -> int:
+def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true", help="only say which pages are out of date")
     parser.add_argument("--write", action="store_true", help="update README.md and docs/")
     parser.add_argument("--paper", type=Path, metavar="FOLDER", help="take its counts and figures, then --write")
     parser.add_argument("--root", type=Path, default=ROOT, help="of the repository whose pages and results these are")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     root = arguments.root
     if arguments.paper is not None:
         adopt(arguments.paper, root)
@@ -89,10 +99,7 @@ def main() -> int:
         stale(root, write=True)
         return 0
     for name, make in TABLES.items():
-        try:
-            print(f"{name}\n{make(root)}\n")
-        except FileNotFoundError as error:  # not measured yet
-            print(f"{name}\n{error.filename} is not there\n")
+        print(f"{name}\n{made_or_missing(make, root)}\n")
     return 0
 
 

@@ -3,8 +3,11 @@
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
+import pytest
 from matplotlib.image import imread
 
 from qgt import paper
@@ -12,26 +15,40 @@ from qgt import paper
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def tables(*options: str) -> subprocess.CompletedProcess[str]:
-    """Run the script that makes them."""
-    command = [sys.executable, str(ROOT / "benchmarks/tables.py"), *options]
-    return subprocess.run(command, capture_output=True, text=True)
-
-
 def test_tables_are_what_the_counts_give() -> None:
-    done = tables("--check")
+    command = [sys.executable, str(ROOT / "benchmarks/tables.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     assert sum(page.read_text("utf-8").count("<!-- table: ") for page in pages) >= 15
 
 
-def test_a_reproduction_takes_the_committed_ones_place(tmp_path: Path) -> None:
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], int]:
+    """The script, in this process."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")  # the script's own folder, where its modules are
+    return import_module("tables").main
+
+
+def test_what_is_not_measured_yet_is_said(tmp_path: Path, tables: Callable[[list[str]], int]) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/follow_up.json").write_text('{"cases": {}}', "utf-8")
+    page = tmp_path / "README.md"
+    page.write_text("".join(f"<!-- table: {name} -->\n<!-- end -->\n" for name in ("follow_up", "scale")), "utf-8")
+    assert tables(["--write", "--root", str(tmp_path)]) == 0
+    assert page.read_text("utf-8").count("-->\n*(Not measured yet.)*\n<!-- end -->") == 2
+
+
+def test_a_reproduction_takes_the_committed_ones_place(
+    tmp_path: Path, tables: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]
+) -> None:
     shutil.copytree(ROOT / "results", tmp_path / "results")
     (tmp_path / "docs/images").mkdir(parents=True)
     counts = (tmp_path / "results/paper/counts.json").rename(tmp_path / "counts.json")
     page = tmp_path / "README.md"
     page.write_text("<!-- table: paper_needed -->\nold\n<!-- end -->\n", "utf-8")
-    assert tables("--paper", str(tmp_path), "--root", str(tmp_path)).returncode == 0
+    assert tables(["--paper", str(tmp_path), "--root", str(tmp_path)]) == 0
     assert (tmp_path / "results/paper/counts.json").read_bytes() == counts.read_bytes()
     for name in ("success_vs_pools", "vs_noise", "vs_pools"):
         drawn, committed = (imread(root / f"docs/images/paper_{name}.png") for root in (tmp_path, ROOT))
@@ -40,6 +57,5 @@ def test_a_reproduction_takes_the_committed_ones_place(tmp_path: Path) -> None:
     made = paper.TABLES["needed"](paper.Counts.load(counts))
     assert page.read_text("utf-8") == f"<!-- table: paper_needed -->\n{made}\n<!-- end -->\n"
     page.write_text("<!-- table: paper_needed -->\nold\n<!-- end -->\n", "utf-8")
-    done = tables("--check", "--root", str(tmp_path))
-    assert done.returncode == 1
-    assert "README.md: its tables are not what the counts give" in done.stdout
+    assert tables(["--check", "--root", str(tmp_path)]) == 1
+    assert "README.md: its tables are not what the counts give" in capsys.readouterr().out

@@ -1,17 +1,16 @@
 """Tables of several rounds: tests that each policy needs."""
 
-import json
 import math
 from pathlib import Path
 
+from page_tables.cells import read
 from qgt.files.text import markdown_table
 
 
 def follow_up_table(root: Path) -> str:
-    """Tests of each policy by prevalence and noise, with the success rate; no rows before anything is measured."""
-    path, lines = root / "results/follow_up.json", []
-    found = json.loads(path.read_text(encoding="utf-8"))["cases"] if path.exists() else {}
-    for key, case in sorted(found.items()):
+    """Tests of each policy by prevalence and noise, with the success rate."""
+    lines = []
+    for key, case in sorted(read(root, "follow_up")["cases"].items()):
         part, policy, rate, noise, *_ = key.split(" / ")
         if part != "table":
             continue

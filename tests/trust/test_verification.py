@@ -178,10 +178,11 @@ def test_a_trained_network_reveals_its_design(estimator: str, worst: float) -> N
 
 
 def test_a_residual_network_reveals_its_design_by_its_mean_jacobian() -> None:
-    """Where outputs saturate, least squares is the worse of the two."""
-    config = qgt.TrainConfig.fresh(steps=2500, batch=250, learning_rate=3e-3, validation=500, matrix_rate=None)
-    net = qgt.train(problem(), qgt.ResidualMLP(96, 3), config, generator=seeded())
-    by = {name: verify(net, problem(), estimator=name, generator=seeded(1)).error_percent for name in ESTIMATORS}
+    """Where outputs saturate, least squares is the worse of the two; with many pools they soon do."""
+    easy = problem(pools=20)
+    config = qgt.TrainConfig.fresh(steps=1600, batch=200, learning_rate=6e-3, validation=500, matrix_rate=None)
+    net = qgt.train(easy, qgt.ResidualMLP(64, 3), config, generator=seeded())
+    by = {name: verify(net, easy, estimator=name, generator=seeded(1)).error_percent for name in ESTIMATORS}
     assert by["mean_jacobian"] <= 8.0
     assert by["regression"] == 0.0
     assert by["least_squares"] > by["mean_jacobian"]

@@ -70,7 +70,7 @@ def write_plan(plan: Plan, folder: str | Path, *, volume: float = 10.0) -> PlanF
     Example:
         >>> import tempfile, torch, qgt
         >>> question = qgt.Question(qgt.Samples.numbered(12), (0, 1), certainty=0.8)
-        >>> made = qgt.plan(question, generator=torch.Generator().manual_seed(0), seconds=2.0)
+        >>> made = qgt.plan(question, generator=torch.Generator().manual_seed(0), seconds=0.5)
         >>> with tempfile.TemporaryDirectory() as here:
         ...     folder = write_plan(made, Path(here) / "plan")
         ...     read_plan(folder.path).code == folder.code, (folder.path / "pooling_sheet.html").exists()

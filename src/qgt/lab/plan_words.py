@@ -43,7 +43,7 @@ def plan_words(plan: Plan) -> list[str]:
         >>> from qgt.lab.planning import Question, plan
         >>> from qgt.lab.samples import Samples
         >>> question = Question(Samples.numbered(12), positives=(0, 1), certainty=0.8)
-        >>> made = plan(question, generator=torch.Generator().manual_seed(0), seconds=2.0)
+        >>> made = plan(question, generator=torch.Generator().manual_seed(0), seconds=0.5)
         >>> plan_words(made)[1].startswith("Make ")
         True
     """

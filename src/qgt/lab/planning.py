@@ -119,7 +119,7 @@ class Plan:
     Example:
         >>> import torch, qgt
         >>> question = Question(qgt.Samples.numbered(12), (0, 1), certainty=0.8)
-        >>> made = plan(question, generator=torch.Generator().manual_seed(0), seconds=2.0)
+        >>> made = plan(question, generator=torch.Generator().manual_seed(0), seconds=0.5)
         >>> made.recommended in made.candidates, made.problem.design.items
         (True, 12)
     """
@@ -156,7 +156,7 @@ def plan(
     Example:
         >>> import torch, qgt
         >>> question = Question(qgt.Samples.numbered(12), positives=(0, 1), certainty=0.8)
-        >>> made = plan(question, generator=torch.Generator().manual_seed(0), seconds=2.0)
+        >>> made = plan(question, generator=torch.Generator().manual_seed(0), seconds=0.5)
         >>> made.recommended.pools < 12
         True
     """

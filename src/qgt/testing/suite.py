@@ -22,6 +22,7 @@ from qgt.model.problem import Instances, Problem
 
 Check = Callable[[Decoder, Problem], None]
 CHECKS: dict[str, Check] = {}
+INSTANCES = 24  # that most checks decode: few, because a search may take long over each
 
 
 class ConformanceError(AssertionError):
@@ -87,7 +88,7 @@ def small_problem(pools: int = 12, items: int = 24, seed: int = 0) -> Problem:
     return Problem(design, Bernoulli(0.15), SparseInteger(rate=0.1, bound=1))
 
 
-def instances_of(problem: Problem, instances: int = 40) -> Instances:
+def instances_of(problem: Problem, instances: int = INSTANCES) -> Instances:
     """The same instances at every call."""
     return problem.simulate(instances, generator=torch.Generator().manual_seed(1))
 

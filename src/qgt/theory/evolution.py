@@ -73,7 +73,7 @@ def amp_threshold(rate: float, noise_per_pool: float = 0.0, error: float = 0.01)
     `noise_per_pool` is the scaled noise variance times M / N, so that it stays fixed as M grows.
     """
     low, high = 1e-3, 4.0
-    for _ in range(40):
+    for _ in range(24):  # to 3e-7: near the threshold AMP takes hundreds of iterations, so each halving costs
         ratio = (low + high) / 2
         noise = noise_per_pool / ratio
         wrong = (evolve(rate, ratio, noise) - noise) * ratio / rate

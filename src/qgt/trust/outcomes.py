@@ -182,8 +182,8 @@ def paired(first: Outcomes, second: Outcomes) -> Paired:
     a, b = first.right, second.right
     both, one, other, neither = (int(part.sum()) for part in (a & b, a & ~b, ~a & b, ~a & ~b))
     sums = {}
-    for metric in METRICS[1:]:
-        gap = _values(first, metric) - _values(second, metric)
+    for metric, ours, theirs in zip(METRICS[1:], _values(first), _values(second), strict=True):
+        gap = ours - theirs
         sums[metric] = (float(gap.sum()), float(gap.square().sum()))
     return Paired(both, one, other, neither, sums)
 
@@ -202,8 +202,9 @@ def two_sided(fewer: int, flips: int) -> float:
     return min(1.0, float(2 * total / (1 << flips)))  # whole numbers to the end: exact for any number of flips
 
 
-def _values(found: Outcomes, metric: str) -> Tensor:
-    """Each instance's value of a metric."""
+def _values(found: Outcomes) -> list[Tensor]:
+    """Each instance's value of every metric but the success rate; equal triples are valued once."""
     kinds, which = found.triples.unique(dim=0, return_inverse=True)
-    each = [value_of(metric, (tp, fp, fn), found.items) for tp, fp, fn in kinds.tolist()]
-    return torch.tensor(each, dtype=torch.float64)[which]
+    different: list[tuple[int, int, int]] = [(tp, fp, fn) for tp, fp, fn in kinds.tolist()]
+    by_metric = [[value_of(metric, triple, found.items) for triple in different] for metric in METRICS[1:]]
+    return [torch.tensor(each, dtype=torch.float64)[which] for each in by_metric]

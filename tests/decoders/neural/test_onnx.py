@@ -21,7 +21,7 @@ PROBLEM = qgt.Problem(
 def trained(architecture: qgt.Architecture, missing: float = 0.0) -> qgt.NeuralDecoder:
     config = qgt.TrainConfig.fresh(steps=60, batch=100, validation=200, learning_rate=4e-3, missing=missing)
     net = qgt.train(PROBLEM, architecture, config, generator=torch.Generator().manual_seed(0))
-    return net.with_rounds(5) if isinstance(architecture, qgt.Refining) else net
+    return net.with_rounds(3) if isinstance(architecture, qgt.Refining) else net
 
 
 def on_an_edge(net: qgt.NeuralDecoder, y: torch.Tensor) -> torch.Tensor:
