@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from qgt.decoders.certified.costs import Model, Tables
+from qgt.decoders.certified.levels import CLOSE
 from qgt.decoders.certified.nodes import Found, Leaves
 from qgt.decoders.results import KEPT
 from qgt.model.design import Design
@@ -90,15 +91,16 @@ class Small:
         table = table.masked_fill(counts > sizes[inside, None], torch.inf)
         different, which = table.unique(dim=0, return_inverse=True)
         rest = torch.ones(len(base), dtype=torch.bool).index_fill_(0, inside, False)
-        settled = large.tables[rest].gather(1, base[rest, None]).sum()
+        settled = large.tables[rest].gather(1, base[rest, None])[:, 0]
+        dear = int((settled > large.tables.min() + CLOSE).sum())
         number = int(ones.sum())
         costs = ItemCosts(
-            large.items.constant + float(large.items.weights @ ones.double() + settled),
+            large.items.constant + float(large.items.weights @ ones.double() + settled.sum()),
             large.items.weights[free],
             torch.full((len(free),), FREE, dtype=torch.int8),
             None if large.items.total is None else large.items.total[number : number + len(free) + 1],
         )
-        model = Model.build(_matrix(large.design, inside, free), costs, free.device)
+        model = Model.build(_matrix(large.design, inside, free), costs, free.device, dear)
         return cls(large, fixed, free, inside, model, Tables.of(PoolCosts(different, which[None])))
 
     def found(self, found: Found) -> Found:
