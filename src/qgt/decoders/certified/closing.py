@@ -59,7 +59,7 @@ class _Sums(NamedTuple):
     def of(cls, costs: Costs, leaves: Leaves, *, ranged: bool) -> "_Sums":
         pi = np.where(_finite(leaves)[:, None], leaves.pi, 0.0)
         fixed = np.where(leaves.fixed >= KEPT, np.int8(FREE), leaves.fixed)
-        reduced = costs.shared.weights - pi @ costs.shared.matrix
+        reduced = np.ascontiguousarray(costs.shared.weights - pi @ costs.shared.matrix)  # NumPy sums rows in pairs
         pools = np.zeros(len(pi))
         ranges = _counts_between(costs, fixed) if ranged else None
         for i in range(len(costs.tables)):
@@ -174,11 +174,16 @@ def _least(costs: Costs, pi: Floats, pool: int, ranges: tuple[NDArray[np.int64],
 
 
 def _rounding(costs: Costs, pi: Floats) -> Floats:
-    """More than all sums of a leaf can be off: float64's precision times their terms and their number; (leaves,)."""
-    matrix, weights = costs.shared.matrix, costs.shared.weights
+    """More than all sums of a leaf can be off but those over its free items in order (`least_by_number`): (leaves,).
+
+    That is float64's precision times the terms and the number of additions that a term goes through. An item's reduced
+    cost is a sum over its pools, and a row of them is summed in pairs, and in blocks of 128.
+    """
+    matrix, weights, groups = costs.shared.matrix, costs.shared.weights, costs.shared.groups
     finite = np.where(np.isfinite(costs.tables), np.abs(costs.tables), 0.0).max(1).sum()
-    items = np.abs(weights).sum() + (np.abs(pi) @ matrix).sum(1)
     number = np.abs(costs.shared.numbers[np.isfinite(costs.shared.numbers)]).max()
-    number += sum(np.abs(group.table[np.isfinite(group.table)]).max(initial=0.0) for group in costs.shared.groups)
-    terms = abs(costs.shared.constant) + number + finite + items + np.abs(pi).sum(1) * costs.tables.shape[1]
-    return np.asarray(4 * np.finfo(np.float64).eps * (sum(matrix.shape) + 10) * terms)
+    number += sum(np.abs(group.table[np.isfinite(group.table)]).max(initial=0.0) for group in groups)
+    pools = abs(costs.shared.constant) + number + finite + np.abs(pi).sum(1) * costs.tables.shape[1]
+    items = np.abs(weights).sum() + (np.abs(pi) @ matrix).sum(1)
+    additions = sum(matrix.shape) if groups else int(matrix.sum(0).max()) + 64 + int(np.log2(matrix.shape[1]))
+    return np.asarray(4 * np.finfo(np.float64).eps * ((len(costs.tables) + 10) * pools + (additions + 10) * items))

@@ -33,10 +33,15 @@ def groups_of(groups: Groups | None) -> tuple[Group, ...]:
 
 
 def least_by_number(groups: tuple[Group, ...], fixed: NDArray[np.int8], reduced: Floats) -> Floats:
-    """The least cost of 0, 1, ... free defectives: (rows, items + 1)."""
+    """The least cost of 0, 1, ... free defectives: (rows, items + 1); without groups less what sums may be off."""
     if not groups:
         value = np.sort(np.where(fixed == FREE, reduced, np.inf), 1)
-        return np.pad(np.cumsum(value, 1), ((0, 0), (1, 0)))
+        possible = np.isfinite(value)
+        off = 2 * np.finfo(np.float64).eps * np.arange(1, value.shape[1] + 1)  # each number is added one by one
+        lowered = np.cumsum(np.where(possible, value, 0.0), 1) - off * np.cumsum(
+            np.abs(np.where(possible, value, 0.0)), 1
+        )
+        return np.pad(np.where(possible, lowered, np.inf), ((0, 0), (1, 0)))
     total = np.full((len(fixed), fixed.shape[1] + 1), np.inf)
     total[:, 0] = 0.0
     for group in groups:

@@ -44,7 +44,7 @@ def cheapest_items(model: Model, fixed: Tensor, total: Tensor, reduced: Tensor) 
     possible = (number >= 0) & (number <= free.sum(1))
     number = torch.where(possible, number, 0)
     if model.members is None:
-        inside, cost, more = sorted_swaps(free, reduced, number)
+        inside, cost, more = _sorted_swaps(free, reduced, number)
     else:
         inside, cost, more = group_swaps(model.members, fixed, reduced, number)
     cost = torch.where(possible, cost + (reduced * ones).sum(1), torch.inf)
@@ -52,7 +52,7 @@ def cheapest_items(model: Model, fixed: Tensor, total: Tensor, reduced: Tensor) 
     return torch.where(free, inside, ones).to(torch.uint8), cost, more
 
 
-def sorted_swaps(free: Tensor, reduced: Tensor, number: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _sorted_swaps(free: Tensor, reduced: Tensor, number: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """An item that comes in takes the place of the dearest one inside; one that goes out leaves its to the next."""
     value, order = torch.where(free, reduced, torch.inf).sort(1)
     at = number[:, None]

@@ -1,4 +1,4 @@
-"""One instance's leaves and costs, and whether the leaves hold every x. NumPy only, and nothing of the solver.
+"""One instance's leaves and costs, and whether the leaves hold every x: nothing of the solver.
 
 Where all items weigh the same and a count costs one of at most two values, the costs of x with k defectives have steps,
 and a bound above the last step below the limit reaches it. What a leaf shows is in `closing`.
@@ -6,7 +6,7 @@ and a bound above the last step below the limit reaches it. What a leaf shows is
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from qgt.decoders.certified.item_sums import Group, groups_of
 from qgt.decoders.envelopes import Floats
 from qgt.decoders.results import KEPT, Proof
+from qgt.model.design import Design
 from qgt.model.factors import Factors
 from qgt.model.prior import FREE
 
@@ -51,7 +52,7 @@ class Leaves(NamedTuple):
 class Shared:
     """The costs that all instances of a problem have in common."""
 
-    matrix: Floats  # (pools, items)
+    matrix: Any  # (pools, items): an array of floats, or a csr_array of them where it is sparse
     weights: Floats  # (items,)
     known: NDArray[np.int8]  # (items,): 0 or 1 where the prior settles an item, else FREE
     numbers: Floats  # (items + 1,): what it costs that 0, 1, ... items are defective; infinite where impossible
@@ -61,7 +62,7 @@ class Shared:
     @classmethod
     def of(cls, factors: Factors) -> "Shared":
         """From the problem alone."""
-        items, matrix = factors.items, factors.design.matrix.cpu().numpy().astype(np.float64)
+        items, matrix = factors.items, _matrix(factors.design)
         numbers = np.zeros(len(items.weights) + 1) if items.total is None else items.total.numpy()
         groups = groups_of(items.groups)
         return cls(matrix, items.weights.numpy(), items.known.numpy(), numbers, items.constant, groups)
@@ -72,6 +73,16 @@ class Shared:
         number = self.numbers[np.isfinite(self.numbers)].max()
         groups = sum(group.table[np.isfinite(group.table)].max(initial=0.0) for group in self.groups)
         return float(self.constant + np.maximum(self.weights, 0.0).sum() + number + groups)
+
+
+def _matrix(design: Design) -> Any:
+    if not design.sparse:
+        return design.matrix.cpu().numpy().astype(np.float64)
+    from scipy.sparse import csr_array
+
+    lists = design.lists
+    where = lists.entries.numpy(), lists.starts.numpy()
+    return csr_array((np.ones(design.transfers), *where), shape=(design.pools, design.items))
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,12 +23,13 @@ class Levels(NamedTuple):
 
     step: float
     base: Tensor  # (items + 1,)
+    spare: int  # steps below the base, where whoever checks sees no reason why a cost could not lie there
 
     def below(self, limit: Tensor, total: Tensor) -> Tensor:
         """Just above the last cost that is less than the limit; -inf where none is."""
         base = self.base[total]
         steps = torch.ceil((limit - base) / self.step) - 1
-        return torch.where(steps >= 0, base + self.step * steps + CLOSE, -torch.inf)
+        return torch.where(steps >= -self.spare, base + self.step * steps + CLOSE, -torch.inf)
 
     @classmethod
     def of(cls, model: Model, tables: Tables) -> "Levels | None":
@@ -43,4 +44,4 @@ class Levels(NamedTuple):
             return None
         free = torch.arange(len(model.known) + 1, device=table.device) - int((model.known == 1).sum())
         base = model.constant + weights * free + tables.which.shape[1] * low + model.numbers
-        return cls(float(high - low), base)
+        return cls(float(high - low), base, model.dear)

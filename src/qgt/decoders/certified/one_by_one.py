@@ -31,17 +31,17 @@ from qgt.model.problem import Problem
 
 LARGE = 2**22  # pools times items, from which matrices cost more than linear programs
 BATCH = 2**18  # nodes times items that are worked on together
-LISTING = 2000  # nodes that are looked at for a list, after the proof
+LISTING = 2.0**17  # nodes times items that are looked at for a list, after the proof
 
 
 def is_large(problem: Problem) -> bool:
-    """Whether instances are better decoded one by one: sparse designs, and priors without groups."""
-    if (
-        not problem.design.sparse
-        or problem.pools * problem.items < LARGE
-        or not isinstance(problem.prior, FactoredPrior)
-    ):
-        return False
+    """Whether instances are better decoded one by one."""
+    return problem.design.sparse and problem.pools * problem.items >= LARGE and can_shrink(problem)
+
+
+def can_shrink(problem: Problem) -> bool:
+    """Whether multipliers settle items one by one: there are no groups, and there is something to settle."""
+    assert isinstance(problem.prior, FactoredPrior)  # what `supports` says, for the type checker
     costs = problem.prior.costs(problem.items)
     return costs.groups is None and bool((costs.known == FREE).any())
 
@@ -68,7 +68,6 @@ class Settled(NamedTuple):
 class Instance:
     """One instance with the best x known."""
 
-    number: int  # in its batch
     large: Large
     relaxed: Tensor  # (items,)
     x: Tensor  # (items,), uint8
@@ -81,21 +80,21 @@ class Instance:
         limit = self.cost + slack - CLOSE
         if float(bounds.min()) >= limit:
             nothing = torch.zeros(self.large.design.items, dtype=torch.bool)
-            leaf = root_leaf(self.large, nothing, nothing, self.number)
+            leaf = root_leaf(self.large, nothing, nothing)
             return Settled(self.cost, self.x, math.inf, [], [leaf])
         tight, own = self.large.settled(bounds, reduced, limit)
         if bool((tight | (self.large.items.known != FREE)).all()):
             tight[int(tight.nonzero()[0])] = False  # one item is left to search
         small = Small.of(self.large, torch.where(tight, own.to(torch.int8), self.large.items.known))
         search = self._search(small, slack)
-        for _ in search.steps(max(64, BATCH // len(small.free)), deadline, most):
+        for _ in search.steps(max(64, BATCH // len(small.free)), deadline, most / len(small.free)):
             pass
         unexplored = min([math.inf, *(float(block.bound.min()) for block in search.open)])
         better = float(search.best[0]) < self.cost - CLOSE / 2
-        x = small.found(Found(torch.zeros(1), search.answer, search.best), 0).x[0] if better else self.x
-        leaves = [root_leaf(self.large, tight, own, self.number)] if bool(tight.any()) else []
-        leaves += [small.leaves(leaf, self.number) for leaf in search.leaves]
-        found = [small.found(some, self.number) for some in search.found]
+        x = small.found(Found(torch.zeros(1), search.answer, search.best)).x[0] if better else self.x
+        leaves = [root_leaf(self.large, tight, own)] if bool(tight.any()) else []
+        leaves += [small.leaves(leaf) for leaf in search.leaves]
+        found = [small.found(some) for some in search.found]
         return Settled(min(self.cost, float(search.best[0])), x, unexplored, found, leaves)
 
     def _search(self, small: Small, slack: float) -> Search:
@@ -133,7 +132,7 @@ def settle(problem: Problem, y: Tensor, proposed: list[Tensor], options: Options
         if not dual.solved or not math.isfinite(known.cost):
             found.append(known if math.isfinite(known.cost) else None)
             continue
-        instance = Instance(i, large, dual.x, known.x, known.cost, options.keep_leaves)
+        instance = Instance(large, dual.x, known.x, known.cost, options.keep_leaves)
         found.append(_settled(instance, options.slack, _share(options.deadline, len(y) - i)))
     return found
 
@@ -141,8 +140,12 @@ def settle(problem: Problem, y: Tensor, proposed: list[Tensor], options: Options
 def outcome_of(settled: list[Settled], options: Options, device: torch.device) -> Outcome:
     """What is known of instances, as what a search of them all would have found."""
     best = torch.tensor([one.cost for one in settled], dtype=torch.float64, device=device)
-    found = [Found(*(part.to(device) for part in some)) for one in settled for some in one.found]
-    leaves = [Leaves(*(part.to(device) for part in some)) for one in settled for some in one.leaves]
+    found, leaves = [], []
+    for i, one in enumerate(settled):
+        for some in one.found:
+            found.append(Found(*(part.to(device) for part in some._replace(owner=torch.full_like(some.owner, i)))))
+        for leaf in one.leaves:
+            leaves.append(Leaves(*(part.to(device) for part in leaf._replace(owner=torch.full_like(leaf.owner, i)))))
     return Outcome(
         best=best,
         answer=torch.stack([one.x for one in settled]).to(device),

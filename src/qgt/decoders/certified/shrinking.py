@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from qgt.decoders.certified.costs import Model, Tables
-from qgt.decoders.certified.items import sorted_swaps
+from qgt.decoders.certified.levels import CLOSE
 from qgt.decoders.certified.nodes import Found, Leaves
 from qgt.decoders.results import KEPT
 from qgt.model.design import Design
@@ -21,7 +21,6 @@ from qgt.model.factors import PoolCosts
 from qgt.model.prior import FREE, ItemCosts
 
 SURE = 1e-4  # nats beyond the limit, so that whoever checks may round off
-ROWS = 2**22  # numbers of defectives times items at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,16 +54,18 @@ class Large:
     def settled(self, bounds: Tensor, reduced: Tensor, limit: float) -> tuple[Tensor, Tensor]:
         """Which free items no x below the limit has otherwise, and how they are: (items,) each."""
         free = self.items.known == FREE
-        ones = int((self.items.known == 1).sum())
-        tight, own = free.clone(), torch.zeros_like(free)
         alive = (bounds < limit).nonzero()[:, 0]
-        for part in alive.split(max(1, ROWS // len(free))):
-            size = len(part), len(free)
-            inside, _, more = sorted_swaps(free.expand(size), reduced.expand(size), part - ones)
-            if part[0] == alive[0]:
-                own = inside[0]
-            tight &= ((bounds[part, None] + more >= limit + SURE) & (inside == own)).all(0)
-        return tight, own
+        number = alive - int((self.items.known == 1).sum())  # of free items that are defective
+        value, order = torch.where(free, reduced, torch.inf).sort()
+        ends = torch.nn.functional.pad(value, (1, 1), value=torch.inf)
+        ends[0] = -torch.inf
+        # An item that comes in takes the place of the dearest one inside; one that goes out leaves its to the next.
+        rank = torch.empty_like(order).scatter_(0, order, torch.arange(len(order)))
+        comes_in = (bounds[alive] - ends[number]).amin() + reduced
+        goes_out = (bounds[alive] + ends[number + 1]).amin() - reduced
+        inside, outside = rank < number.amin(), rank >= number.amax()
+        tight = (outside & (comes_in >= limit + SURE)) | (inside & (goes_out >= limit + SURE))
+        return tight & free, inside & free
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,38 +91,42 @@ class Small:
         table = table.masked_fill(counts > sizes[inside, None], torch.inf)
         different, which = table.unique(dim=0, return_inverse=True)
         rest = torch.ones(len(base), dtype=torch.bool).index_fill_(0, inside, False)
-        settled = large.tables[rest].gather(1, base[rest, None]).sum()
+        settled = large.tables[rest].gather(1, base[rest, None])[:, 0]
+        dear = int((settled > large.tables.min() + CLOSE).sum())
         number = int(ones.sum())
         costs = ItemCosts(
-            large.items.constant + float(large.items.weights @ ones.double() + settled),
+            large.items.constant + float(large.items.weights @ ones.double() + settled.sum()),
             large.items.weights[free],
             torch.full((len(free),), FREE, dtype=torch.int8),
             None if large.items.total is None else large.items.total[number : number + len(free) + 1],
         )
-        model = Model.build(_matrix(large.design, inside, free), costs, free.device)
+        model = Model.build(_matrix(large.design, inside, free), costs, free.device, dear)
         return cls(large, fixed, free, inside, model, Tables.of(PoolCosts(different, which[None])))
 
-    def found(self, found: Found, owner: int) -> Found:
+    def found(self, found: Found) -> Found:
         """Answers of the small problem as answers of the large one."""
         x = (self.fixed == 1).to(torch.uint8).expand(len(found.owner), -1).clone()
         x[:, self.free] = found.x
-        return Found(torch.full_like(found.owner, owner), x, found.cost)
+        return found._replace(x=x)
 
-    def leaves(self, leaves: Leaves, owner: int) -> Leaves:
+    def leaves(self, leaves: Leaves) -> Leaves:
         """Leaves of the small problem as leaves of the large one."""
         fixed = self.fixed.expand(len(leaves.owner), -1).clone()
         fixed[:, self.free] = leaves.fixed
         pi = self.large.pi.expand(len(leaves.owner), -1).clone()
         pi[:, self.inside] = leaves.pi
+        # The first and the last leaf also hold the numbers of defectives that what is fixed leaves impossible.
         number = int((self.fixed == 1).sum())
-        return Leaves(torch.full_like(leaves.owner, owner), fixed, leaves.least + number, leaves.most + number, pi)
+        least = torch.where(leaves.least == 0, 0, leaves.least + number)
+        most = torch.where(leaves.most == len(self.free), len(self.fixed), leaves.most + number)
+        return Leaves(leaves.owner, fixed, least, most, pi)
 
 
-def root_leaf(large: Large, tight: Tensor, own: Tensor, owner: int) -> Leaves:
+def root_leaf(large: Large, tight: Tensor, own: Tensor) -> Leaves:
     """The leaf of the whole problem, that keeps the items that are tight."""
     fixed = torch.where(tight, KEPT + own.to(torch.int8), large.items.known)
-    ends = torch.tensor([owner]), torch.tensor([0]), torch.tensor([large.design.items])
-    return Leaves(ends[0], fixed[None], ends[1], ends[2], large.pi[None])
+    none = torch.zeros(1, dtype=torch.int64)
+    return Leaves(none, fixed[None], none, none + large.design.items, large.pi[None])
 
 
 def _matrix(design: Design, inside: Tensor, free: Tensor) -> Tensor:
