@@ -5,7 +5,7 @@ python benchmarks/codes.py --processes 16 --instances 50                        
 python benchmarks/codes.py --corrected 2 --spares 0.1                               # some of it
 
 Exact counts of K defectives among N items. `spare` is the share of nodes beyond the least for N without limit. A solved
-instance is one that peeling settles whole, and it must then be right. Each design is drawn anew, with its own instances.
+instance is one that peeling settles whole, and it must then be right. Each design has a few instances of its own.
 Rows that are in the file already are not measured again; the file is whole at any moment.
 """
 
