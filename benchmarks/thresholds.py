@@ -1,6 +1,7 @@
 """How many pools belief propagation needs: share of instances solved against M/N, for regular and coupled designs.
 
 python benchmarks/thresholds.py --items 10000 --instances 5               # adds to results/thresholds.json, and draws
+python benchmarks/thresholds.py --items 100000 --instances 20 --processes 16
 python benchmarks/thresholds.py --items 10000 100000 --instances 50 --device cuda
 python benchmarks/thresholds.py --draw                                    # only docs/images/thresholds.png
 
@@ -12,13 +13,16 @@ pools together tell at most M times what one of that size tells, and must tell t
 import argparse
 import hashlib
 import json
-from collections.abc import Callable
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import torch
 
 import qgt
-from qgt.files.atomic import replacing
+from qgt.files.atomic import write_text
 from qgt.trust.scoring import wilson
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,13 +45,17 @@ def coupled(pools: int, items: int, generator: torch.Generator) -> qgt.Design:
 DESIGNS: dict[str, Maker] = {"regular, weight 8": regular, "coupled, weight 9": coupled}
 
 
+def seeded(text: str) -> torch.Generator:
+    """A generator of its own for everything that has a name."""
+    return torch.Generator().manual_seed(int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little"))
+
+
 def measure(name: str, items: int, ratio: float, instances: int, device: str) -> dict[str, object]:
     """Every instance has a design of its own."""
     solved = wrong = settled = 0
+    start = time.perf_counter()
     for number in range(instances):
-        text = f"{name} {items} {ratio} {number}"
-        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
-        generator = torch.Generator().manual_seed(seed)
+        generator = seeded(f"{name} {items} {ratio} {number}")
         design = DESIGNS[name](round(ratio * items), items, generator)
         problem = qgt.Problem(design, qgt.Bernoulli(RATE), NOISE)
         x, y = problem.simulate(1, generator=generator)
@@ -63,6 +71,7 @@ def measure(name: str, items: int, ratio: float, instances: int, device: str) ->
         "solved": solved,
         "wrong": wrong,
         "settled": settled,
+        "seconds": round(time.perf_counter() - start, 1),
     }
 
 
@@ -116,26 +125,40 @@ def _point(row: dict[str, object]) -> tuple[float, int, int]:
     return float(str(row["ratio"])), int(str(row["solved"])), int(str(row["instances"]))
 
 
+def measured(grid: list[tuple[str, int, float]], given: argparse.Namespace) -> Iterator[dict[str, object]]:
+    """Each point as it is measured, here or in processes of one thread each."""
+    if given.processes == 1:
+        yield from (measure(*one, given.instances, given.device) for one in grid)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(given.processes, context, torch.set_num_threads, (1,)) as pool:
+        for done in as_completed([pool.submit(measure, *one, given.instances, given.device) for one in grid]):
+            yield done.result()
+
+
+def _instances(rows: list[dict[str, object]], point: tuple[str, int, float]) -> int:
+    """How many instances of a point there are."""
+    found = [row for row in rows if (row["design"], row["items"], row["ratio"]) == point]
+    return int(str(found[0]["instances"])) if found else 0
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, nargs="+", default=[10_000])
     parser.add_argument("--instances", type=int, default=5)
     parser.add_argument("--ratios", type=float, nargs="+", default=RATIOS)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--processes", type=int, default=1, help="points measured at a time, on the CPU")
     parser.add_argument("--draw", action="store_true", help="only draw")
     given = parser.parse_args()
     rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     grid = [] if given.draw else [(n, i, r) for i in given.items for n in DESIGNS for r in given.ratios]
-    for name, items, ratio in grid:
-        same = {"design": name, "items": items, "ratio": ratio, "instances": given.instances}
-        if any(same.items() <= row.items() for row in rows):
-            continue
-        point = {key: same[key] for key in ("design", "items", "ratio")}
-        rows = [row for row in rows if not point.items() <= row.items()]  # fewer instances than now
-        rows.append(measure(name, items, ratio, given.instances, given.device))
-        print(rows[-1], flush=True)
-        with replacing(RESULTS) as temporary:
-            Path(temporary).write_text(json.dumps(rows, indent=1) + "\n")
+    for found in measured([one for one in grid if _instances(rows, one) < given.instances], given):
+        point = {key: found[key] for key in ("design", "items", "ratio")}
+        rows = [row for row in rows if not point.items() <= row.items()] + [found]  # fewer instances than now
+        rows.sort(key=lambda row: (row["items"], list(DESIGNS).index(row["design"]), row["ratio"]))
+        print(found, flush=True)
+        write_text(RESULTS, "[\n" + ",\n".join(f" {json.dumps(row)}" for row in rows) + "\n]\n")
     if rows:
         draw(rows)
 

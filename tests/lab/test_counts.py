@@ -294,3 +294,20 @@ def test_reading_never_depends_on_the_order_of_named_pools():
         row = ",".join(str(10 + i) for i in order)
         text = ",".join(["x", *(pools[i] for i in order)]) + f"\na,{row}\n"
         assert read(text, design).y.tolist() == [[10.0, 11.0, 12.0, 13.0]]
+
+
+def test_a_wide_sheet_is_read_in_time_in_proportion_to_its_cells(monkeypatch):
+    """Two thousand pools in a row: each cell is looked at a few times, not once for each of the others."""
+    from qgt.lab.layouts.sheet import Sheet
+
+    looked, cell = [0], Sheet.cell
+
+    def counted(self, row, column):
+        looked[0] += 1
+        return cell(self, row, column)
+
+    monkeypatch.setattr(Sheet, "cell", counted)
+    design = Design.column_regular(pools=2000, items=2000, weight=1, generator=torch.Generator().manual_seed(0))
+    text = "\n".join([",".join(["plate", *design.pool_names]), ",".join(["A", *["0"] * 2000])])
+    assert read(text, design).y.shape == (1, 2000)
+    assert looked[0] < 20 * 2 * 2001

@@ -132,3 +132,14 @@ def test_missing_counts_neither_hide_a_cause_nor_make_one() -> None:
     failed[0, 5] = torch.nan
     found = likely_causes(problem, failed, qgt.GAMP())[0]
     assert (found.kind, found.pools) == ("pool failed", (5,)) and "always 0" in found.words
+
+
+def test_large_designs_need_no_table_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of pools by items would not fit into memory: causes that need no pairs are still found."""
+    monkeypatch.setattr("qgt.trust.causes.LARGEST", 1000)
+    problem = setting()
+    swapped = simulated(problem)
+    swapped[:, [3, 17]] = swapped[:, [17, 3]]
+    assert all(cause.kind not in ("pools swapped", "transfer") for cause in causes(swapped))
+    noisier = qgt.Problem(problem.design, problem.prior, qgt.SparseInteger(0.15, 1))
+    assert causes(simulated(noisier))[0].kind == "noise"

@@ -106,3 +106,34 @@ def test_few_simulations_of_many_pools_cry_no_wolf() -> None:
     suspect = [qgt.file_fit(problem, y[i : i + 1], calls[i : i + 1], reference).suspect for i in range(len(y))]
     assert sum(suspect) <= 2
     assert qgt.file_fit(problem, y[:1].flip(1), calls[:1], reference).suspect
+
+
+def test_two_simulations_of_very_many_pools_are_enough() -> None:
+    """As of a million items: two were decoded, but what truths look like is known from many more."""
+    g = torch.Generator().manual_seed(0)
+    design = qgt.Design.column_regular(pools=1000, items=4000, weight=6, generator=g)
+    problem = qgt.Problem(design, qgt.Bernoulli(0.02), qgt.SparseInteger(rate=0.02, bound=1))
+    noisier = qgt.Problem(design, problem.prior, qgt.SparseInteger(rate=0.06, bound=1))
+    decode = qgt.Calibrated(qgt.BeliefPropagation(), simulations=2).bind(problem)
+    _, y = problem.simulate(40, generator=g)
+    found, reference = decode(y), decode.learned().reference
+    assert len(reference.noise) == 2
+    assert bool((found.evidence.fit >= INSTANCE_ALARM).all())
+    files = [qgt.file_fit(problem, y[i : i + 1], found.x[i : i + 1], reference) for i in range(40)]
+    assert sum(file.suspect for file in files) <= 2 and not any(file.blind for file in files)
+    _, y = noisier.simulate(10, generator=g)
+    found = decode(y)
+    assert bool((found.evidence.fit < INSTANCE_ALARM).all())
+    assert qgt.file_fit(problem, y[:1], found.x[:1], reference).suspect
+
+
+def test_what_could_not_be_seen_is_not_said_to_fit() -> None:
+    """A decoder that errs much, and each time otherwise, in two simulations: nothing is known."""
+    problem, _ = setting()
+    x, y = problem.simulate(2, generator=torch.Generator().manual_seed(0))
+    answers = x.clone()
+    answers[0] = 1 - answers[0]
+    reference = Reference.of_answers(problem, y, answers, x, generator=torch.Generator().manual_seed(0))
+    found = file_fit(problem, y[:1], x[:1], reference)
+    assert found.blind and not found.suspect
+    assert found.words.startswith("Too few instances were simulated to say whether the counts fit the model")

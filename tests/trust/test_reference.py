@@ -7,7 +7,7 @@ import torch
 
 import qgt
 from qgt.model.noise import Noiseless, Outliers
-from qgt.trust.reference import Reference, both, misfit, normal_tail, share_above
+from qgt.trust.reference import Reference, Spread, both, misfit, share_above
 
 NOISES = (Noiseless(), qgt.SparseInteger(0.1, 1), qgt.RoundedGaussian(0.6), Outliers(qgt.SparseInteger(0.1, 1), 0.02))
 
@@ -66,7 +66,6 @@ def test_two_p_values_are_one_that_is_no_smaller_than_it_may_be() -> None:
     p = torch.rand(2, 100_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     assert float((both(p[0], p[1]) <= 0.05).double().mean()) <= 0.05
     assert both(torch.ones(1, dtype=torch.float64), torch.tensor([0.8], dtype=torch.float64)).tolist() == [1.0]
-    assert normal_tail(1.6448536) == pytest.approx(0.05, abs=1e-6)
 
 
 def test_a_pools_mean_and_variance_are_those_of_its_cost() -> None:
@@ -77,3 +76,28 @@ def test_a_pools_mean_and_variance_are_those_of_its_cost() -> None:
     variance = 0.8 * fine**2 + 0.2 * off**2 - mean**2
     assert bool(((reference.pool_mean - mean).abs() < 4 * math.sqrt(variance / 1e5)).all())
     assert bool((reference.pool_variance / variance - 1).abs().max() < 0.05)
+
+
+@pytest.mark.parametrize("number", [2, 3, 10])
+def test_a_spread_of_few_gives_valid_p_values(number: int) -> None:
+    """A Gaussian whose deviation is taken from two values for the true one would cry wolf one time in five."""
+    drawn = torch.randn(4000, number + 1, generator=torch.Generator().manual_seed(number), dtype=torch.float64)
+    p = torch.cat([Spread.of(row[:-1]).tail(row[-1:]) for row in drawn])
+    for alpha in (0.5, 0.1, 0.01, 0.001):
+        assert float((p <= alpha).double().mean()) == pytest.approx(alpha, abs=4 * math.sqrt(alpha / 4000))
+
+
+def test_a_sum_of_spreads_is_as_well_known_as_its_larger_part() -> None:
+    many = Spread(mean=10.0, variance=4.0, mean_variance=0.04, freedom=99.0)
+    exact, vague = Spread(1.0, 1e-24, 0.0, 1.0), Spread(1.0, 400.0, 200.0, 1.0)
+    assert many.plus(exact).freedom == pytest.approx(99.0) and many.plus(exact).mean == 11.0
+    assert 1.0 <= many.plus(vague).freedom < 1.1
+    unknown = many.plus(Spread.of(torch.ones(1, dtype=torch.float64)))
+    assert unknown.tail(torch.tensor([1e9])).tolist() == [1.0]
+
+
+def test_the_mean_of_several_varies_less() -> None:
+    spread = Spread(mean=0.0, variance=1.0, mean_variance=0.0, freedom=1e9)
+    at = torch.tensor([1.6448536], dtype=torch.float64)
+    assert float(spread.tail(at)) == pytest.approx(0.05, abs=1e-6)
+    assert float(spread.tail(at / 3, number=9)) == pytest.approx(0.05, abs=1e-6)

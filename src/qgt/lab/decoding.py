@@ -24,6 +24,7 @@ from qgt.trust.rescue import Rescue, rescue
 
 OnProgress = Callable[[int, int], None]  # instances done, and of how many
 PART, PART_ON_GPU = 128, 2**15  # instances decoded together: smaller parts lose speed, larger ones say nothing long
+SWEEPS = 30  # of belief propagation, where it asks for causes: counts that fit take ten, others never settle
 RESCUE = 5.0  # seconds for all impossible instances together
 
 
@@ -130,7 +131,7 @@ def _file_fit(
     if not fit.suspect:
         return fit, True, ()
     fits = not hopeless(problem, y, result.x, torch.where(possible, own, 0.0), reference)
-    quick = (BeliefPropagation(), GAMP(), AMP()) if problem.design.sparse else (GAMP(), AMP())
+    quick = (BeliefPropagation(iterations=SWEEPS), GAMP(), AMP()) if problem.design.sparse else (GAMP(), AMP())
     decoder = next((one for one in quick if one.supports(problem) is None), None)
     return fit, fits, () if decoder is None else likely_causes(problem, y, decoder, calls=result.x)
 

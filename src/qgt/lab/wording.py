@@ -16,6 +16,7 @@ from qgt.lab.verdicts import SUSPECT_BELOW, Verdict
 SHOWN = 3  # alternatives named, before "and 2 more"
 UNLISTED = 0.05  # of the probability, from which it is worth a word that no listed answer has it
 NAMED = 6  # pools or items named, before "and 4 others"
+CALLED = 100  # defective items named, before "and 4 others": of more, nobody reads the names in a sentence
 _BLURRED = re.compile(r'[,;"]|\band\b|\binstead of\b|^\s|\s$|^$')
 
 
@@ -83,7 +84,7 @@ def called(defective: Sequence[str], items: int, *, trusted: bool) -> str:
     """
     if not defective:
         return f"None of the {items} items is defective." if trusted else f"Best answer: {_none(items)}."
-    names = f"{joined(map(quoted, defective))} ({len(defective)} of {items} items)"
+    names = f"{joined(map(quoted, defective), most=CALLED)} ({len(defective)} of {items} items)"
     return f"Defective: {names}." if trusted else f"Best answer: {names}."
 
 

@@ -199,7 +199,8 @@ def learn(config: Calibrated, problem: Problem, decode: Decode, device: torch.de
             listed = Listing.learn(x, result, USUAL_ODDS)
             return Learned(len(x), Reference.of(problem, generator=generator), listed, None)
         scored = Scoring.learn(features(problem, y, result), (result.x == x).all(1))
-        return Learned(len(x), Reference.of_answers(problem, y, result.x), None, scored)
+        reference = Reference.of_answers(problem, y, result.x, x, generator=generator)
+        return Learned(len(x), reference, None, scored)
     plain, wide = replace(decoder, certificates=False), replace(decoder, certificates=False, odds=WIDER * decoder.odds)
     # How good an incomplete list is depends on the time there was: it must be the decoder's own.
     bound = _hurried(plain, problem) if plain.time_limit is None else _own(plain, problem)

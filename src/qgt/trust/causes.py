@@ -6,7 +6,8 @@ each cause how much better it explains all counts,
 
     gain = sum over instances of log P(counts | answers, cause) - log P(counts | answers),
 
-in nats, less what its free choice would gain by chance (the log of the number of such causes tried).
+in nats, less what its free choice would gain by chance (the log of the number of such causes tried). In large designs
+no pairs are tried: that two pools are swapped, or a transfer is wrong, is then not found.
 """
 
 import math
@@ -23,7 +24,7 @@ from qgt.model.noise import Noise, Outliers, RoundedGaussian, SparseInteger
 from qgt.model.prior import Bernoulli, Prior
 from qgt.model.problem import Problem
 from qgt.trust.fit import expected_off
-from qgt.trust.reference import misfit
+from qgt.trust.reference import NUMBERS, misfit
 
 ARBITRARY = 0.02
 CEILING = 12.0  # nats that one count may add to a gain: beyond, it is as good as impossible
@@ -34,7 +35,8 @@ WORTH = 6.0  # nats below which a gain is no finding
 BOUNDS = (1, 2, 3, 5)  # of noises that are tried
 LEAST = 1e-4  # share of defectives
 TIMES = 1.3  # by which the share of defectives must be another to be a cause
-SIMULATED = 4000  # instances, for the usual sum of the counts
+SIMULATED = 4000  # instances, for the usual sum of the counts, or fewer of many pools
+LARGEST = 2**24  # pools times items up to which pairs of them are tried
 
 
 @dataclass(frozen=True)
@@ -111,14 +113,17 @@ def likely_causes(
 class _Table:
     """log P(the count of pool i | what pool j's items add up to), summed over instances; and by instance for i = j."""
 
-    crossed: Float64[Tensor, "pools pools"]
+    crossed: Float64[Tensor, "pools pools"] | None  # None where there are too many
     own: Float64[Tensor, "instances pools"]
 
     @classmethod
     def of(cls, problem: Problem, y: Tensor, x: Tensor) -> "_Table":
         counts, sizes = problem.design.count(x), problem.design.pool_sizes.double()
+        own = _log_prob(problem.noise, y, counts, sizes)
+        if problem.pools * max(problem.pools, problem.items) > LARGEST:
+            return cls(None, own)
         rows = [_log_prob(problem.noise, y[:, i : i + 1], counts, sizes).sum(0) for i in range(problem.pools)]
-        return cls(torch.stack(rows), _log_prob(problem.noise, y, counts, sizes))
+        return cls(torch.stack(rows), own)
 
 
 def _log_prob(noise: Noise, y: Tensor, counts: Tensor, sizes: Tensor) -> Tensor:
@@ -129,6 +134,8 @@ def _log_prob(noise: Noise, y: Tensor, counts: Tensor, sizes: Tensor) -> Tensor:
 
 def _swapped_pools(problem: Problem, table: _Table) -> Iterator[Cause]:
     """Pairs of pools whose counts belong to each other."""
+    if table.crossed is None:
+        return
     own = table.crossed.diagonal()
     gain = table.crossed + table.crossed.T - own - own[:, None]
     pairs = problem.pools * (problem.pools - 1) / 2
@@ -183,6 +190,8 @@ def _score(gains: Tensor) -> float:
 
 def _transfers(problem: Problem, y: Tensor, x: Tensor, table: _Table) -> Iterator[Cause]:
     """Entries of the design that are wrong: an item left out of a pool, or put into one."""
+    if table.crossed is None:
+        return
     counts, sizes = problem.design.count(x), problem.design.pool_sizes.double()
     ones, matrix = x.double(), problem.design.matrix
     entries = problem.pools * problem.items
@@ -267,7 +276,8 @@ def _defective_share(problem: Problem, y: Tensor) -> float | None:
 
 
 def _usual_reports(problem: Problem) -> Tensor:
-    return problem.simulate(SIMULATED, generator=torch.Generator().manual_seed(0)).y
+    few = max(20, NUMBERS // (problem.items + problem.pools))
+    return problem.simulate(min(SIMULATED, few), generator=torch.Generator().manual_seed(0)).y
 
 
 def _sums(problem: Problem, y: Tensor) -> Tensor:

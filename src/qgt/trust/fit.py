@@ -4,7 +4,6 @@ For one instance: a p-value that counts this far from the calls, or calls this u
 whole file: one verdict over all instances, which sees what no single one shows, such as a pool that is off too often.
 """
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -14,12 +13,12 @@ from torch import Tensor
 from qgt.model.problem import Problem
 from qgt.model.readings import reports_counts
 from qgt.model.reports import usual_reports
-from qgt.trust.reference import Misfit, Reference, both, misfit, normal_tail, share_above
+from qgt.trust.reference import FEW, NUMBERS, Misfit, Reference, Spread, both, misfit, share_above
 
 INSTANCE_ALARM = 5e-4  # a p-value below this makes an instance suspect
 FILE_ALARM = 1e-2  # and a file
 FILE_HOPELESS = 1e-4  # the fit of a file, without its suspect instances, below which no answer of it is trusted
-FEW = 100  # simulated instances below which a pool's own variance says little
+BLIND = 4.0  # degrees of freedom below which only the grossest misfit would be seen
 MANY, MOST = 3, 0.25  # suspect instances, by number and by share, that condemn a file
 
 
@@ -48,7 +47,10 @@ def instance_fit(
 
 def _fit(found: Misfit, reference: Reference) -> Float64[Tensor, " instances"]:
     noise, prior = found.noise.cpu(), found.prior.cpu()
-    return both(share_above(reference.noise, noise), share_above(reference.prior, prior))
+    return both(
+        share_above(reference.noise, noise, reference.noise_spread),
+        share_above(reference.prior, prior, reference.prior_spread),
+    )
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class FileFit:
     worst: str  # a pool's name
     worst_p: float
     noun: str = "counts"  # what pools report
+    blind: bool = False  # whether there were too few simulations to see anything but the grossest misfit
 
     @property
     def suspect(self) -> bool:
@@ -85,6 +88,11 @@ class FileFit:
             "These 40 instances do not look like the model: on average 27.1 of an instance's counts are off; 2.3 are expected."
         """  # noqa: E501 - an example's line
         many = f"These {self.instances} instances do" if self.instances > 1 else "This instance does"
+        if self.blind and not self.suspect:
+            return (
+                f"Too few instances were simulated to say whether the {self.noun} fit the model: {self.off:.1f} an "
+                f"instance are off, {self.expected:.1f} are expected. Give the simulations more time."
+            )
         if not self.suspect:
             return (
                 f"The {self.noun} fit the model: on average {self.off:.1f} of an instance's {self.noun} are off; "
@@ -124,15 +132,16 @@ def file_fit(
     worst = int(by_pool.argmin())
     p = min(
         1.0,
-        4 * _mean_p(noise, reference.noise),
-        4 * _mean_p(prior, reference.prior),
+        4 * _mean_p(noise, reference.noise, reference.noise_spread),
+        4 * _mean_p(prior, reference.prior, reference.prior_spread),
         4 * len(by_pool) * float(by_pool[worst]),
         # An instance that could not be at all condemns a file of however many.
         *([1.0] if not instances else [4 * instances * float(_fit(found, reference).min())]),
     )
     off, noun = _off(problem, y, x), "counts" if reports_counts(problem.noise) else "results"
     name = problem.design.pool_names[worst]
-    return FileFit(instances, p, off, expected_off(problem), name, float(by_pool[worst]), noun)
+    blind = reference.noise_spread.freedom < BLIND
+    return FileFit(instances, p, off, expected_off(problem), name, float(by_pool[worst]), noun, blind)
 
 
 def hopeless(
@@ -160,8 +169,9 @@ def hopeless(
     return file_fit(problem, y[~bad], x[~bad], reference).p < FILE_HOPELESS
 
 
-def expected_off(problem: Problem, instances: int = 2000) -> float:
-    """How many counts of an instance are off on average, under the model."""
+def expected_off(problem: Problem) -> float:
+    """How many counts of an instance are off on average, under the model: fewer instances of many pools tell that."""
+    instances = max(20, min(2000, NUMBERS // (problem.items + problem.pools)))
     x, y = problem.simulate(instances, generator=torch.Generator().manual_seed(0))
     return _off(problem, y, x)
 
@@ -173,23 +183,21 @@ def _off(problem: Problem, y: Tensor, x: Tensor) -> float:
     return float(((y != usual) & ~y.isnan()).double().sum() / max(1, len(y)))
 
 
-def _mean_p(values: Tensor, reference: Tensor) -> float:
+def _mean_p(values: Tensor, reference: Tensor, spread: Spread) -> float:
     """The chance that the mean of as many simulated ones is as large."""
     if not len(values):
         return 1.0
     if not bool(values.isfinite().all()):
         return 0.0 if not bool(torch.isinf(reference).any()) else 1.0
     finite = reference[reference.isfinite()]
-    if len(values) >= 200:  # then the mean is as good as Gaussian
-        deviation = max(float(finite.std()), 1e-12) / math.sqrt(len(values))
-        return normal_tail((float(values.mean()) - float(finite.mean())) / deviation)
+    mean = values.mean()
+    tail = float(spread.tail(mean[None], number=len(values))[0])
+    if len(values) >= 200 or len(finite) < FEW:  # the mean is as good as Gaussian, or there is nothing to draw from
+        return tail
     seeded = torch.Generator().manual_seed(0)
     drawn = finite[torch.randint(len(finite), (4000, len(values)), generator=seeded)].mean(1)
-    share = float((drawn >= float(values.mean()) - 1e-9).double().mean())
-    if share > 0:
-        return share
-    deviation = max(float(finite.std()), 1e-12) / math.sqrt(len(values))
-    return min(max(1 / 4000, 1 / len(finite)), normal_tail((float(values.mean()) - float(finite.mean())) / deviation))
+    share = float((drawn >= float(mean) - 1e-9).double().mean())
+    return share if share > 0 else min(max(1 / 4000, 1 / len(finite)), tail)
 
 
 def _pools_fit(found: Misfit, reference: Reference) -> Float64[Tensor, " pools"]:

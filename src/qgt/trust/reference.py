@@ -9,6 +9,11 @@ For a simulated instance x is the truth, so no decoding is needed and a hundred 
 probable x explains counts at least as well as the truth does, both parts together: held against the truths of others,
 honest answers look a little better than they must, and false alarms are as rare as they are said to be or rarer. Other
 decoders err by themselves: for them the reference holds their own answers to simulated counts.
+
+Beyond what was simulated, a p-value is the tail of a Gaussian whose mean and deviation were estimated: Student's t. Of
+very many items few can be decoded in the time there is, but many truths can be drawn. Then the misfit of an answer is
+that of its truth, of which many are known, and what the decoder's errors add, of which few are. The two variances add
+up, and so does what is not known of them (Welch and Satterthwaite).
 """
 
 import math
@@ -17,6 +22,7 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float64, UInt8
+from scipy.special import stdtr
 from torch import Generator, Tensor
 
 from qgt.model.factors import pool_costs
@@ -24,7 +30,8 @@ from qgt.model.prior import Prior
 from qgt.model.problem import Problem
 
 NUMBERS = 2**25  # entries drawn at most: instances times items and pools
-MOST, LEAST = 100_000, 2_000  # instances
+MOST, LEAST = 100_000, 100  # instances
+FEW = 100  # decoded instances below which truths speak too
 CHUNK = 2**22
 SMALLEST = 1e-300  # p-value: none is 0
 SLACK = 1e-9  # relative: costs this close are equal, but for rounding
@@ -61,8 +68,56 @@ def misfit(problem: Problem, y: Float64[Tensor, "instances pools"], x: UInt8[Ten
 
 
 @dataclass(frozen=True, eq=False)
+class Spread:
+    """What is known of a cost that is as good as Gaussian; `freedom` tells how well (see Student's t).
+
+    Example:
+        >>> import torch
+        >>> Spread.of(torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)).tail(torch.tensor([2.0, 9.0]))
+        tensor([0.5000, 0.0131], dtype=torch.float64)
+    """
+
+    mean: float
+    variance: float
+    mean_variance: float  # of the mean itself
+    freedom: float
+
+    @classmethod
+    def of(cls, values: Float64[Tensor, " n"]) -> "Spread":
+        """Of simulated ones; infinite ones do not count."""
+        finite = values[values.isfinite()]
+        if len(finite) < 2:
+            return cls(float(finite.mean()) if len(finite) else 0.0, 0.0, 0.0, 0.0)
+        variance = max(float(finite.var()), 1e-24)
+        return cls(float(finite.mean()), variance, variance / len(finite), len(finite) - 1.0)
+
+    def plus(self, other: "Spread") -> "Spread":
+        """Of the sum of two that do not depend on each other."""
+        both = [one.variance + one.mean_variance for one in (self, other)]
+        if min(self.freedom, other.freedom) < 1:
+            freedom = 0.0
+        else:
+            freedom = sum(both) ** 2 / (both[0] ** 2 / self.freedom + both[1] ** 2 / other.freedom)
+        variances = self.variance + other.variance, self.mean_variance + other.mean_variance
+        return Spread(self.mean + other.mean, *variances, freedom)
+
+    def tail(self, value: Tensor, number: int = 1) -> Float64[Tensor, " n"]:
+        """The chance that the mean of so many further ones is at least as large; 1 where nothing is known."""
+        if self.freedom < 1:
+            return torch.ones(len(value), dtype=torch.float64)
+        deviation = math.sqrt(self.variance / number + self.mean_variance)
+        score = ((value.double() - self.mean) / deviation).clamp(-1e6, 1e6)
+        chance = torch.from_numpy(stdtr(self.freedom, -score.numpy()))  # of Student's t
+        return chance.clamp(min=SMALLEST)
+
+    def tensor(self) -> Float64[Tensor, "4"]:
+        """All of it, for a file."""
+        return torch.tensor([self.mean, self.variance, self.mean_variance, self.freedom], dtype=torch.float64)
+
+
+@dataclass(frozen=True, eq=False)
 class Reference:
-    """The misfits of simulated instances, sorted; and each pool's mean and variance.
+    """The misfits of simulated instances, sorted; each pool's mean and variance; and the spreads of both parts.
 
     Example:
         >>> import torch, qgt
@@ -76,6 +131,17 @@ class Reference:
     prior: Float64[Tensor, " simulated"]
     pool_mean: Float64[Tensor, " pools"]
     pool_variance: Float64[Tensor, " pools"]
+    spreads: Float64[Tensor, "2 4"]  # of the noise part and the prior part
+
+    @property
+    def noise_spread(self) -> Spread:
+        """Of the noise part."""
+        return Spread(*self.spreads[0].tolist())
+
+    @property
+    def prior_spread(self) -> Spread:
+        """Of the prior part."""
+        return Spread(*self.spreads[1].tolist())
 
     @classmethod
     def of(cls, problem: Problem, *, generator: Generator) -> "Reference":
@@ -90,16 +156,33 @@ class Reference:
         return cls._of_sums(parts)
 
     @classmethod
-    def of_answers(cls, problem: Problem, y: Float64[Tensor, "n pools"], x: UInt8[Tensor, "n items"]) -> "Reference":
-        """A reference of a decoder's own answers to simulated counts."""
-        return cls._of_sums([_Sums.of(misfit(problem, y, x))])
+    def of_answers(
+        cls,
+        problem: Problem,
+        y: Float64[Tensor, "n pools"],
+        answers: UInt8[Tensor, "n items"],
+        truths: UInt8[Tensor, "n items"],
+        *,
+        generator: Generator,
+    ) -> "Reference":
+        """A reference of a decoder's own answers to simulated counts, and of more truths where these are few."""
+        own = _Sums.of(misfit(problem, y, answers))
+        if len(y) >= FEW:
+            return cls._of_sums([own])
+        true, many = _Sums.of(misfit(problem, y, truths)), cls.of(problem, generator=generator)
+        added = [Spread.of(own[i] - true[i]) for i in range(2)]  # by the decoder's errors
+        spreads = [many.noise_spread.plus(added[0]).tensor(), many.prior_spread.plus(added[1]).tensor()]
+        pool_mean = many.pool_mean + added[0].mean / len(many.pool_mean)
+        noise, prior = own.noise.sort().values, own.prior.sort().values
+        return cls(noise, prior, pool_mean, many.pool_variance, torch.stack(spreads))
 
     @classmethod
     def _of_sums(cls, parts: "list[_Sums]") -> "Reference":
         noise, prior = (torch.cat([part[i] for part in parts]).sort().values for i in range(2))
         mean = torch.stack([part.total for part in parts]).sum(0) / len(noise)
         square = torch.stack([part.squares for part in parts]).sum(0) / len(noise)
-        return cls(noise, prior, mean, square - mean.square())
+        spreads = torch.stack([Spread.of(noise).tensor(), Spread.of(prior).tensor()])
+        return cls(noise, prior, mean, square - mean.square(), spreads)
 
 
 class _Sums(NamedTuple):
@@ -123,13 +206,12 @@ def both(*p: Float64[Tensor, " n"]) -> Float64[Tensor, " n"]:
     return (least * len(p)).clamp(max=1.0)
 
 
-def normal_tail(score: float) -> float:
-    """The chance that a standard Gaussian is at least this large."""
-    return 0.5 * math.erfc(score / math.sqrt(2))
-
-
-def share_above(values: Float64[Tensor, " simulated"], value: Float64[Tensor, " n"]) -> Float64[Tensor, " n"]:
+def share_above(
+    values: Float64[Tensor, " simulated"], value: Float64[Tensor, " n"], spread: Spread | None = None
+) -> Float64[Tensor, " n"]:
     """How often one of the sorted values is at least as large, the value itself counted: never 0.
+
+    Beyond all values it is the tail of their spread, or of the one given, and never more than was counted.
 
     Example:
         >>> import torch
@@ -143,9 +225,5 @@ def share_above(values: Float64[Tensor, " simulated"], value: Float64[Tensor, " 
     beyond = (below == number) & value.isfinite()
     if not bool(beyond.any()):
         return counted
-    # Nothing simulated is as far off: the tail of a Gaussian, for sums of many terms, and never more than counted.
-    finite = values[values.isfinite()]
-    spread = max(float(finite.std()), 1e-12) if len(finite) > 1 else 1e-12
-    score = ((value - float(finite.mean())) / spread).clamp(max=1e6)
-    tail = torch.special.log_ndtr(-score).exp().clamp(min=SMALLEST)
+    tail = (spread or Spread.of(values)).tail(value)
     return torch.where(beyond, torch.minimum(counted, tail), counted)
