@@ -161,7 +161,8 @@ def run(job: tuple[Case, int]) -> tuple[str, dict[str, Any]]:
             bins[place] = [bins[place][0] + 1, bins[place][1] + confidence, bins[place][2] + (not wrong)]
     return case.key, {
         "tests": _histogram(ran.tests), "rounds": _histogram(ran.rounds), "transfers": int(ran.transfers.sum()),
-        "wrong": int(ran.wrong.sum()), "seconds": seconds, "confidence": bins, "seeds": [seed], "policy": repr(policy_of(case)),
+        "wrong": int(ran.wrong.sum()), "seconds": seconds, "confidence": bins, "seeds": [seed],
+        "policy": repr(policy_of(case)),
     }  # fmt: skip
 
 

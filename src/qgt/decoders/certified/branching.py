@@ -28,7 +28,7 @@ from qgt.decoders.certified import nodes as sets
 from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.items import cheapest_items, least_by_total
 from qgt.decoders.certified.levels import CLOSE, Levels
-from qgt.decoders.certified.nodes import Found, Leaves, Nodes, as_leaves, joined, kept
+from qgt.decoders.certified.nodes import Found, Leaves, Nodes, as_leaves, first_of_each, joined, kept, take
 from qgt.decoders.certified.polish import cost_of, polished
 from qgt.decoders.certified.ranges import Ranges, turning_costs
 from qgt.decoders.certified.relaxation import State, least_pools, reduced_costs, relax, rows_of
@@ -51,6 +51,10 @@ class Search:
     keep_leaves: bool
     best: Tensor  # (instances,), float64: the least cost known, or more than any x can cost
     answer: Tensor  # (instances, items), uint8
+    weight: Tensor  # (instances,), float64: of the answers found, where the best one's is 1
+    eased: Tensor  # (instances,), bool: those that are searched for what is within `rough` of the best cost alone
+    sure: float = 0.0  # the share of the best answer's weight below which an instance is eased
+    rough: float = 0.0
     found: list[Found] = field(default_factory=list)
     leaves: list[Leaves] = field(default_factory=list)
     hopeful: list[Nodes] = field(default_factory=list)  # open nodes that may hold a better answer, in blocks
@@ -62,11 +66,11 @@ class Search:
         finite = torch.where(tables.costs.isfinite(), tables.costs, 0.0).amax(1)  # (values,)
         worst = model.most + finite[tables.which].sum(1) + 1.0
         answer = torch.zeros(len(worst), len(model.known), dtype=torch.uint8, device=worst.device)
-        return cls(model, tables, slack, keep_leaves, worst, answer)
+        return cls(model, tables, slack, keep_leaves, worst, answer, torch.zeros_like(worst), worst.isnan())
 
     def limit(self, owner: Tensor) -> Tensor:
         """Answers that cost less than this are looked for."""
-        return self.best[owner] + self.slack - CLOSE
+        return self.best[owner] + torch.where(self.eased[owner], self.rough, self.slack) - CLOSE
 
     def enough(self, owner: Tensor, total: Tensor) -> Tensor:
         """The bound at which no x of the node costs less than the limit."""
@@ -111,9 +115,11 @@ class Search:
             if owner is not None and len(owner):
                 self._branch(self._roots(owner))
             elif self.open:
-                self._branch(self._relax(self._take(batch), iterations))
+                self._branch(self._relax(take(batch, self.hopeful, self.others), iterations))
             else:
                 return
+            # What is found later can only make the best answer less sure.
+            self.eased |= self.weight * self.sure > 1
         self.others.extend(self._untouched(owner) for owner in roots)
 
     @property
@@ -137,19 +143,6 @@ class Search:
             leaves, nodes = kept(nodes, (nodes.fixed == FREE) & (swap >= (self.limit(owner) - bound)[:, None]), own)
             self._leaf_of(leaves)
         return self._relax(nodes, ROOT_ITERATIONS)
-
-    def _take(self, batch: int) -> Nodes:
-        """As many nodes as make a batch, the hopeful ones first: a good answer found early spares work."""
-        taken: list[Nodes] = []
-        while self.open and batch > 0:
-            stack = self.hopeful or self.others
-            block = stack.pop()
-            rest = max(0, len(block.owner) - batch)
-            if rest:
-                stack.append(block.pick(slice(0, rest)))
-            taken.append(block.pick(slice(rest, None)))
-            batch -= len(taken[-1].owner)
-        return joined(taken)
 
     def _relax(self, nodes: Nodes, iterations: int) -> Nodes:
         """Improve the bounds that are not enough."""
@@ -257,12 +250,10 @@ class Search:
         cost = cost_of(self.model, self.tables, owner, x)
         better = cost < self.best[owner] - CLOSE / 2
         owner, x, cost = owner[better], x[better], cost[better]
+        before = self.best.clone()
         self.best.scatter_reduce_(0, owner, cost, "amin")
-        # One row for each instance: of several written at once, torch may leave a mixture.
-        row = torch.arange(len(owner), device=owner.device)
-        least = torch.where(cost <= self.best[owner], row, len(row))
-        chosen = torch.full_like(self.best, len(row), dtype=torch.int64).scatter_reduce_(0, owner, least, "amin")
-        first = chosen[owner] == row
+        self.weight *= (self.best - before).exp()
+        first = first_of_each(owner, cost, self.best)
         self.answer[owner[first]] = x[first]
 
     def _record(self, owner: Tensor, x: Tensor) -> None:
@@ -270,6 +261,7 @@ class Search:
         self.propose(owner, x)
         cost = cost_of(self.model, self.tables, owner, x)
         good = cost < self.limit(owner)
+        self.weight.index_add_(0, owner[good], (self.best[owner[good]] - cost[good]).exp())
         self.found.append(Found(owner[good], x[good], cost[good]))
 
     def _close(self, nodes: Nodes, done: Tensor) -> Nodes:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from qgt.arguments import positive
+from qgt.arguments import fraction, positive
 from qgt.decoders.certified.branching import Search
 from qgt.decoders.certified.costs import Model, Tables, supported
 from qgt.decoders.certified.levels import CLOSE
@@ -48,6 +48,8 @@ class Certified:
     `odds=1` stops at the proof, and gives no probabilities. `time_limit` is in seconds per instance, shared: a
     batch may take that times its length, and what easy instances leave goes to hard ones. `proposals` is any decoder
     whose calls are tried as first answers. `certificates=False` keeps no proofs, for batches of many hard instances.
+    Where an answer turns out to have less than `sure` of the weight listed, the search goes on only for what is more
+    than 1/rough as probable: the list is not complete, and shorter work.
 
     `scores` are the items' probabilities, the evidence is complete (see `qgt.Evidence`), and the proof is one that
     `qgt.check_certificate` checks. The `confidence` in an answer is its weight among those listed.
@@ -71,11 +73,19 @@ class Certified:
     time_limit: float | None = None
     proposals: Decoder | None = None
     certificates: bool = True
+    sure: float = 0.0
+    rough: float = 10.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "odds", positive("odds", self.odds))
         if self.odds < 1:
             raise ValueError(f"odds={self.odds} is not valid: give 1 or more.")
+        object.__setattr__(self, "sure", fraction("sure", self.sure))
+        object.__setattr__(self, "rough", positive("rough", self.rough))
+        if self.sure and self.certificates:
+            raise ValueError(f"sure={self.sure} is not valid with certificates, which prove whole lists: give 0.")
+        if not 1 <= self.rough <= max(self.odds, 10.0):
+            raise ValueError(f"rough={self.rough} is not valid: give a number from 1 to the odds.")
         if self.time_limit is not None:
             object.__setattr__(self, "time_limit", positive("time_limit", self.time_limit))
 
@@ -97,6 +107,7 @@ class Certified:
             model = models[y.device]
             tables = Tables.of(pool_costs(problem.design, problem.noise, y))
             search = Search.start(model, tables, slack=math.log(self.odds), keep_leaves=self.certificates)
+            search.sure, search.rough = self.sure, math.log(self.rough)
             nothing = search.best.clone()  # what no x costs
             if propose is not None and len(y):
                 all_ = torch.arange(len(y), device=y.device)
@@ -121,6 +132,7 @@ def _decoded(problem: Problem, y: Tensor, search: Search, none_found: Tensor, od
     unexplored = torch.full_like(search.best, torch.inf)
     for block in search.open:
         unexplored.scatter_reduce_(0, block.owner, block.bound, "amin")
+    unexplored = torch.where(search.eased, torch.minimum(unexplored, search.best + search.rough), unexplored)
     complete = unexplored == torch.inf
     closed = complete | (search.best - unexplored <= CLOSE) & ~none_found
     status = torch.where(closed, Status.PROVED, Status.TIME_LIMIT)
@@ -166,7 +178,7 @@ def _answers(search: Search, none_found: Tensor) -> Found:
     owner, x, cost = (torch.cat(parts) for parts in zip(known, *search.found, strict=True))
     again = (x == search.answer[owner]).all(1)
     again[: len(known.owner)] = False  # the leaf that found the answer lists it once more
-    keep = (cost < search.limit(owner)) & ~again
+    keep = (cost < search.best[owner] + search.slack - CLOSE) & ~again
     keep[: len(known.owner)] = True
     owner, x, cost = owner[keep], x[keep], cost[keep]
     tied = cost <= search.best[owner] + CLOSE

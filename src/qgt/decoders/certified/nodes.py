@@ -92,3 +92,28 @@ def split_by_first(nodes: Nodes, loose: Tensor, swap: Tensor) -> Nodes:
     fixed = torch.where(loose & (place < first), rounded, nodes.fixed[row])
     fixed = torch.where(loose & (place == first), 1 - rounded, fixed)
     return nodes.pick(row)._replace(fixed=fixed)
+
+
+def take(batch: int, *stacks: list[Nodes]) -> Nodes:
+    """As many nodes as make a batch, those of the first stack first; at least one must be there."""
+    taken: list[Nodes] = []
+    while batch > 0 and any(stacks):
+        stack = next(stack for stack in stacks if stack)
+        block = stack.pop()
+        rest = max(0, len(block.owner) - batch)
+        if rest:
+            stack.append(block.pick(slice(0, rest)))
+        taken.append(block.pick(slice(rest, None)))
+        batch -= len(taken[-1].owner)
+    return joined(taken)
+
+
+def first_of_each(owner: Tensor, cost: Tensor, best: Tensor) -> Tensor:
+    """Whether each row is the first of its instance that costs no more than the best: (rows,), bool.
+
+    Of several rows written at once to one place torch may leave a mixture.
+    """
+    row = torch.arange(len(owner), device=owner.device)
+    least = torch.where(cost <= best[owner], row, len(row))
+    chosen = torch.full_like(best, len(row), dtype=torch.int64).scatter_reduce_(0, owner, least, "amin")
+    return chosen[owner] == row
