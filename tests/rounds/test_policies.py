@@ -203,7 +203,7 @@ def test_a_policy_sees_counts_only():
     """Two truths with the same counts get the same pools."""
     problem = qgt.Problem(qgt.Design.from_rows(["1100", "0011"]), qgt.Bernoulli(0.2))
     history = History.start(problem, torch.tensor([1.0, 0.0], dtype=torch.float64))
-    policy = FollowUp(first=2)
+    policy = FollowUp(first=2, spread=False)
     standing = policy.done([history])
     assert isinstance(standing, Standing) and not bool(standing.done[0])
     first, again = (policy.next_round(history, standing, 0, generator=generator()) for _ in range(2))

@@ -1,8 +1,8 @@
 """What is known of one instance, as answers with weights: the form that the choice of pools works on.
 
-Where a decoder listed every answer that comes close, those are they, with their exact weights. Where its list is not
-complete, or it lists nothing, they are samples from the posterior (`sampling`). Pools are only *chosen* by them: a poor
-sample costs tests, and never makes an answer look surer than it is.
+Where a decoder listed every answer that comes close, those are they, with their exact weights; and likewise where it
+proved the best one and listed others. Where it did neither, they are samples from the posterior (`sampling`). Pools are
+only *chosen* by them: a poor sample costs tests, and never makes an answer look surer than it is.
 """
 
 import math
@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float64, UInt8
 from torch import Generator, Tensor
 
-from qgt.decoders.results import Decoded
+from qgt.decoders.results import Decoded, Status
 from qgt.model.problem import Problem
 from qgt.rounds.sampling import sample_posterior
 
@@ -59,7 +59,7 @@ class Posterior:
 def posterior_of(
     problem: Problem, y: Float64[Tensor, " pools"], result: Decoded, instance: int, *, generator: Generator
 ) -> Posterior:
-    """What is known of one instance: the answers listed, or samples where the list may lack some.
+    """What is known of one instance: the answers listed, or samples where the list may lack the best.
 
     Args:
         problem: What was decoded.
@@ -70,7 +70,9 @@ def posterior_of(
     """
     answers, complete = result.evidence.alternatives, result.evidence.complete
     listed = None if answers is None else answers.of_instance(instance)
-    if listed is not None and complete is not None and bool(complete[instance]) and len(listed.x):
+    whole = complete is not None and bool(complete[instance])
+    proved = int(result.status[instance]) == Status.PROVED
+    if listed is not None and len(listed.x) and (whole or (proved and len(listed.x) > 1)):
         weight = listed.log_joint.softmax(0)  # probabilities may leave room for what is not listed, up to all of it
         return Posterior(listed.x.cpu(), weight.cpu()).at_most(MOST, generator=generator)
     start = result.x[instance][None] if listed is None or not len(listed.x) else listed.x

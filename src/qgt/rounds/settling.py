@@ -1,12 +1,13 @@
 """When the answer to an instance is sure enough to stop, whatever rounds it had.
 
 `Calibrated` learns by simulating one problem. Here every instance has a problem of its own, so the chance that the
-truth is not listed is not learned but bounded away by longer lists: instances that look sure are decoded again, for all
-answers that are more than 1/odds as probable, with
+truth is not listed is not learned but bounded away by longer lists, of all answers that are more than 1/odds as
+probable, with
 
     odds = 30 / (1 - confidence).
 
-What such a list lacks is small, and taken as
+An instance whose answer turns out not to be sure needs no such list: from then on only answers that are more than
+1/rough as probable are searched for to the end. What such a list lacks is small, and taken as
 
     unlisted = weight of the answers listed in its last factor of ten  +  3 / odds
 
@@ -28,7 +29,7 @@ from torch import Generator, Tensor
 
 from qgt.arguments import fraction, positive
 from qgt.decoders.certified.decoder import Certified
-from qgt.decoders.results import Answers, Decoded, Evidence
+from qgt.decoders.results import Answers, Decoded, Status
 from qgt.rounds.history import History, decode_histories
 from qgt.trust.reference import both, misfit, share_above
 
@@ -42,7 +43,7 @@ class Settle:
     """Decodes histories, and says how sure each answer is.
 
     `time_limit` is in seconds for each instance. The evidence is that of `Certified`, with a confidence that leaves
-    room for answers that are not listed; it is 0 where the list is not complete.
+    room for answers that are not listed; it is 0 where time ran out before a list was there.
 
     Example:
         >>> import torch, qgt
@@ -72,34 +73,18 @@ class Settle:
         return max(self.rough, 30 / (1 - self.confidence))
 
     def __call__(self, histories: Sequence[History]) -> Decoded:
-        """Decode; those that look sure a second time."""
-        result = self._decoded(histories, self.rough)
-        weight = result.evidence.confidence
-        assert weight is not None  # a certified list has weights
-        sure = (weight >= self.confidence).nonzero().flatten()
-        if not len(sure) or self.odds <= self.rough:
-            return _leaving_room(result, self.rough)
-        again = _leaving_room(self._decoded([histories[i] for i in sure.tolist()], self.odds), self.odds)
-        rest = (weight < self.confidence).nonzero().flatten()
-        if not len(rest):
-            return again
-        joined = Decoded.joined([again, _leaving_room(result.pick(rest), self.rough)])
-        return joined.pick(torch.cat([sure, rest]).argsort())
-
-    def _decoded(self, histories: Sequence[History], odds: float) -> Decoded:
-        return decode_histories(histories, Certified(odds=odds, time_limit=self.time_limit, certificates=False))
-
-
-def _leaving_room(result: Decoded, odds: float) -> Decoded:
-    """The result with a confidence that leaves room for what is not listed."""
-    evidence, answers = result.evidence, result.evidence.alternatives
-    assert answers is not None and evidence.complete is not None and evidence.confidence is not None
-    room = 1 - unlisted(answers, odds)
-    confidence = torch.where(evidence.complete, evidence.confidence * room, 0.0)
-    probability = answers.probability * room[answers.spans.owner]
-    listed = Answers(answers.spans, answers.x, answers.log_joint, probability)
-    told: Evidence = replace(evidence, confidence=confidence, alternatives=listed)
-    return replace(result, evidence=told)
+        """Decode: with long lists where answers are sure, and rough ones where they turn out not to be."""
+        certified = Certified(
+            odds=self.odds, sure=self.confidence, rough=self.rough, time_limit=self.time_limit, certificates=False
+        )
+        result = decode_histories(histories, certified)
+        evidence, answers = result.evidence, result.evidence.alternatives
+        assert answers is not None and evidence.complete is not None and evidence.confidence is not None
+        rough = (result.status == Status.PROVED) & (evidence.confidence < self.confidence)
+        room = 1 - torch.where(evidence.complete, unlisted(answers, self.odds), unlisted(answers, self.rough))
+        confidence = torch.where(evidence.complete | rough, evidence.confidence * room, 0.0)
+        listed = Answers(answers.spans, answers.x, answers.log_joint, answers.probability * room[answers.spans.owner])
+        return replace(result, evidence=replace(evidence, confidence=confidence, alternatives=listed))
 
 
 def unlisted(answers: Answers, odds: float) -> Float64[Tensor, " instances"]:

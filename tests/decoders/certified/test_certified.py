@@ -1,5 +1,6 @@
 """Certified against brute force, against HiGHS, and against a checker that trusts nothing of it."""
 
+import math
 from dataclasses import dataclass, replace
 
 import pytest
@@ -404,3 +405,32 @@ def test_a_certificate_is_for_its_own_counts() -> None:
     problem, _, y = middling()
     result = qgt.Certified().bind(problem)(y)
     assert not bool(qgt.check_certificate(problem, y.roll(1, 0), result).any())
+
+
+def test_lists_are_cut_short_only_where_the_answer_is_not_sure():
+    """Against whole lists: sure answers keep theirs, others keep what is more than 1/rough as probable."""
+    g = torch.Generator().manual_seed(4)
+    design = qgt.Design.bernoulli(pools=9, items=40, generator=g)
+    problem = qgt.Problem(design, qgt.Bernoulli(0.06), qgt.SparseInteger(0.1, 1))
+    _, y = problem.simulate(40, generator=g)
+    whole = qgt.Certified(odds=1000.0, certificates=False).bind(problem)(y)
+    cut = qgt.Certified(odds=1000.0, certificates=False, sure=0.9, rough=5.0).bind(problem)(y)
+    assert torch.equal(whole.x, cut.x) and torch.equal(whole.status, cut.status)
+    assert 0 < int(cut.evidence.complete.sum()) < 40
+    assert len(cut.evidence.alternatives.x) < len(whole.evidence.alternatives.x)
+    for i in range(40):
+        full, short = (one.evidence.alternatives.of_instance(i) for one in (whole, cut))
+        complete = bool(cut.evidence.complete[i])
+        assert complete or float(whole.evidence.confidence[i]) < 0.9
+        near = full.x if complete else full.x[full.log_joint > full.log_joint[0] - math.log(5.0)]
+        listed = {tuple(x) for x in short.x.tolist()}
+        assert {tuple(x) for x in near.tolist()} <= listed <= {tuple(x) for x in full.x.tolist()}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [({"sure": 0.9}, "sure=0.9"), ({"sure": 2.0, "certificates": False}, "sure=2.0"), ({"rough": 0.5}, "rough=0.5")],
+)
+def test_lists_cannot_be_cut_short_anyhow(given, said):
+    with pytest.raises(ValueError, match=said):
+        qgt.Certified(**given)

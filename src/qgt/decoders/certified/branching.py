@@ -30,7 +30,7 @@ from qgt.decoders.certified import nodes as sets
 from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.items import cheapest_items, least_by_total
 from qgt.decoders.certified.levels import CLOSE, Levels
-from qgt.decoders.certified.nodes import Found, Leaves, Nodes, as_leaves, joined, kept
+from qgt.decoders.certified.nodes import Found, Leaves, Nodes, as_leaves, first_of_each, joined, kept
 from qgt.decoders.certified.polish import cost_of, polished
 from qgt.decoders.certified.ranges import Ranges, turning_costs
 from qgt.decoders.certified.relaxation import State, least_pools, reduced_costs, relax, rows_of
@@ -53,6 +53,10 @@ class Search:
     keep_leaves: bool
     best: Tensor  # (instances,), float64: the least cost known, or more than any x can cost
     answer: Tensor  # (instances, items), uint8
+    weight: Tensor  # (instances,), float64: of the answers found, where the best one's is 1
+    eased: Tensor  # (instances,), bool: those that are searched for what is within `rough` of the best cost alone
+    sure: float = 0.0  # the share of the best answer's weight below which an instance is eased
+    rough: float = 0.0
     found: list[Found] = field(default_factory=list)
     leaves: list[Leaves] = field(default_factory=list)
     hopeful: list[Nodes] = field(default_factory=list)  # open nodes that may hold a better answer, in blocks
@@ -66,11 +70,11 @@ class Search:
         finite = torch.where(tables.costs.isfinite(), tables.costs, 0.0).amax(1)  # (values,)
         worst = model.most + finite[tables.which].sum(1) + 1.0
         answer = torch.zeros(len(worst), len(model.known), dtype=torch.uint8, device=worst.device)
-        return cls(model, tables, slack, keep_leaves, worst, answer)
+        return cls(model, tables, slack, keep_leaves, worst, answer, torch.zeros_like(worst), worst.isnan())
 
     def limit(self, owner: Tensor) -> Tensor:
         """Answers that cost less than this are looked for."""
-        return self.best[owner] + self.slack - CLOSE
+        return self.best[owner] + torch.where(self.eased[owner], self.rough, self.slack) - CLOSE
 
     def enough(self, owner: Tensor, total: Tensor) -> Tensor:
         """The bound at which no x of the node costs less than the limit."""
@@ -120,6 +124,7 @@ class Search:
             else:
                 return
             self._branch(nodes)
+            self.eased |= self.weight * self.sure > 1  # what is found later only makes the best answer less sure
             yield nodes.owner
         self.others.extend(self._untouched(owner) for owner in roots)
 
@@ -266,12 +271,10 @@ class Search:
         cost = cost_of(self.model, self.tables, owner, x)
         better = cost < self.best[owner] - CLOSE / 2
         owner, x, cost = owner[better], x[better], cost[better]
+        before = self.best.clone()
         self.best.scatter_reduce_(0, owner, cost, "amin")
-        # One row for each instance: of several written at once, torch may leave a mixture.
-        row = torch.arange(len(owner), device=owner.device)
-        least = torch.where(cost <= self.best[owner], row, len(row))
-        chosen = torch.full_like(self.best, len(row), dtype=torch.int64).scatter_reduce_(0, owner, least, "amin")
-        first = chosen[owner] == row
+        self.weight *= (self.best - before).exp()
+        first = first_of_each(owner, cost, self.best)
         self.answer[owner[first]] = x[first]
 
     def _record(self, owner: Tensor, x: Tensor) -> None:
@@ -279,6 +282,7 @@ class Search:
         self.propose(owner, x)
         cost = cost_of(self.model, self.tables, owner, x)
         good = cost < self.limit(owner)
+        self.weight.index_add_(0, owner[good], (self.best[owner[good]] - cost[good]).exp())
         self.found.append(Found(owner[good], x[good], cost[good]))
 
     def _close(self, nodes: Nodes, done: Tensor) -> Nodes:

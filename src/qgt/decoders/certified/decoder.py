@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from qgt.arguments import positive
+from qgt.arguments import fraction, positive
 from qgt.decoders.certified import one_by_one
 from qgt.decoders.certified.branching import Search
 from qgt.decoders.certified.costs import Model, Tables, supported
@@ -50,6 +50,8 @@ class Certified:
     `odds=1` stops at the proof, and gives no probabilities. `time_limit` is in seconds per instance, shared: a
     batch may take that times its length, and what easy instances leave goes to hard ones. `proposals` is any decoder
     whose calls are tried as first answers. `certificates=False` keeps no proofs, for batches of many hard instances.
+    Where an answer turns out to have less than `sure` of the weight listed, the search goes on only for what is more
+    than 1/rough as probable: the list is not complete, and shorter work.
 
     With a time limit and `hand_over`, an instance whose answer is still open after half of its time is given to HiGHS.
     What HiGHS proves is PROVED too, `evidence.by_highs` says so, and it has no certificate. Nor has it a complete list
@@ -78,11 +80,19 @@ class Certified:
     proposals: Decoder | None = None
     certificates: bool = True
     hand_over: bool = True
+    sure: float = 0.0
+    rough: float = 10.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "odds", positive("odds", self.odds))
         if self.odds < 1:
             raise ValueError(f"odds={self.odds} is not valid: give 1 or more.")
+        object.__setattr__(self, "sure", fraction("sure", self.sure))
+        object.__setattr__(self, "rough", positive("rough", self.rough))
+        if self.sure and self.certificates:
+            raise ValueError(f"sure={self.sure} is not valid with certificates, which prove whole lists: give 0.")
+        if not 1 <= self.rough <= max(self.odds, 10.0):
+            raise ValueError(f"rough={self.rough} is not valid: give a number from 1 to the odds.")
         if self.time_limit is not None:
             object.__setattr__(self, "time_limit", positive("time_limit", self.time_limit))
 
@@ -113,6 +123,7 @@ class Certified:
             pools = pool_costs(problem.design, problem.noise, y)
             tables = Tables.of(pools)
             search = Search.start(model, tables, slack=math.log(self.odds), keep_leaves=self.certificates)
+            search.sure, search.rough = self.sure, math.log(self.rough)
             nothing = search.best.clone()  # what no x costs
             for x in proposed:
                 all_ = torch.arange(len(y), device=y.device)

@@ -117,3 +117,14 @@ def split_by_first(nodes: Nodes, loose: Tensor, swap: Tensor) -> Nodes:
     fixed = torch.where(loose & (place < first), rounded, nodes.fixed[row])
     fixed = torch.where(loose & (place == first), 1 - rounded, fixed)
     return nodes.pick(row)._replace(fixed=fixed)
+
+
+def first_of_each(owner: Tensor, cost: Tensor, best: Tensor) -> Tensor:
+    """Whether each row is the first of its instance that costs no more than the best: (rows,), bool.
+
+    Of several rows written at once to one place torch may leave a mixture.
+    """
+    row = torch.arange(len(owner), device=owner.device)
+    least = torch.where(cost <= best[owner], row, len(row))
+    chosen = torch.full_like(best, len(row), dtype=torch.int64).scatter_reduce_(0, owner, least, "amin")
+    return chosen[owner] == row

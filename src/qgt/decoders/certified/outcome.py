@@ -30,9 +30,11 @@ class Outcome:
     def of(cls, search: Search, nothing: Tensor, by_highs: Tensor) -> "Outcome":
         """What a search found; what is still open is a leaf too, shown as far as it was. No x costs `nothing`."""
         best, answer = search.best, search.answer
-        limit = search.limit(torch.arange(len(best), device=best.device))
+        unexplored = search.unexplored()
+        unexplored = torch.where(search.eased, torch.minimum(unexplored, best + search.rough), unexplored)
         leaves = [*search.leaves, *search.open_leaves()] if search.keep_leaves else None
-        return cls(best, answer, best >= nothing, search.unexplored(), by_highs, limit, search.found, leaves)
+        limit = best + search.slack - CLOSE
+        return cls(best, answer, best >= nothing, unexplored, by_highs, limit, search.found, leaves)
 
 
 def decoded(problem: Problem, y: Tensor, outcome: Outcome, odds: float) -> Decoded:
