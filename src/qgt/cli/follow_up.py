@@ -55,12 +55,9 @@ def follow_up(
     check_files([], inputs=[counts, problem, *(rounds or ()), *(plugin or ())])
     from qgt.lab.following import as_round, propose
     from qgt.lab.following import used_up as uses_of
-    from qgt.lab.round_files import RECORD
+    from qgt.lab.round_files import refuse_occupied
 
-    if (output / RECORD).exists():
-        raise ValueError(f"{output}: holds a round already, perhaps with counts; give another folder.")
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):  # a plan's folder has counts.csv as well
-        raise ValueError(f"{output}: is there already, and not empty; give another folder.")
+    refuse_occupied(output)
     load_plugins(plugin)
     decoded, before, loaded = decoded_rounds(counts, problem, rounds or (), confidence, time_limit, seed)
     each = pools if each_at_most is None else each_at_most
