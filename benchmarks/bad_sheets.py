@@ -1,6 +1,6 @@
 """Sheets of counts in every layout, right and spoiled: each is read right, or refused with the place of the fault.
 
-python benchmarks/bad_sheets.py -o results/bad_sheets.json --workers 16         # 50,000 sheets
+python benchmarks/bad_sheets.py -o results/bad_sheets.json --processes 16       # 50,000 sheets
 python benchmarks/bad_sheets.py -o /tmp/small.json --sheets 500
 """
 
@@ -35,13 +35,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-o", "--output", type=Path, default=Path("results/bad_sheets.json"))
     parser.add_argument("--sheets", type=int, default=50_000)
-    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=1)
     given = parser.parse_args()
     start = time.perf_counter()
-    if given.workers == 1:
+    if given.processes == 1:
         found = [outcome(seed) for seed in range(given.sheets)]
     else:
-        with get_context("spawn").Pool(given.workers) as pool:
+        with get_context("spawn").Pool(given.processes) as pool:
             found = pool.map(outcome, range(given.sheets), chunksize=100)
     wrong = [text for _, _, text in found if text[0].isdigit()]
     counts = Counter((kind, layout, text) for kind, layout, text in found if not text[0].isdigit())

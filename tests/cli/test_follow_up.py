@@ -92,7 +92,7 @@ def test_rounds_lead_to_the_truth(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     out = run(f"{FOLLOW} -o r2 --pools 2", capsys)
-    assert "instances are sure (99 % or more). Wrote r2, round 2:" in out and "tests remain in all" in out
+    assert "sure (99 % or more). Wrote r2, round 2:" in out and "tests remain in all" in out
     assert "after them." in out or "after it." in out
     fill("r2")
     assert "2 rounds: " in run(f"{DECODE} --round r2 --html page.html --certificate proofs.zip", capsys)
@@ -162,6 +162,10 @@ def test_what_does_not_belong_together_is_refused_by_name(capsys: pytest.Capture
     fill("again")
     assert "r3: does not follow" in run(f"{DECODE} --round again --round r3", capsys, code=2)
     assert "r2: holds a round already" in run(f"{FOLLOW} -o r2", capsys, code=2)
+    Path("plan").mkdir()
+    Path("plan", "counts.csv").write_text("filled in by hand\n")
+    assert "plan: is there already, and not empty" in run(f"{FOLLOW} -o plan", capsys, code=2)
+    assert Path("plan", "counts.csv").read_text() == "filled in by hand\n"
     assert ".: has no round.json" in run(f"{DECODE} --round .", capsys, code=2)
 
     swapped = Path("counts.csv").read_text().replace("s0,", "x,").replace("s1,", "s0,").replace("x,", "s1,")

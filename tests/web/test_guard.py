@@ -171,7 +171,7 @@ def test_tokens_differ_and_host_names_are_read():
 def test_a_port_that_is_taken_is_said(settings):
     with (
         in_background(settings) as running,
-        pytest.raises(ValueError, match="give another port"),
+        pytest.raises(ValueError, match="give another address or port"),
         in_background(running.settings),
     ):
         pass

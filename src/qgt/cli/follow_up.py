@@ -55,10 +55,9 @@ def follow_up(
     check_files([], inputs=[counts, problem, *(rounds or ()), *(plugin or ())])
     from qgt.lab.following import as_round, propose
     from qgt.lab.following import used_up as uses_of
-    from qgt.lab.round_files import RECORD
+    from qgt.lab.round_files import refuse_occupied
 
-    if (output / RECORD).exists():
-        raise ValueError(f"{output}: holds a round already, perhaps with counts; give another folder.")
+    refuse_occupied(output)
     load_plugins(plugin)
     decoded, before, loaded = decoded_rounds(counts, problem, rounds or (), confidence, time_limit, seed)
     each = pools if each_at_most is None else each_at_most
@@ -143,6 +142,10 @@ def decode_with_rounds(
     raise typer.Exit(int(any(one.verdict == "impossible" for one in decoded.accounts)))
 
 
+def _many(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def _stuck(decoded: "DecodedRounds", found: "Sequence[Proposed]", confidence: float) -> list[str]:
     """Instances that are not sure and for which no pool was found."""
     given = {one.account.name for one in found}
@@ -180,9 +183,10 @@ def _tell(
             "proposed": {one.account.name: [list(pool) for pool in one.pools.members] for one in found},
         }
         return tell(facts, "", [])
-    title = f"{sure} of {instances} instances are sure ({100 * confidence:g} % or more)."
+    title = f"{sure} of {_many(instances, 'instance')} {'is' if sure == 1 else 'are'} sure"
+    title += f" ({100 * confidence:g} % or more)."
     if found:
-        title += f" Wrote {folder}, round {record.number}: {tests} pools for {len(found)} instances."
+        title += f" Wrote {folder}, round {record.number}: {_many(tests, 'pool')} for {_many(len(found), 'instance')}."
         title += f" About {remaining} tests remain in all, these counted."
     if stuck:
         title += f" For {', '.join(stuck[:SHOWN])} no pool would help: check the counts and the limits given."

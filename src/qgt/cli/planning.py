@@ -1,5 +1,7 @@
 """The verb plan: from what a person knows to a folder with everything that making the pools takes."""
 
+import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
     from qgt.lab.plan_folder import PlanFolder
     from qgt.lab.planning import Plan
     from qgt.lab.samples import Samples
+
+_NUMBER = re.compile(r"[+-]?[\d.,_]+([eE]\d+)?")  # meant as how many samples there are
 
 
 @app.command()
@@ -60,18 +64,22 @@ def plan(
       qgt plan --samples 96 --positives 2 --assay positive --errors 0.98,0.99 --largest-pool 16 -o plan
     """
     samples = samples or _asked("How many samples, or which file lists them?", "--samples")
-    file = None if samples.isdigit() else Path(samples)
+    file = None if _NUMBER.fullmatch(samples) else Path(samples)
     check_files([], inputs=[file])
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ValueError(f"{output}: is there already, and its pools may have been made; give another folder.")
+    above = next(folder for folder in output.absolute().parents if folder.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):  # said before the simulation, not after it
+        raise ValueError(f"{output}: cannot be written, as {above} does not let you; give another folder.")
     import torch
 
+    from qgt.arguments import positive
     from qgt.lab import asking
     from qgt.lab.plan_folder import write_plan
     from qgt.lab.planning import Question
     from qgt.lab.planning import plan as make_plan
 
-    listed = _samples(samples, file)
+    listed, volume = _samples(samples, file), positive("volume", volume)
     positives = positives or _asked("About how many of them are positive (such as 1-4)?", "--positives")
     if assay is None and errors is None and sys.stdin.isatty():
         assay = typer.prompt("What does the assay report: count, reading or positive?", default="count")
@@ -103,9 +111,15 @@ def _asked(words: str, option: str) -> str:
 
 
 def _samples(given: str, file: Path | None) -> "Samples":
+    from qgt.lab.question import MOST_SAMPLES
     from qgt.lab.samples import Samples
 
-    return Samples.numbered(int(given)) if file is None else Samples.read(file)
+    if file is not None:
+        return Samples.read(file)
+    if not (given.isascii() and given.isdecimal()) or not 2 <= int(given[:9]) <= MOST_SAMPLES:
+        remedy = f"give a whole number from 2 to {MOST_SAMPLES}, or a file"
+        raise ValueError(f"samples={given} is not valid: {remedy}.")
+    return Samples.numbered(int(given))
 
 
 def _tell(made: "Plan", written: "PlanFolder", as_json: bool) -> None:

@@ -12,7 +12,7 @@ ASSAYS = {  # what each kind of assay reports, and the numbers that say how it e
     "positive": "positive or negative; give sensitivity and specificity, such as 0.98,0.99",
 }
 _NUMBER = r"(\d+(?:[.,]\d+)?)\s*(%?)"
-_RANGE = re.compile(rf"{_NUMBER}(?:\s*(?:-|\u2013|to|\.\.)\s*{_NUMBER})?")  # \u2013 is a dash
+_RANGE = re.compile(rf"{_NUMBER}(?:\s*(?:-|\u2013|to|\.\.)\s*{_NUMBER})?", re.ASCII)  # \u2013 is a dash
 
 
 def parse_positives(text: str, samples: int) -> tuple[float, float]:
@@ -50,11 +50,15 @@ def parse_assay(kind: str, errors: Sequence[float]) -> Noise:
     wanted = {"count": (0, 1), "reading": (1,), "positive": (0, 2)}[kind]
     if len(errors) not in wanted:
         raise ValueError(f"errors={list(errors)} is not valid for {kind}: it reports {ASSAYS[kind]}.")
-    if kind == "reading":
-        return Gaussian(sigma=errors[0])
-    if kind == "positive":
-        return PositiveNegative(*errors)
-    return SparseInteger(rate=errors[0], bound=1) if errors and errors[0] else Noiseless()
+    try:
+        if kind == "reading":
+            return Gaussian(sigma=errors[0])
+        if kind == "positive":
+            return PositiveNegative(*errors)
+        return SparseInteger(rate=errors[0], bound=1) if errors and errors[0] else Noiseless()
+    except ValueError as error:
+        given = ",".join(f"{one:g}" for one in errors)
+        raise ValueError(f"errors={given} is not valid for {kind}: {error}") from error
 
 
 def parse_errors(text: str) -> list[float]:

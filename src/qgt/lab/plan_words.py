@@ -50,8 +50,9 @@ def plan_words(plan: Plan) -> list[str]:
     one, question = plan.recommended, plan.question
     low, high = (f"{100 * end:.1f} %" for end in one.interval)
     words = [f"{label(one.design)}."]
+    pools = f"{one.pools} pool{'s' if one.pools > 1 else ''}"
     words.append(
-        f"Make {one.pools} pools. Each of the {len(question.samples)} samples goes into {one.weight} of them: "
+        f"Make {pools}. Each of the {len(question.samples)} samples goes into {one.weight} of them: "
         f"{one.transfers:,} transfers; the largest pool holds {one.largest_pool} samples."
     )
     rounds = " after follow-ups" if question.follow_ups else ""
@@ -71,8 +72,8 @@ def plan_words(plan: Plan) -> list[str]:
             "Allow more pools, transfers or follow-ups, give it more time, or ask for less."
         )
     words.append(
-        f"All of this holds if {_range(question.positives)} samples are positive and the assay errs as stated (seed "
-        f"{plan.seed})."
+        f"All of this holds if as many samples are positive as expected ({_range(question.positives)}) and the assay "
+        f"errs as stated (seed {plan.seed})."
     )
     return words
 

@@ -3,13 +3,14 @@
 import math
 from dataclasses import dataclass
 
-from qgt.arguments import fraction, whole
+from qgt.arguments import whole
 from qgt.lab.expectations import Range
 from qgt.lab.samples import Samples
 from qgt.model.noise import Noise, Noiseless
 from qgt.theory.limits import pools_needed
 
 WEIGHTS = (4, 6, 8)  # transfers per sample that are tried
+MOST_SAMPLES = 5000  # pairs of samples are looked at, which takes their square in memory
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,13 @@ class Question:
         if not 0 <= low <= high or not 0 < high < len(self.samples):
             fault = f"positives={self.positives} is not valid for {len(self.samples)} samples"
             raise ValueError(f"{fault}: give two numbers, the fewest and the most that you expect.")
-        certainty = fraction("certainty", self.certainty)
-        if not 0.5 <= certainty <= 0.99:
-            raise ValueError(f"certainty={certainty} is not valid: give a share from 0.5 to 0.99, such as 0.95.")
+        if len(self.samples) > MOST_SAMPLES:
+            raise ValueError(
+                f"samples holds {len(self.samples):,}: plan for {MOST_SAMPLES:,} at most, in several parts."
+            )
+        if not 0.5 <= self.certainty <= 0.99:
+            fault = f"certainty={self.certainty:g} is not valid"
+            raise ValueError(f"{fault}: give a share from 0.5 to 0.99, such as 0.95 for 95 %.")
         for name in ("most_pools", "largest_pool", "most_transfers"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, whole(name, getattr(self, name), least=1))

@@ -141,6 +141,27 @@ def _csv(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return stream.getvalue()
 
 
+def refuse_occupied(folder: Path) -> None:
+    """Raise a ValueError for a folder with anything in it but what a round leaves that was killed while written."""
+    if not folder.exists():
+        return
+    if (folder / RECORD).exists():
+        raise ValueError(f"{folder}: holds a round already, perhaps with counts; give another folder.")
+    own = folder.is_dir() and all(
+        path.name.lstrip(".").startswith((RECORD, POOLS, COUNTS)) for path in folder.iterdir()
+    )
+    if not own or not _blank(folder / COUNTS):  # a plan's folder has counts, too
+        raise ValueError(f"{folder}: is there already, and not empty; give another folder.")
+
+
+def _blank(path: Path) -> bool:
+    """Whether a round's counts are not filled in, or not there."""
+    if not path.exists():
+        return True
+    rows = text_of(path).splitlines()
+    return rows[:1] == ["instance,pool,count"] and all(row.endswith(",") for row in rows[1:])
+
+
 def counts_before(y: Tensor) -> tuple[float | None, ...]:
     """Counts as a record keeps them."""
     return tuple(None if math.isnan(count) else count for count in y.tolist())

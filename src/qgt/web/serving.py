@@ -52,7 +52,8 @@ def _listening(settings: Settings) -> Iterator[socket.socket]:
             own.bind((settings.host, settings.port))
         except OSError as error:
             raise ValueError(
-                f"{settings.host}, port {settings.port}: cannot be used ({error.strerror}); give another port."
+                f"{settings.host}, port {settings.port}: cannot be used ({error.strerror}); "
+                "give another address or port."
             ) from error
         yield own
 

@@ -45,7 +45,9 @@ def long(sheet: Sheet, top: Sequence[str], down: int) -> Layout:
         raise ValueError(f"{grid.name}: has the pools' names but no column of counts; add one called 'count'.")
     notes = ["Each row is a pool."]
     if unread:
-        notes.append(f"Not read: column {', '.join(repr(top[column]) for column in unread)}.")
+        notes.append(
+            f"Not read: column{'s' if len(unread) > 1 else ''} {', '.join(repr(top[column]) for column in unread)}."
+        )
     if owner is not None:
         return _tidy(sheet, body, down, owner, values, notes)
     found = _rows_by_pool(sheet, body, down)
