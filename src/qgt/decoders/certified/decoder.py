@@ -200,8 +200,10 @@ def _answers(search: Search, none_found: Tensor) -> Found:
 def _proof(search: Search, odds: float) -> Proof:
     """The leaves of each instance's tree; what is still open is a leaf too, shown as far as it was."""
     none = search.tables.which[:0]  # (0, pools), int64: what there is for no instances
-    nothing = Leaves(none[:, 0], search.answer[:0].to(torch.int8), none[:, 0], none[:, 0], none.float())
-    leaves = [nothing, *search.leaves, *search.open_leaves()]
-    owner, fixed, least, most, pi = (torch.cat(part) for part in zip(*leaves, strict=True))
+    nothing = Leaves(
+        none[:, 0], search.answer[:0].to(torch.int8), none[:, 0], none[:, 0], none.float(), none[:, :0].float()
+    )
+    leaves = [*search.leaves, *search.open_leaves()] or [nothing]
+    owner, fixed, least, most, pi, shares = (torch.cat(part) for part in zip(*leaves, strict=True))
     spans, order = Spans.of(owner, len(search.best))
-    return Proof(odds, spans, fixed[order], least[order], most[order], pi[order])
+    return Proof(odds, spans, fixed[order], least[order], most[order], pi[order], shares[order])

@@ -29,20 +29,21 @@ class Leaves(NamedTuple):
     least: NDArray[np.int64]
     most: NDArray[np.int64]
     pi: Floats  # (leaves, pools)
+    shares: Floats  # (leaves, memberships), or (leaves, 0)
 
     @classmethod
     def of(cls, proof: Proof) -> "Leaves":
         """The leaves of a proof for one instance."""
-        fixed, least, most, pi = (part.cpu().numpy() for part in (proof.fixed, proof.least, proof.most, proof.pi))
-        return cls(fixed, least, most, pi.astype(np.float64))
+        fixed, least, most = (part.cpu().numpy() for part in (proof.fixed, proof.least, proof.most))
+        return cls(fixed, least, most, proof.pi.double().cpu().numpy(), proof.shares.double().cpu().numpy())
 
     def pick(self, keep: NDArray[np.int64] | NDArray[np.bool_] | slice) -> "Leaves":
         """Some of the leaves."""
-        return Leaves(self.fixed[keep], self.least[keep], self.most[keep], self.pi[keep])
+        return Leaves(self.fixed[keep], self.least[keep], self.most[keep], self.pi[keep], self.shares[keep])
 
     def parts(self) -> Iterator["Leaves"]:
         """Some leaves at a time, so that memory does not grow with their number."""
-        rows = max(1, CHUNK // max(1, self.fixed.shape[1]))
+        rows = max(1, CHUNK // max(1, self.fixed.shape[1], self.shares.shape[1]))
         for start in range(0, len(self.least), rows):
             yield self.pick(slice(start, start + rows))
 
@@ -57,14 +58,15 @@ class Shared:
     numbers: Floats  # (items + 1,): what it costs that 0, 1, ... items are defective; infinite where impossible
     constant: float
     groups: tuple[Group, ...]  # of the prior; none where it has none
+    starts: NDArray[np.int64]  # (pools + 1,): where the memberships of each pool begin, all in a row
 
     @classmethod
     def of(cls, factors: Factors) -> "Shared":
         """From the problem alone."""
         items, matrix = factors.items, factors.design.matrix.cpu().numpy().astype(np.float64)
         numbers = np.zeros(len(items.weights) + 1) if items.total is None else items.total.numpy()
-        groups = groups_of(items.groups)
-        return cls(matrix, items.weights.numpy(), items.known.numpy(), numbers, items.constant, groups)
+        groups, starts = groups_of(items.groups), np.concatenate([[0], matrix.sum(1).cumsum()]).astype(np.int64)
+        return cls(matrix, items.weights.numpy(), items.known.numpy(), numbers, items.constant, groups, starts)
 
     @property
     def most(self) -> float:
