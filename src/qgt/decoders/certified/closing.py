@@ -54,6 +54,7 @@ class _Sums(NamedTuple):
     leaves: Leaves
     fixed: NDArray[np.int8]  # (leaves, items): 0, 1 or FREE, what is kept being free
     pi: Floats  # (leaves, pools): finite
+    shares: Floats  # (leaves, memberships), or (leaves, 0): finite
     reduced: Floats  # (leaves, items)
     base: Floats  # (leaves,): the bound without free items and their number
     ranged: bool  # whether counts are looked for only between those that fixed items leave
@@ -62,7 +63,6 @@ class _Sums(NamedTuple):
     def of(cls, costs: Costs, leaves: Leaves, *, ranged: bool) -> "_Sums":
         finite = _finite(leaves)[:, None]
         pi, shares = np.where(finite, leaves.pi, 0.0), np.where(finite, leaves.shares, 0.0)
-        leaves = leaves._replace(shares=shares)
         fixed = np.where(leaves.fixed >= KEPT, np.int8(FREE), leaves.fixed)
         reduced = costs.shared.weights - pi @ costs.shared.matrix + given_to_items(costs.shared, shares)
         pools = np.zeros(len(pi))
@@ -71,7 +71,7 @@ class _Sums(NamedTuple):
             table = _table(costs, pi, shares, i, fixed if ranged else None)
             pools += _least(table, None if ranges is None else (ranges[0][:, i], ranges[1][:, i]))
         base = costs.shared.constant + np.where(fixed == 1, reduced, 0.0).sum(1) + pools - _rounding(costs, pi, shares)
-        return cls(costs, leaves, fixed, pi, reduced, base, ranged)
+        return cls(costs, leaves, fixed, pi, shares, reduced, base, ranged)
 
 
 class _Rows(NamedTuple):
@@ -153,7 +153,7 @@ def _turning(sums: _Sums, rows: _Rows, before: NDArray[np.int64]) -> Floats:
     up, down = np.zeros(pi.shape), np.zeros(pi.shape)
     for i in range(pi.shape[1]):
         low, high = lowest[:, i], highest[:, i]
-        table = _table(sums.costs, pi, sums.leaves.shares[leaf], i, sums.fixed[leaf])
+        table = _table(sums.costs, pi, sums.shares[leaf], i, sums.fixed[leaf])
         least = _least(table, (low, high))
         sure = np.isfinite(least) & (low < high)
         least = np.where(sure, least, 0.0)
