@@ -147,16 +147,19 @@ class Proof:
     least: Int64[Tensor, " leaves"]
     most: Int64[Tensor, " leaves"]
     pi: Float32[Tensor, "leaves pools"]
+    shares: Float32[Tensor, "leaves memberships"]  # pool by pool; or none at all: (leaves, 0)
 
     def of_instance(self, instance: int) -> "Proof":
         """One instance's leaves."""
-        spans, rows = self.spans.alone(instance)
-        return Proof(self.odds, spans, self.fixed[rows], self.least[rows], self.most[rows], self.pi[rows])
+        return self._rows(*self.spans.alone(instance))
 
     def pick(self, instances: Int64[Tensor, " picked"]) -> "Proof":
         """The leaves of some instances."""
-        spans, rows = self.spans.pick(instances)
-        return Proof(self.odds, spans, self.fixed[rows], self.least[rows], self.most[rows], self.pi[rows])
+        return self._rows(*self.spans.pick(instances))
+
+    def _rows(self, spans: Spans, rows: slice | Tensor) -> "Proof":
+        parts = self.fixed, self.least, self.most, self.pi, self.shares
+        return Proof(self.odds, spans, *(part[rows] for part in parts))
 
 
 @dataclass(frozen=True, eq=False)

@@ -168,6 +168,7 @@ def claim(problem: qgt.Problem, x: list[int], status: int, pi: float, fixed: lis
         torch.zeros(leaves, dtype=torch.int64),
         torch.full((leaves,), problem.items),
         torch.full((leaves, problem.pools), pi),
+        torch.zeros(leaves, 0),
     )
     none = torch.zeros(0, dtype=torch.float64)
     answers = qgt.Answers(qgt.Spans(torch.tensor([0])), torch.zeros(0, problem.items, dtype=torch.uint8), none, none)

@@ -8,7 +8,7 @@ import torch
 
 import qgt
 from qgt.decoders.certified.costs import PIECES, Model, Tables
-from qgt.decoders.certified.relaxation import FREE, Sets, State, lower_bound, relax, rows_of
+from qgt.decoders.certified.relaxation import FREE, Multipliers, Sets, State, lower_bound, relax, rows_of
 from qgt.decoders.results import Answers, Decoded, Spans
 from qgt.model.factors import pool_costs
 from qgt.testing.forgery.forging import accepted
@@ -183,7 +183,7 @@ def test_the_bound_holds_for_any_multipliers(name: str) -> None:
         total = torch.full((30,), model.total)
         rows = rows_of(model, tables, None, Sets(owner, model.known.expand(30, -1), total))
         pi = scale * torch.randn(30, problem.pools + 1, generator=g)
-        bound = lower_bound(model, rows, model.known.expand(30, -1), pi)
+        bound = lower_bound(model, rows, model.known.expand(30, -1), Multipliers(pi, pi[:, :0]), None)
         for i in range(30):
             assert float(bound[i]) <= float(-problem.log_joint(x, y[i].expand(len(x), -1)).max()) + 1e-9
 
@@ -194,7 +194,7 @@ def test_the_iteration_reaches_the_value_of_the_linear_program() -> None:
     model, tables = Model.of(problem, y.device), Tables.of(pool_costs(problem.design, problem.noise, y))
     total = torch.full((50,), FREE)
     rows = rows_of(model, tables, None, Sets(torch.arange(50), model.known.expand(50, -1), total))
-    start = State(torch.zeros(50, 60), torch.zeros(50, 21), torch.zeros(50, 21))
+    start = State(torch.zeros(50, 60), torch.zeros(50, 21), torch.zeros(50, 21), torch.zeros(50, 0))
     enough = torch.full((50,), torch.inf, dtype=torch.float64)
     bound = relax(model, rows, model.known.expand(50, -1), start, enough, 1000).bound
     # HiGHS's bound takes the number of defectives as whole, ours does not at the root: so it may be a little better.
@@ -341,7 +341,7 @@ def corrupted(problem: qgt.Problem, y: torch.Tensor, result: Decoded, g: torch.G
     leaf = int(torch.randint(len(leaves.least), (1,), generator=g))
     others = torch.arange(len(leaves.least)) != leaf
     item = int(torch.randint(problem.items, (1,), generator=g))
-    columns = {name: getattr(leaves, name)[others] for name in ("fixed", "least", "most", "pi")}
+    columns = {name: getattr(leaves, name)[others] for name in ("fixed", "least", "most", "pi", "shares")}
     out = {"a leaf is missing": with_leaves(result, **columns)}
     pi = leaves.pi.clone()
     pi[leaf] = torch.nan

@@ -121,8 +121,12 @@ def test_boxes_that_are_said_to_cover_hold_every_x(seed: int) -> None:
     g = np.random.default_rng(seed)
     fixed = g.choice(np.array([FREE, FREE, 0, 1, KEPT, KEPT + 1], dtype=np.int8), (6, 3))
     numbers, weights = np.zeros(4), np.zeros(3)
-    shared = Shared(np.zeros((1, 3)), weights, np.full(3, FREE, dtype=np.int8), numbers, 0.0, ())
-    leaves = Leaves(fixed, np.zeros(6, dtype=np.int64), np.full(6, 3, dtype=np.int64), np.zeros((6, 1)))
+    nobody = np.zeros(2, dtype=np.int64)
+    known = np.full(3, FREE, dtype=np.int8)
+    shared = Shared(np.zeros((1, 3)), weights, known, numbers, 0.0, (), nobody[:0], nobody)
+    leaves = Leaves(
+        fixed, np.zeros(6, dtype=np.int64), np.full(6, 3, dtype=np.int64), np.zeros((6, 1)), np.zeros((6, 0))
+    )
     if hold_every_x(shared, leaves):
         for x in itertools.product([0, 1], repeat=3):
             assert any(_holds(row, x) for row in fixed.tolist()), x

@@ -21,26 +21,28 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
 
+from qgt.decoders.certified import levels
 from qgt.decoders.certified import nodes as sets
 from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.items import cheapest_items, least_by_total
 from qgt.decoders.certified.levels import CLOSE, Levels
 from qgt.decoders.certified.nodes import Found, Leaves, Nodes, as_leaves, first_of_each, joined, kept
 from qgt.decoders.certified.polish import cost_of, polished
-from qgt.decoders.certified.ranges import Ranges, turning_costs
-from qgt.decoders.certified.relaxation import State, least_pools, reduced_costs, relax, rows_of
+from qgt.decoders.certified.ranges import Ranges, nothing_due, turning_costs
+from qgt.decoders.certified.relaxation import least_pools, reduced_costs, relax, rows_of
+from qgt.decoders.certified.shares import Given, Shares
 from qgt.model.prior import FREE
 
 ROOT_ITERATIONS, ITERATIONS = 100, 60
 ITERATIONS_WITH_STEPS = 120  # their envelopes change from node to node, so multipliers have farther to go
+ROOT_ITERATIONS_WITH_SHARES, ITERATIONS_WITH_SHARES = 200, 80
 NUMBERS = 6  # of defectives, into which a node with steps may be split
 MANY = 0.1  # of a node's free items, fixed at once: then its bound is worth another look
-FRACTIONAL = 0.1  # a relaxed item this far from 0 and 1 is worth a split
 
 
 @dataclass(eq=False)
@@ -78,25 +80,21 @@ class Search:
 
     def enough(self, owner: Tensor, total: Tensor) -> Tensor:
         """The bound at which no x of the node costs less than the limit."""
-        limit, levels = self.limit(owner), self.levels
-        if levels is None:
-            return limit
-        enough = levels.below(limit, total.clamp(min=0))
-        free = total == FREE
-        if bool(free.any()):
-            enough[free] = self.enough_for_each(owner[free]).amax(1)
-        return enough
-
-    def enough_for_each(self, owner: Tensor) -> Tensor:
-        """The same for every number of defectives: (nodes, items + 1)."""
-        totals = torch.arange(len(self.model.known) + 1, device=owner.device)
-        limit = self.limit(owner)[:, None].expand(-1, len(totals))
-        return limit if self.levels is None else self.levels.below(limit, totals)
+        return levels.enough(self.levels, self.limit(owner), total, len(self.model.known))
 
     @cached_property
     def ranges(self) -> Ranges | None:
         """Envelopes of tables with steps, where there are any."""
-        return Ranges.of(self.tables)
+        return Ranges.of(self.tables, charged=self.shares is not None)
+
+    @cached_property
+    def shares(self) -> Shares | None:
+        """Charges that pools share out among their items, where there are any; leaves of large problems have none."""
+        return Shares.of(self.model.matrix[:-1], self.tables) if self.first is None else None
+
+    def given(self, nodes: Nodes) -> Given | None:
+        """The same in some nodes."""
+        return None if self.shares is None else self.shares.at(nodes.owner, nodes.fixed)
 
     @cached_property
     def any_number(self) -> bool:
@@ -113,6 +111,7 @@ class Search:
         """Search until none is open, or time is up, or only lists are open after `most`: the owners of nodes done."""
         roots = iter(torch.arange(len(self.best), device=self.best.device).split(batch))
         iterations = ITERATIONS if self.ranges is None else ITERATIONS_WITH_STEPS
+        iterations = iterations if self.shares is None else ITERATIONS_WITH_SHARES
         while deadline is None or time.perf_counter() < deadline:
             few = sum(len(block.owner) for block in self.open) < batch
             owner = next(roots, None) if few else None
@@ -130,10 +129,7 @@ class Search:
 
     def unexplored(self) -> Tensor:
         """The least bound of the open nodes of each instance, infinite where there is none: (instances,)."""
-        least = torch.full_like(self.best, torch.inf)
-        for block in self.open + self.left:
-            least.scatter_reduce_(0, block.owner, block.bound, "amin")
-        return least
+        return sets.least_bounds(self.open + self.left, len(self.best), self.best.device)
 
     def drop(self, done: Tensor) -> None:
         """Look no more at the open nodes of some instances, (instances,) bool."""
@@ -148,13 +144,7 @@ class Search:
 
     def _untouched(self, owner: Tensor) -> Nodes:
         """The roots of some instances."""
-        if self.first is not None:
-            return self.first.pick(owner)
-        n, (rows, items) = len(owner), self.model.matrix.shape
-        zeros = torch.zeros(n, rows, device=owner.device)
-        state = State(torch.zeros(n, items, device=owner.device), zeros, zeros)
-        never = torch.full((n,), -torch.inf, dtype=torch.float64, device=owner.device)
-        return Nodes(owner, self.model.known.expand(n, -1), torch.full_like(owner, self.model.total), never, state)
+        return sets.untouched(self.model, owner, self.shares) if self.first is None else self.first.pick(owner)
 
     def _roots(self, owner: Tensor) -> Nodes:
         """The roots of some instances, relaxed; what their pools settle by themselves is fixed."""
@@ -163,7 +153,10 @@ class Search:
             own, swap, bound = self._swaps(nodes)
             leaves, nodes = kept(nodes, (nodes.fixed == FREE) & (swap >= (self.limit(owner) - bound)[:, None]), own)
             self._leaf_of(leaves)
-        return self._relax(nodes, ROOT_ITERATIONS)
+        given = self.given(nodes)
+        if given is not None:
+            nodes = nodes._replace(state=nodes.state._replace(shares=given.even()))
+        return self._relax(nodes, ROOT_ITERATIONS if given is None else ROOT_ITERATIONS_WITH_SHARES)
 
     def _relax(self, nodes: Nodes, iterations: int) -> Nodes:
         """Improve the bounds that are not enough."""
@@ -173,10 +166,12 @@ class Search:
             return nodes
         some = nodes.pick(open_)
         rows = rows_of(self.model, self.tables, self.ranges, some.sets)
-        bound, state = relax(self.model, rows, some.fixed, some.state, enough[open_], iterations)
+        bound, state = relax(self.model, rows, some.fixed, some.state, enough[open_], iterations, self.given(some))
         # What was shown of the parent holds for the child; but its leaf needs multipliers that show it.
         worse = bound < some.bound
         state = state._replace(pi=torch.where(worse[:, None], some.state.pi, state.pi))
+        if self.shares is not None:
+            state = state._replace(shares=torch.where(worse[:, None, None], some.state.shares, state.shares))
         some = some._replace(bound=torch.maximum(bound, some.bound), state=state)
         return joined([some, nodes.pick(~open_)])
 
@@ -207,9 +202,7 @@ class Search:
         nodes, loose, swap, own = self._close(nodes, done), loose[~done], swap[~done], own[~done]
         if self.ranges is not None:
             nodes, loose, swap = self._keep(nodes, loose, swap, own)
-        x = nodes.state.x
-        fraction, item = torch.where(loose, torch.minimum(x, 1 - x), -1.0).max(1)
-        two = fraction > FRACTIONAL
+        item, two = sets.item_to_split(nodes.state.x, loose, swap, stepped=self.ranges is not None)
         self._push(sets.split_by_item(nodes.pick(two), item[two]))
         self._push(sets.split_by_first(nodes.pick(~two), loose[~two], swap[~two]))
 
@@ -232,13 +225,15 @@ class Search:
 
     def _swaps(self, nodes: Nodes) -> tuple[Tensor, Tensor, Tensor]:
         """The nodes' own x, the least cost of swapping each free item in or out, and a bound for all their x."""
-        reduced = reduced_costs(self.model, nodes.state.pi)
+        given, multipliers = self.given(nodes), nodes.state.multipliers
+        reduced = reduced_costs(self.model, multipliers, given)
         own, items, swap = cheapest_items(self.model, nodes.fixed, nodes.total, reduced)
         rows = rows_of(self.model, self.tables, self.ranges, nodes.sets)
         if self.ranges is not None:
             pools, pi = self.model.matrix[:-1], nodes.state.pi[:, :-1].double()
-            swap = swap + turning_costs(self.ranges, pools, nodes.owner, nodes.fixed, own, pi)
-        return own, swap, items + least_pools(self.model, rows, nodes.state.pi)
+            due = nothing_due if given is None else partial(given.least, nodes.state.shares)
+            swap = swap + turning_costs(self.ranges, pools, nodes.owner, nodes.fixed, own, pi, due)
+        return own, swap, items + least_pools(self.model, rows, multipliers, given)
 
     def _split_by_total(self, nodes: Nodes) -> Nodes:
         """One child for each number of defectives that the parent's multipliers do not exclude.
@@ -248,11 +243,12 @@ class Search:
         if not len(nodes.owner):
             return nodes
         rows = rows_of(self.model, self.tables, self.ranges, nodes.sets)
-        rest = least_pools(self.model, rows, nodes.state.pi)[:, None]
-        bound = rest + least_by_total(self.model, nodes.fixed, reduced_costs(self.model, nodes.state.pi))
+        given, multipliers = self.given(nodes), nodes.state.multipliers
+        rest = least_pools(self.model, rows, multipliers, given)[:, None]
+        bound = rest + least_by_total(self.model, nodes.fixed, reduced_costs(self.model, multipliers, given))
         totals = torch.arange(bound.shape[1], device=bound.device)
         bound = bound + self.model.numbers - self.model.numbers.amin()  # which the root's bound has in it
-        alive = bound < self.enough_for_each(nodes.owner)
+        alive = bound < levels.enough_for_each(self.levels, self.limit(nodes.owner), len(totals))
         many = torch.zeros_like(alive[:, 0])
         if self.any_number:
             many = alive.sum(1) > NUMBERS
@@ -297,8 +293,8 @@ class Search:
     def _leaf(self, nodes: Nodes, least: Tensor, most: Tensor) -> None:
         some = least <= most
         if self.keep_leaves:
-            self.leaves.append(as_leaves(nodes.pick(some), least[some], most[some]))
+            self.leaves.append(as_leaves(nodes.pick(some), least[some], most[some], self.shares))
 
     def open_leaves(self) -> list[Leaves]:
         """The open nodes as leaves: what is left of a search that ran out of time."""
-        return [as_leaves(block, *sets.numbers_of(block)) for block in self.open + self.left]
+        return [as_leaves(block, *sets.numbers_of(block), self.shares) for block in self.open + self.left]

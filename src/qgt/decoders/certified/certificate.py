@@ -128,7 +128,10 @@ def _refuse_other_shapes(problem: Problem, y: Tensor, result: Decoded, proof: Pr
             raise ValueError(f"the result's {name} has {length} instances, but y has {len(y)}: give its own counts.")
     widths = {"x": (result.x, problem.items), "alternatives": (answers.x, problem.items)}
     widths |= {"proof.fixed": (proof.fixed, problem.items), "proof.pi": (proof.pi, problem.pools)}
+    widths |= {"proof.shares": (proof.shares, problem.design.transfers)}
     for name, (tensor, width) in widths.items():
+        if name == "proof.shares" and tensor.dim() == 2 and tensor.shape[1] == 0:
+            continue  # a proof may do without
         if tensor.dim() != 2 or tensor.shape[1] != width:
             raise ValueError(f"the result's {name} has shape {tuple(tensor.shape)}: it belongs to another problem.")
     if bool((result.status > max(Status)).any()):

@@ -24,7 +24,7 @@ from qgt.model.problem import Problem
 
 FORMAT = 3
 FLAGS = ("status", "complete", "by_highs")
-TABLES = ("fixed", "least", "most", "step", "pi", "exact")
+TABLES = ("fixed", "least", "most", "step", "pi", "exact", "shares", "exact_shares")
 LARGEST = 2**31  # bytes of a file
 
 
@@ -72,6 +72,7 @@ def write_certificate(
     header = {
         "format": FORMAT,
         "odds": proof.odds,
+        "shares": proof.shares.shape[1] > 0,
         "problem": problem.fingerprint,
         "counts": digest(y),
         "calls": digest(result.x),
@@ -108,7 +109,8 @@ def load_certificate(path: str | Path, problem: Problem, y: Float64[Tensor, "ins
         packed = Packed(
             tensors["proof.ends"].numpy(), {name: tensors[f"proof.{name}"].numpy().tobytes() for name in TABLES}
         )
-        proof = unpack(packed, odds=odds, items=problem.items, pools=problem.pools)
+        memberships = problem.design.transfers if header.get("shares") is True else 0
+        proof = unpack(packed, odds=odds, items=problem.items, pools=problem.pools, memberships=memberships)
     except ValueError as error:
         raise ValueError(f"{path}: is not a usable certificate: {error}.") from error
     bits = np.unpackbits(tensors["answers.x"].numpy(), axis=1, count=problem.items)

@@ -7,8 +7,10 @@ and r_j = w_j - (A' pi)_j, every x of k defectives in it costs
            >= constant + T(k) + sum of the fixed r_j + the least free r_j, as many as make k
                        + sum_i min over c of (f_i(c) + pi_i c)  =:  bound,
 
-with the costs of the prior's groups, where it has any, inside the minimum over the free items (`item_sums`), and c from
-the number of a pool's items that are fixed to 1 up to that of those not fixed to 0.
+or more, where pool i shares out s_ij to its items: these raise r_j by sum_i s_ij, and lower f_i(c) + pi_i c by the most
+that c of its items can have of them (`share_sums`). The costs of the prior's groups, where it has any, are inside the
+minimum over the free items (`item_sums`), and c goes from the number of a pool's items that are fixed to 1 up to that
+of those not fixed to 0.
 
 The leaf is closed below a limit if that bound reaches it; or if the bounds of all x but the cheapest one do, for any
 other has a free item turned round, which changes the least free r_j and the ranges of that item's pools; and the
@@ -25,6 +27,7 @@ from numpy.typing import NDArray
 
 from qgt.decoders.certified.item_sums import least_by_number, own_and_turned
 from qgt.decoders.certified.leaves import MARGIN, Costs, Leaves
+from qgt.decoders.certified.share_sums import given_to_items, most_shared
 from qgt.decoders.envelopes import Floats
 from qgt.decoders.results import KEPT
 from qgt.model.prior import FREE
@@ -51,21 +54,25 @@ class _Sums(NamedTuple):
     leaves: Leaves
     fixed: NDArray[np.int8]  # (leaves, items): 0, 1 or FREE, what is kept being free
     pi: Floats  # (leaves, pools): finite
+    shares: Floats  # (leaves, memberships), or (leaves, 0): finite
     reduced: Floats  # (leaves, items)
     base: Floats  # (leaves,): the bound without free items and their number
     ranged: bool  # whether counts are looked for only between those that fixed items leave
 
     @classmethod
     def of(cls, costs: Costs, leaves: Leaves, *, ranged: bool) -> "_Sums":
-        pi = np.where(_finite(leaves)[:, None], leaves.pi, 0.0)
+        finite = _finite(leaves)[:, None]
+        pi, shares = np.where(finite, leaves.pi, 0.0), np.where(finite, leaves.shares, 0.0)
         fixed = np.where(leaves.fixed >= KEPT, np.int8(FREE), leaves.fixed)
-        reduced = np.ascontiguousarray(costs.shared.weights - pi @ costs.shared.matrix)  # NumPy sums rows in pairs
+        reduced = costs.shared.weights - pi @ costs.shared.matrix + given_to_items(costs.shared, shares)
+        reduced = np.ascontiguousarray(reduced)  # NumPy sums rows in pairs
         pools = np.zeros(len(pi))
         ranges = _counts_between(costs, fixed) if ranged else None
         for i in range(len(costs.tables)):
-            pools += _least(costs, pi, i, None if ranges is None else (ranges[0][:, i], ranges[1][:, i]))
-        base = costs.shared.constant + np.where(fixed == 1, reduced, 0.0).sum(1) + pools - _rounding(costs, pi)
-        return cls(costs, leaves, fixed, pi, reduced, base, ranged)
+            table = _table(costs, pi, shares, i, fixed if ranged else None)
+            pools += _least(table, None if ranges is None else (ranges[0][:, i], ranges[1][:, i]))
+        base = costs.shared.constant + np.where(fixed == 1, reduced, 0.0).sum(1) + pools - _rounding(costs, pi, shares)
+        return cls(costs, leaves, fixed, pi, shares, reduced, base, ranged)
 
 
 class _Rows(NamedTuple):
@@ -90,7 +97,7 @@ def _closed(sums: _Sums, limit: float, listed: set[bytes]) -> NDArray[np.bool_]:
 
 
 def _finite(leaves: Leaves) -> NDArray[np.bool_]:
-    return np.asarray(np.isfinite(leaves.pi).all(1))
+    return np.asarray(np.isfinite(leaves.pi).all(1) & np.isfinite(leaves.shares).all(1))
 
 
 def _by_number(sums: _Sums, enough: Floats) -> _Rows:
@@ -147,11 +154,12 @@ def _turning(sums: _Sums, rows: _Rows, before: NDArray[np.int64]) -> Floats:
     up, down = np.zeros(pi.shape), np.zeros(pi.shape)
     for i in range(pi.shape[1]):
         low, high = lowest[:, i], highest[:, i]
-        least = _least(sums.costs, pi, i, (low, high))
+        table = _table(sums.costs, pi, sums.shares[leaf], i, sums.fixed[leaf])
+        least = _least(table, (low, high))
         sure = np.isfinite(least) & (low < high)
         least = np.where(sure, least, 0.0)
-        up[:, i] = np.where(sure, np.clip(_least(sums.costs, pi, i, (low + 1, high)) - least, 0.0, DEAR), 0.0)
-        down[:, i] = np.where(sure, np.clip(_least(sums.costs, pi, i, (low, high - 1)) - least, 0.0, DEAR), 0.0)
+        up[:, i] = np.where(sure, np.clip(_least(table, (low + 1, high)) - least, 0.0, DEAR), 0.0)
+        down[:, i] = np.where(sure, np.clip(_least(table, (low, high - 1)) - least, 0.0, DEAR), 0.0)
     matrix = sums.costs.shared.matrix
     change = np.where(before == 1, (down @ matrix)[place], (up @ matrix)[place])
     return np.asarray(change * (1 - 1e-12))
@@ -164,20 +172,37 @@ def _counts_between(costs: Costs, fixed: NDArray[np.int8]) -> tuple[NDArray[np.i
     return lowest.astype(np.int64), (lowest + free).astype(np.int64)
 
 
-def _least(costs: Costs, pi: Floats, pool: int, ranges: tuple[NDArray[np.int64], NDArray[np.int64]] | None) -> Floats:
-    """The minimum of a pool's table plus pi times the count, over all counts or over a range: (leaves,)."""
-    counts = np.arange(costs.tables.shape[1])
-    value = costs.tables[pool] + pi[:, pool, None] * counts
+def _table(costs: Costs, pi: Floats, shares: Floats, pool: int, fixed: NDArray[np.int8] | None) -> Floats:
+    """A pool's table plus pi times the count, less the most that as many items can have of its shares.
+
+    The items are any, or those that may be defective in a leaf: (leaves, counts).
+    """
+    value = costs.tables[pool] + pi[:, pool, None] * np.arange(costs.tables.shape[1])
+    if not shares.shape[1]:
+        return np.asarray(value)
+    most = most_shared(costs.shared, shares, pool, fixed)
+    return np.asarray(np.where(np.isfinite(value), value, np.inf) - _wide(most, value.shape[1]))
+
+
+def _wide(most: Floats, counts: int) -> Floats:
+    """As wide as tables are; what is beyond a pool's items is not possible, and costs infinitely much already."""
+    return np.pad(most, ((0, 0), (0, counts - most.shape[1])))
+
+
+def _least(table: Floats, ranges: tuple[NDArray[np.int64], NDArray[np.int64]] | None) -> Floats:
+    """The minimum of tables (leaves, counts) over all counts or over a range: (leaves,)."""
+    counts = np.arange(table.shape[1])
     if ranges is not None:
-        value = np.where((counts >= ranges[0][:, None]) & (counts <= ranges[1][:, None]), value, np.inf)
-    return np.asarray(value.min(1))
+        table = np.where((counts >= ranges[0][:, None]) & (counts <= ranges[1][:, None]), table, np.inf)
+    return np.asarray(table.min(1))
 
 
-def _rounding(costs: Costs, pi: Floats) -> Floats:
+def _rounding(costs: Costs, pi: Floats, shares: Floats) -> Floats:
     """More than all sums of a leaf can be off but those over its free items in order (`least_by_number`): (leaves,).
 
     That is float64's precision times the terms and the number of additions that a term goes through. An item's reduced
-    cost is a sum over its pools, and a row of them is summed in pairs, and in blocks of 128.
+    cost is a sum over its pools, and a row of them is summed in pairs, and in blocks of 128. A share is one of such a
+    sum, and one of its pool's.
     """
     matrix, weights, groups = costs.shared.matrix, costs.shared.weights, costs.shared.groups
     finite = np.where(np.isfinite(costs.tables), np.abs(costs.tables), 0.0).max(1).sum()
@@ -186,4 +211,6 @@ def _rounding(costs: Costs, pi: Floats) -> Floats:
     pools = abs(costs.shared.constant) + number + finite + np.abs(pi).sum(1) * costs.tables.shape[1]
     items = np.abs(weights).sum() + (np.abs(pi) @ matrix).sum(1)
     additions = sum(matrix.shape) if groups else int(matrix.sum(0).max()) + 64 + int(np.log2(matrix.shape[1]))
-    return np.asarray(4 * np.finfo(np.float64).eps * ((len(costs.tables) + 10) * pools + (additions + 10) * items))
+    off = (len(costs.tables) + 10) * pools + (additions + 10) * items
+    off = off + 2 * (sum(matrix.shape) + 10) * np.abs(shares).sum(1)
+    return np.asarray(4 * np.finfo(np.float64).eps * off)

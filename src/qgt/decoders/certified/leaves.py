@@ -30,20 +30,21 @@ class Leaves(NamedTuple):
     least: NDArray[np.int64]
     most: NDArray[np.int64]
     pi: Floats  # (leaves, pools)
+    shares: Floats  # (leaves, memberships), or (leaves, 0)
 
     @classmethod
     def of(cls, proof: Proof) -> "Leaves":
         """The leaves of a proof for one instance."""
-        fixed, least, most, pi = (part.cpu().numpy() for part in (proof.fixed, proof.least, proof.most, proof.pi))
-        return cls(fixed, least, most, pi.astype(np.float64))
+        fixed, least, most = (part.cpu().numpy() for part in (proof.fixed, proof.least, proof.most))
+        return cls(fixed, least, most, proof.pi.double().cpu().numpy(), proof.shares.double().cpu().numpy())
 
     def pick(self, keep: NDArray[np.int64] | NDArray[np.bool_] | slice) -> "Leaves":
         """Some of the leaves."""
-        return Leaves(self.fixed[keep], self.least[keep], self.most[keep], self.pi[keep])
+        return Leaves(self.fixed[keep], self.least[keep], self.most[keep], self.pi[keep], self.shares[keep])
 
     def parts(self) -> Iterator["Leaves"]:
         """Some leaves at a time, so that memory does not grow with their number."""
-        rows = max(1, CHUNK // max(1, self.fixed.shape[1]))
+        rows = max(1, CHUNK // max(1, self.fixed.shape[1], self.shares.shape[1]))
         for start in range(0, len(self.least), rows):
             yield self.pick(slice(start, start + rows))
 
@@ -58,14 +59,17 @@ class Shared:
     numbers: Floats  # (items + 1,): what it costs that 0, 1, ... items are defective; infinite where impossible
     constant: float
     groups: tuple[Group, ...]  # of the prior; none where it has none
+    members: NDArray[np.int64]  # (memberships,): the items of each pool in order, pool by pool
+    starts: NDArray[np.int64]  # (pools + 1,): where those of each pool begin
 
     @classmethod
     def of(cls, factors: Factors) -> "Shared":
         """From the problem alone."""
         items, matrix = factors.items, _matrix(factors.design)
         numbers = np.zeros(len(items.weights) + 1) if items.total is None else items.total.numpy()
-        groups = groups_of(items.groups)
-        return cls(matrix, items.weights.numpy(), items.known.numpy(), numbers, items.constant, groups)
+        groups, lists = groups_of(items.groups), factors.design.lists
+        members, starts = lists.entries.cpu().numpy(), lists.starts.cpu().numpy()
+        return cls(matrix, items.weights.numpy(), items.known.numpy(), numbers, items.constant, groups, members, starts)
 
     @property
     def most(self) -> float:

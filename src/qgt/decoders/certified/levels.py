@@ -45,3 +45,19 @@ class Levels(NamedTuple):
         free = torch.arange(len(model.known) + 1, device=table.device) - int((model.known == 1).sum())
         base = model.constant + weights * free + tables.which.shape[1] * low + model.numbers
         return cls(float(high - low), base, model.dear)
+
+
+def enough(levels: Levels | None, limit: Tensor, total: Tensor, items: int) -> Tensor:
+    """The bound at which no x of a node, of any number of defectives if FREE, costs less than the limit: (nodes,)."""
+    if levels is None:
+        return limit
+    found, free = levels.below(limit, total.clamp(min=0)), total == FREE
+    if bool(free.any()):
+        found[free] = enough_for_each(levels, limit[free], items + 1).amax(1)
+    return found
+
+
+def enough_for_each(levels: Levels | None, limit: Tensor, numbers: int) -> Tensor:
+    """The same for 0, 1, ... defectives: (nodes, numbers)."""
+    each = limit[:, None].expand(-1, numbers)
+    return each if levels is None else levels.below(each, torch.arange(numbers, device=limit.device))

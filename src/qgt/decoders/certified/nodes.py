@@ -8,10 +8,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from qgt.decoders.certified.costs import Model
 from qgt.decoders.certified.items import places
 from qgt.decoders.certified.relaxation import Sets, State
+from qgt.decoders.certified.shares import Shares
 from qgt.decoders.results import KEPT
 from qgt.model.prior import FREE
+
+LOOSE = 32  # items that may be turned round, each for a child of its own
+FRACTIONAL = 0.1  # a relaxed item this far from 0 and 1 is worth a split
 
 
 class Nodes(NamedTuple):
@@ -48,6 +53,23 @@ def joined(parts: list[Nodes]) -> Nodes:
     return Nodes(torch.cat(owner), torch.cat(fixed), torch.cat(total), torch.cat(bound), state)
 
 
+def untouched(model: Model, owner: Tensor, shares: Shares | None) -> Nodes:
+    """The roots of some instances, of which nothing is known."""
+    n, (rows, items) = len(owner), model.matrix.shape
+    zeros = torch.zeros(n, rows, device=owner.device)
+    state = State(zeros.new_zeros(n, items), zeros, zeros, zeros[:, :0] if shares is None else shares.none(n))
+    never = torch.full((n,), -torch.inf, dtype=torch.float64, device=owner.device)
+    return Nodes(owner, model.known.expand(n, -1), torch.full_like(owner, model.total), never, state)
+
+
+def least_bounds(blocks: list[Nodes], instances: int, device: torch.device) -> Tensor:
+    """The least bound of each instance's nodes, infinite where it has none: (instances,)."""
+    least = torch.full((instances,), torch.inf, dtype=torch.float64, device=device)
+    for block in blocks:
+        least.scatter_reduce_(0, block.owner, block.bound, "amin")
+    return least
+
+
 def taken(hopeful: list[Nodes], others: list[Nodes], batch: int) -> Nodes:
     """As many nodes as make a batch off two stacks, the hopeful ones first: a good answer found early spares work."""
     found: list[Nodes] = []
@@ -75,6 +97,7 @@ class Leaves(NamedTuple):
     least: Tensor
     most: Tensor
     pi: Tensor  # (leaves, pools), float32
+    shares: Tensor  # (leaves, memberships), float32, or (leaves, 0)
 
 
 class Found(NamedTuple):
@@ -85,10 +108,11 @@ class Found(NamedTuple):
     cost: Tensor  # float64
 
 
-def as_leaves(nodes: Nodes, least: Tensor, most: Tensor) -> Leaves:
+def as_leaves(nodes: Nodes, least: Tensor, most: Tensor, shares: Shares | None) -> Leaves:
     """Nodes that are done, or left as they are."""
     pi = nodes.state.pi[:, :-1]  # the last one shifts all reduced costs, which tells nothing at one k
-    return Leaves(nodes.owner, nodes.fixed, least, most, pi)
+    given = nodes.state.shares if shares is None else shares.of_memberships(nodes.state.shares)
+    return Leaves(nodes.owner, nodes.fixed, least, most, pi, given)
 
 
 def kept(nodes: Nodes, tight: Tensor, own: Tensor) -> tuple[Nodes, Nodes]:
@@ -96,6 +120,16 @@ def kept(nodes: Nodes, tight: Tensor, own: Tensor) -> tuple[Nodes, Nodes]:
     some, own = tight.any(1), own.to(torch.int8)
     leaves = nodes._replace(fixed=torch.where(tight, KEPT + own, nodes.fixed)).pick(some)
     return leaves, nodes._replace(fixed=torch.where(tight, own, nodes.fixed))
+
+
+def item_to_split(x: Tensor, loose: Tensor, swap: Tensor, *, stepped: bool) -> tuple[Tensor, Tensor]:
+    """The loose item by which to split each node, and whether to: else by the first item that differs."""
+    fraction, item = torch.where(loose, torch.minimum(x, 1 - x), -1.0).max(1)
+    two = fraction > FRACTIONAL
+    if stepped:  # a child for each of many items would come too early
+        many = (loose.sum(1) > LOOSE) & ~two
+        item, two = torch.where(many, torch.where(loose, swap, torch.inf).argmin(1), item), two | many
+    return item, two
 
 
 def split_by_item(nodes: Nodes, item: Tensor) -> Nodes:

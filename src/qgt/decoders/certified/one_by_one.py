@@ -105,10 +105,11 @@ class Instance:
         x = self.relaxed[small.free].float()[None]
         owner = torch.zeros(1, dtype=torch.int64)
         total = torch.full_like(owner, small.model.total)
-        state = State(x, x @ small.model.matrix.T, pi)
+        state = State(x, x @ small.model.matrix.T, pi, pi[:, :0])
         nodes = Nodes(owner, small.model.known[None], total, torch.zeros(1, dtype=torch.float64), state)
+        search.first = nodes
         rows = rows_of(small.model, small.tables, search.ranges, nodes.sets)
-        search.first = nodes._replace(bound=lower_bound(small.model, rows, nodes.fixed, pi))
+        search.first = nodes._replace(bound=lower_bound(small.model, rows, nodes.fixed, state.multipliers, None))
         return search
 
 

@@ -107,9 +107,9 @@ def _proof(problem: Problem, outcome: Outcome, leaves: list[Leaves], odds: float
     """The leaves of each instance's tree."""
     device = outcome.best.device
     number = torch.zeros(0, dtype=torch.int64, device=device)
-    none = Leaves(
-        number, outcome.answer[:0].to(torch.int8), number, number, torch.zeros(0, problem.pools, device=device)
-    )
-    owner, fixed, least, most, pi = (torch.cat(part) for part in zip(none, *leaves, strict=True))
+    none = outcome.answer[:0].to(torch.int8)
+    nothing = Leaves(number, none, number, number, torch.zeros(0, problem.pools, device=device), none[:, :0].float())
+    parts = zip(*(leaves or [nothing]), strict=True)
+    owner, fixed, least, most, pi, shares = (torch.cat(part) for part in parts)
     spans, order = Spans.of(owner, len(outcome.best))
-    return Proof(odds, spans, fixed[order], least[order], most[order], pi[order])
+    return Proof(odds, spans, fixed[order], least[order], most[order], pi[order], shares[order])

@@ -17,6 +17,7 @@ from torch import Tensor
 from qgt.decoders.certified.certificate import CLOSE
 from qgt.decoders.certified.closing import closed
 from qgt.decoders.certified.leaves import Costs, Leaves, Shared
+from qgt.decoders.envelopes import Floats
 from qgt.decoders.results import Decoded, Proof, Spans, Status
 from qgt.model.factors import Factors
 
@@ -49,11 +50,11 @@ def pack(factors: Factors, result: Decoded) -> Packed:
         steps.append(_coarsest(Costs.of(shared, factors, i), result, i, parts[-1]))
     numbers = np.array([len(part.least) for part in parts], dtype=np.int64)
     nothing = Leaves.of(result.proof.pick(torch.zeros(0, dtype=torch.int64)))
-    fixed, least, most, pi = (np.concatenate(columns) for columns in zip(nothing, *parts, strict=True))
+    fixed, least, most, pi, shares = (np.concatenate(columns) for columns in zip(nothing, *parts, strict=True))
     step = np.concatenate([np.zeros(0, dtype=np.uint8), *steps])
     # Numbers of one step lie together: mixed with others they compress worse.
     some = np.argsort(step, kind="stable")[(step == EXACT).sum() :]
-    rounded = np.rint(pi[some] * step[some, None]).astype(np.int16)
+    rounded, shared = (np.rint(part[some] * step[some, None]).astype(np.int16) for part in (pi, shares))
     tables = {
         "fixed": fixed.astype(np.int8),
         "least": least.astype(np.int32),
@@ -61,27 +62,39 @@ def pack(factors: Factors, result: Decoded) -> Packed:
         "step": step,
         "pi": np.ascontiguousarray(rounded.T),
         "exact": pi[step == EXACT].astype(np.float32),
+        "shares": np.ascontiguousarray(shared.T),
+        "exact_shares": shares[step == EXACT].astype(np.float32),
     }
     return Packed(numbers.cumsum(), {name: lzma.compress(table.tobytes()) for name, table in tables.items()})
 
 
-def unpack(packed: Packed, *, odds: float, items: int, pools: int) -> Proof:
-    """The proof that was packed, up to rounding; a ValueError where the bytes are not one."""
+def unpack(packed: Packed, *, odds: float, items: int, pools: int, memberships: int) -> Proof:
+    """The proof that was packed, up to rounding; a ValueError where the bytes are not one.
+
+    It has shares of that many memberships, which may be 0.
+    """
     leaves = int(packed.ends[-1]) if len(packed.ends) else 0
     step = _table(packed, "step", np.uint8, leaves)
-    number = int((step == EXACT).sum())
-    order = np.argsort(step, kind="stable")  # the exact ones first
-    pi = np.zeros((leaves, pools), dtype=np.float32)
-    pi[order[:number]] = _table(packed, "exact", np.float32, number * pools).reshape(number, pools)
-    some = order[number:]
-    rounded = _table(packed, "pi", np.int16, len(some) * pools).reshape(pools, len(some)).T
-    pi[some] = rounded / step[some, None].astype(np.float32)
+    pi = _multipliers(packed, "pi", "exact", step, pools)
+    shares = _multipliers(packed, "shares", "exact_shares", step, memberships)
     least, most = (
         torch.from_numpy(_table(packed, name, np.int32, leaves).astype(np.int64)) for name in ("least", "most")
     )
     fixed = torch.from_numpy(_table(packed, "fixed", np.int8, leaves * items).reshape(leaves, items).copy())
     spans = Spans(torch.from_numpy(packed.ends))
-    return Proof(odds, spans, fixed, least, most, torch.from_numpy(pi))
+    return Proof(odds, spans, fixed, least, most, torch.from_numpy(pi), torch.from_numpy(shares))
+
+
+def _multipliers(packed: Packed, name: str, exact: str, step: NDArray[np.uint8], width: int) -> NDArray[np.float32]:
+    """Rounded multipliers, and those that are kept as they were: (leaves, width)."""
+    number = int((step == EXACT).sum())
+    order = np.argsort(step, kind="stable")  # the exact ones first
+    found = np.zeros((len(step), width), dtype=np.float32)
+    found[order[:number]] = _table(packed, exact, np.float32, number * width).reshape(number, width)
+    some = order[number:]
+    rounded = _table(packed, name, np.int16, len(some) * width).reshape(width, len(some)).T
+    found[some] = rounded / step[some, None].astype(np.float32)
+    return found
 
 
 def as_tensor(data: bytes) -> Tensor:
@@ -103,11 +116,17 @@ def _coarsest(costs: Costs, result: Decoded, i: int, leaves: Leaves) -> NDArray[
     if not costs.possible or not math.isfinite(limit):
         return step
     for fineness in STEPS:
-        left = np.flatnonzero((step == EXACT) & (np.abs(leaves.pi * fineness) < 2**15 - 1).all(1))
+        small = [(np.abs(part * fineness) < 2**15 - 1).all(1) for part in (leaves.pi, leaves.shares)]
+        left = np.flatnonzero((step == EXACT) & small[0] & small[1])
         some = leaves.pick(left)
-        some = some._replace(pi=(np.rint(some.pi * fineness) / np.float32(fineness)).astype(np.float32).astype(float))
+        some = some._replace(pi=_rounded(some.pi, fineness), shares=_rounded(some.shares, fineness))
         step[left[closed(costs, limit, listed, some)]] = fineness
     return step
+
+
+def _rounded(values: Floats, fineness: int) -> Floats:
+    """Multiples of 1 / fineness, as they are read again."""
+    return (np.rint(values * fineness) / np.float32(fineness)).astype(np.float32).astype(np.float64)
 
 
 def _table(packed: Packed, name: str, kind: type[Kind], length: int) -> NDArray[Kind]:

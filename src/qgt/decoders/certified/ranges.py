@@ -7,6 +7,7 @@ tables with steps get an envelope for each range that occurs, and every item can
 have one more at least, and with it not defective one fewer at most.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,6 +20,7 @@ from qgt.model.prior import FREE
 
 WIDE = 200  # a range of more counts than this is as good as none
 OFTEN = 0.05  # of a batch's counts
+LEAST = 1e-3  # nats: a smaller charge is none
 DEAR = 1e6  # nats: what an impossible range costs more, in sums
 
 
@@ -38,6 +40,26 @@ def has_steps(table: Floats) -> bool:
     return bool(len(corners) < len(counts) or len(counts) < counts[-1] - counts[0] + 1)
 
 
+def charge_of(table: Floats) -> float:
+    """How much more the first defective costs than the slope after it says; none where few counts are possible.
+
+    Example:
+        >>> charge_of(np.array([0.0, 3.0, 3.5, 4.0])), charge_of(np.array([3.0, 0.0, 0.0]))
+        (2.5, 0.0)
+    """
+    if len(table) < 3 or not np.isfinite(table[:3]).all():
+        return 0.0
+    rest = table.copy()
+    rest[0] = np.inf
+    charge = float(table[1] - table[0] - envelope_of(rest).slopes[0])
+    return charge if charge > LEAST else 0.0
+
+
+def charges_of(costs: Tensor) -> Tensor:
+    """The charges of tables (values, counts): (values,), float64."""
+    return torch.tensor([charge_of(row) for row in costs.cpu().numpy()], dtype=torch.float64, device=costs.device)
+
+
 @dataclass(eq=False)
 class Ranges:
     """The envelopes of tables over ranges of counts, made when they are first asked for."""
@@ -45,16 +67,20 @@ class Ranges:
     tables: Tables
     steps: Tensor  # (values,), bool: which tables have steps, or impossible counts
     pieces: Tensor  # those of the tables, then one column for each range
+    rest: Tensor  # (values, counts): the tables from count 0 on, less what is charged elsewhere (`shares`)
     known: dict[int, int] = field(default_factory=dict)  # the column of each range, by a number that names it
 
     @classmethod
-    def of(cls, tables: Tables) -> "Ranges | None":
+    def of(cls, tables: Tables, *, charged: bool = False) -> "Ranges | None":
         """None where few counts have tables with steps, and ranges would cost more than they tell."""
         steps = torch.tensor([has_steps(row) for row in tables.costs.cpu().numpy()], dtype=torch.bool)
         steps = steps.to(tables.which.device)
         often = float(steps[tables.which].float().mean()) >= OFTEN if tables.which.numel() else False
         some = steps | tables.costs.isinf().any(1)  # a range may leave only what is impossible
-        return cls(tables, some, tables.pieces) if often else None
+        rest = tables.costs.clone()
+        if charged:
+            rest[:, 1:] -= charges_of(tables.costs)[:, None]
+        return cls(tables, some, tables.pieces, rest) if often else None
 
     def columns(self, which: Tensor, lowest: Tensor, highest: Tensor) -> Tensor:
         """Where `pieces` has the envelopes of tables `which` between two counts: (nodes, pools)."""
@@ -72,12 +98,12 @@ class Ranges:
 
     def _add(self, names: list[int], width: int) -> None:
         """Make the envelopes of some ranges."""
-        tables, made = self.tables.costs.cpu().numpy(), []
+        tables, rest_of, made = self.tables.costs.cpu().numpy(), self.rest.cpu().numpy(), []
         for name in names:
             rest, highest = divmod(name, width)
             value, lowest = divmod(rest, width)
             part = np.full(width, np.inf)
-            part[lowest : highest + 1] = tables[value, lowest : highest + 1]
+            part[lowest : highest + 1] = (tables if lowest else rest_of)[value, lowest : highest + 1]
             made.append(shortened(envelope_of(part)))
         before = (len(self.pieces) - 2) // 2
         most = max([before, *(len(envelope.slopes) for envelope in made)])
@@ -108,12 +134,25 @@ def counts_between(matrix: Tensor, fixed: Tensor) -> tuple[Tensor, Tensor]:
     return lowest.long(), (lowest + (fixed == FREE).float() @ matrix.T).long()
 
 
-def turning_costs(ranges: Ranges, matrix: Tensor, owner: Tensor, fixed: Tensor, own: Tensor, pi: Tensor) -> Tensor:
-    """What pools cost more at least when an item is turned from what it is in `own`: (nodes, items), float64."""
+Due = Callable[[Tensor], Tensor]
+
+
+def nothing_due(lowest: Tensor) -> Tensor:
+    """Without charges."""
+    return torch.zeros_like(lowest, dtype=torch.float64)
+
+
+def turning_costs(
+    ranges: Ranges, matrix: Tensor, owner: Tensor, fixed: Tensor, own: Tensor, pi: Tensor, due: Due = nothing_due
+) -> Tensor:
+    """What pools cost more at least when an item is turned from what it is in `own`: (nodes, items), float64.
+
+    `due` says what charges cost each pool beside its table, with so many defectives or more.
+    """
     which, (lowest, highest) = ranges.tables.which[owner], counts_between(matrix, fixed)
     narrow = ranges.steps[which] & (highest - lowest <= WIDE) & (lowest < highest)
-    least = ranges.least(which, lowest, highest, pi)
-    up = ranges.least(which, torch.minimum(lowest + 1, highest), highest, pi) - least
+    least, more = ranges.least(which, lowest, highest, pi), torch.minimum(lowest + 1, highest)
+    up = ranges.least(which, more, highest, pi) - least + due(more) - due(lowest)
     down = ranges.least(which, lowest, torch.maximum(highest - 1, lowest), pi) - least
     sure = narrow & least.isfinite()
     up, down = (torch.where(sure, change.clamp(0.0, DEAR), 0.0) @ matrix.double() for change in (up, down))

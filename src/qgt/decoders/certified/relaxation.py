@@ -29,9 +29,12 @@ from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.items import least_items
 from qgt.decoders.certified.members import Charges
 from qgt.decoders.certified.ranges import Ranges, counts_between
+from qgt.decoders.certified.shares import Given, Raising
 from qgt.model.prior import FREE
 
 STEP = 0.05  # of the primal variables, for costs of a few nats
+STEP_WITH_SHARES = 0.2
+HALF = 0.5  # of the dual step is for shares, the rest for the other multipliers
 CHECK = 10  # iterations between looks at the bound
 RESTART = 100  # iterations between restarts from the best multipliers
 
@@ -74,32 +77,49 @@ class Sets(NamedTuple):
     total: Tensor  # (nodes,): the number of defectives, or FREE
 
 
+class Multipliers(NamedTuple):
+    """Of the rows, and of memberships where pools share out what they charge."""
+
+    pi: Tensor  # (nodes, rows)
+    shares: Tensor  # (nodes, pools, width), or (nodes, 0)
+
+
 class State(NamedTuple):
     """Where the iteration stands: relaxed x, relaxed counts, multipliers; float32."""
 
     x: Tensor  # (nodes, items)
     counts: Tensor  # (nodes, rows)
     pi: Tensor  # (nodes, rows)
+    shares: Tensor  # (nodes, pools, width), or (nodes, 0) where pools share out nothing
 
     def pick(self, keep: Tensor) -> "State":
         """Some of the nodes."""
         return State(*(part[keep] for part in self))
 
+    @property
+    def multipliers(self) -> Multipliers:
+        """Those alone."""
+        return Multipliers(self.pi, self.shares)
 
-def reduced_costs(model: Model, pi: Tensor) -> Tensor:
+
+def reduced_costs(model: Model, multipliers: Multipliers, given: Given | None) -> Tensor:
     """What an item adds to the Lagrangian: (nodes, items), float64."""
-    return model.weights - pi.double() @ model.matrix.double()
+    reduced = model.weights - multipliers.pi.double() @ model.matrix.double()
+    return reduced if given is None else reduced + given.by_item(multipliers.shares.double())
 
 
-def lower_bound(model: Model, rows: Rows, fixed: Tensor, pi: Tensor) -> Tensor:
+def lower_bound(model: Model, rows: Rows, fixed: Tensor, multipliers: Multipliers, given: Given | None) -> Tensor:
     """The minimum of the Lagrangian: no x of the node costs less; (nodes,), float64."""
-    return least_pools(model, rows, pi) + least_items(model, fixed, reduced_costs(model, pi))
+    items = least_items(model, fixed, reduced_costs(model, multipliers, given))
+    return least_pools(model, rows, multipliers, given) + items
 
 
-def least_pools(model: Model, rows: Rows, pi: Tensor) -> Tensor:
+def least_pools(model: Model, rows: Rows, multipliers: Multipliers, given: Given | None) -> Tensor:
     """The part of that minimum that is not the items'."""
-    pi = pi.double()
+    pi = multipliers.pi.double()
     pools = (pi * rows.start).sum(1) + ((rows.slopes + pi).clamp(max=0.0) * rows.lengths).sum((0, 2))
+    if given is not None:
+        pools = pools + given.least(multipliers.shares).sum(1)
     return model.constant + rows.cost + pools
 
 
@@ -110,21 +130,33 @@ class Relaxed(NamedTuple):
     state: State
 
 
-def relax(model: Model, rows: Rows, fixed: Tensor, state: State, enough: Tensor, iterations: int) -> Relaxed:
+def relax(
+    model: Model,
+    rows: Rows,
+    fixed: Tensor,
+    state: State,
+    enough: Tensor,
+    iterations: int,
+    given: Given | None = None,
+) -> Relaxed:
     """Improve the bound of each node until it is `enough`, for some iterations at most."""
     best = torch.full_like(enough, -torch.inf)
     kept = State(*(part.clone() for part in state))
     at = torch.arange(len(enough), device=enough.device)  # the nodes still worked on
-    run = _Run.start(model, rows, fixed, state)
+    run = _Run.start(model, rows, fixed, state, given)
     for done in range(CHECK, iterations + 1, CHECK):
         run.advance(CHECK)
-        for pi in (run.pi, run.total / run.since):
-            bound = lower_bound(model, run.rows, run.fixed, pi)
+        for multipliers in run.multipliers:
+            bound = lower_bound(
+                model, run.rows, run.fixed, multipliers, None if run.raising is None else run.raising.given
+            )
             better = bound > best[at]
             best[at] = torch.where(better, bound, best[at])
-            kept.pi[at] = torch.where(better[:, None], pi, kept.pi[at])
+            kept.pi[at] = torch.where(better[:, None], multipliers.pi, kept.pi[at])
+            if given is not None:
+                kept.shares[at] = torch.where(better[:, None, None], multipliers.shares, kept.shares[at])
         if done % RESTART == 0:
-            run.restart(kept.pi[at])
+            run.restart(kept.pi[at], kept.shares[at])
         open_ = best[at] < enough[at]
         if done + CHECK > iterations or float(open_.float().mean()) < 0.75:  # shrinking costs a copy
             kept.x[at], kept.counts[at] = run.x, run.counts
@@ -152,49 +184,77 @@ class _Run:
     pi: Tensor
     total: Tensor  # of the multipliers since the last restart
     charges: Charges | None  # of the prior's groups
+    raising: Raising | None  # the charges of pools, shared out
+    step: float
     since: int = 0
 
     @classmethod
-    def start(cls, model: Model, rows: Rows, fixed: Tensor, state: State) -> "_Run":
+    def start(cls, model: Model, rows: Rows, fixed: Tensor, state: State, given: Given | None) -> "_Run":
+        step, raising = STEP, None
+        if given is not None:
+            step = STEP_WITH_SHARES
+            raising = Raising(given, state.shares, HALF / step / len(given.shares.places))
         lower, upper = (fixed == 1).float(), (fixed != 0).float()
         before = torch.cumsum(rows.lengths, 0) - rows.lengths
-        shifts = (rows.start + before + STEP * rows.slopes).float()
+        shifts = (rows.start + before + step * rows.slopes).float()
         x = torch.clamp(state.x, lower, upper)
         zero = torch.zeros_like(state.pi)
         charges = None if model.members is None else model.members.charges(fixed)
         return cls(
             model, rows, fixed, lower, upper, shifts, rows.lengths.float(), rows.start.float(), x,
-            state.counts.clone(), state.pi.clone(), zero, charges,
+            state.counts.clone(), state.pi.clone(), zero, charges, raising, step,
         )  # fmt: skip
 
     def advance(self, iterations: int) -> None:
-        """The method itself: x and c step down the Lagrangian, pi steps up at their extrapolation."""
-        model, members = self.model, self.model.members
-        weights = (STEP * (model.weights if members is None else model.weights + members.slope)).float()
+        """The method itself: x and c step down the Lagrangian, pi and shares step up at their extrapolation."""
+        model, members, raising, step = self.model, self.model.members, self.raising, self.step
+        up = 1 / step if raising is None else (1 - HALF) / step
+        weights = (step * (model.weights if members is None else model.weights + members.slope)).float()
         zeros = torch.zeros_like(self.lengths)
         for _ in range(iterations):
-            x = torch.addmm(self.x - weights, self.pi, model.matrix, alpha=STEP)
+            x = torch.addmm(self.x - weights, self.pi, model.matrix, alpha=step)
+            if raising is not None:
+                x.sub_(raising.given.by_item(raising.shares), alpha=step)
             if self.charges is not None:
-                x = self.charges.cut(x, STEP)
+                x = self.charges.cut(x, step)
             x.clamp_(self.lower, self.upper)
             # The proximal map of an envelope: along each of its pieces in turn.
-            moved = torch.sub(self.counts, self.pi, alpha=STEP) - self.shifts
+            moved = torch.sub(self.counts, self.pi, alpha=step) - self.shifts
             counts = moved.clamp_(zeros, self.lengths).sum(0).add_(self.begin)
             # What is behind is not looked at again: its memory takes what lies ahead.
             ahead_x, ahead_counts = self.x.lerp_(x, 2.0), self.counts.lerp_(counts, 2.0)
-            self.pi.addmm_(ahead_x, model.pull, alpha=-1 / STEP).addmm_(ahead_counts, model.inverse, alpha=1 / STEP)
+            self.pi.addmm_(ahead_x, model.pull, alpha=-up).addmm_(ahead_counts, model.inverse, alpha=up)
+            if raising is not None:
+                raising.rise(ahead_x)
             self.x, self.counts = x, counts
             self.total += self.pi
         self.since += iterations
 
-    def restart(self, pi: Tensor) -> None:
+    @property
+    def given(self) -> Given | None:
+        """What pools have to share."""
+        return None if self.raising is None else self.raising.given
+
+    @property
+    def multipliers(self) -> tuple[Multipliers, Multipliers]:
+        """The last ones, and the mean of those since the last restart."""
+        mean, none = self.total / self.since, self.x[:, :0]
+        if self.raising is None:
+            return Multipliers(self.pi, none), Multipliers(mean, none)
+        given, (last, total) = self.raising.given, (self.raising.shares, self.raising.total)
+        return Multipliers(self.pi, given.allowed(last)), Multipliers(mean, given.allowed(total / self.since))
+
+    def restart(self, pi: Tensor, shares: Tensor) -> None:
         """Go on from the given multipliers, and forget the mean."""
         self.pi, self.total, self.since = pi.clone(), torch.zeros_like(pi), 0
+        if self.raising is not None:
+            self.raising.restart(shares)
 
     def pick(self, keep: Tensor) -> "_Run":
         """Some of the nodes."""
         return _Run(
             self.model, self.rows.pick(keep), self.fixed[keep], self.lower[keep], self.upper[keep],
             self.shifts[:, keep], self.lengths[:, keep], self.begin[keep], self.x[keep], self.counts[keep],
-            self.pi[keep], self.total[keep], None if self.charges is None else self.charges.pick(keep), self.since,
+            self.pi[keep], self.total[keep], None if self.charges is None else self.charges.pick(keep),
+            None if self.raising is None else self.raising.pick(keep), self.step, self.since,
         )  # fmt: skip

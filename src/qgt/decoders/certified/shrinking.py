@@ -119,14 +119,14 @@ class Small:
         number = int((self.fixed == 1).sum())
         least = torch.where(leaves.least == 0, 0, leaves.least + number)
         most = torch.where(leaves.most == len(self.free), len(self.fixed), leaves.most + number)
-        return Leaves(leaves.owner, fixed, least, most, pi)
+        return Leaves(leaves.owner, fixed, least, most, pi, leaves.shares)
 
 
 def root_leaf(large: Large, tight: Tensor, own: Tensor) -> Leaves:
     """The leaf of the whole problem, that keeps the items that are tight."""
     fixed = torch.where(tight, KEPT + own.to(torch.int8), large.items.known)
     none = torch.zeros(1, dtype=torch.int64)
-    return Leaves(none, fixed[None], none, none + large.design.items, large.pi[None])
+    return Leaves(none, fixed[None], none, none + large.design.items, large.pi[None], large.pi[None, :0])
 
 
 def _matrix(design: Design, inside: Tensor, free: Tensor) -> Tensor:

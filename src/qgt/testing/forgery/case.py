@@ -30,8 +30,10 @@ def with_leaves(result: Decoded, keep: Tensor | None = None, **columns: Tensor) 
     """One instance's result with some of its leaves, or with other columns."""
     proof = result.proof
     assert proof is not None
-    names = ("fixed", "least", "most", "pi")
+    names = ("fixed", "least", "most", "pi", "shares")
     table = {name: columns.get(name, getattr(proof, name)) for name in names}
+    if len(table["shares"]) != len(table["least"]):  # leaves made anew share out nothing
+        table["shares"] = torch.zeros(len(table["least"]), proof.shares.shape[1])
     if keep is not None:
         table = {name: column[keep] for name, column in table.items()}
     made = Proof(proof.odds, Spans(torch.tensor([len(table["least"])])), **table)

@@ -65,7 +65,7 @@ def _digest(result: Decoded) -> bytes:
     proof, evidence = result.proof, result.evidence
     assert proof is not None and evidence.alternatives is not None
     odds = torch.tensor(proof.odds, dtype=torch.float64)
-    parts = [result.x, result.status, proof.fixed, proof.least, proof.most, proof.pi, odds]
+    parts = [result.x, result.status, proof.fixed, proof.least, proof.most, proof.pi, proof.shares, odds]
     parts += [evidence.alternatives.x, evidence.alternatives.probability]
     parts += [torch.zeros(0) if part is None else part for part in (evidence.complete, evidence.confidence)]
     return hashlib.sha256(b"|".join(part.numpy().tobytes() for part in parts)).digest()

@@ -170,3 +170,30 @@ def _others_multipliers(case: Case, g: Generator) -> Decoded | None:
 def _other_pools(case: Case, g: Generator) -> Decoded:
     pi = proof_of(case.result).pi
     return with_leaves(case.result, pi=pi[:, torch.randperm(pi.shape[1], generator=g)])
+
+
+@_kind("shares: scaled")
+def _scaled_shares(case: Case, g: Generator) -> Decoded:
+    scale = (0.0, -1.0, 0.5, 2.0, 100.0, 1e10, 1e30)[one_of(7, g)]
+    return with_leaves(case.result, shares=(scale * proof_of(case.result).shares).clamp(-3e38, 3e38))
+
+
+@_kind("shares: with noise")
+def _noised_shares(case: Case, g: Generator) -> Decoded:
+    shares = proof_of(case.result).shares
+    return with_leaves(case.result, shares=shares + 10.0 ** one_of(3, g) * torch.randn(shares.shape, generator=g))
+
+
+@_kind("shares: no numbers")
+def _no_numbers_shared(case: Case, g: Generator) -> Decoded | None:
+    shares = proof_of(case.result).shares.clone()
+    if not shares.numel():
+        return None
+    shares[one_of(len(shares), g), one_of(shares.shape[1], g)] = (torch.nan, torch.inf, -torch.inf)[one_of(3, g)]
+    return with_leaves(case.result, shares=shares)
+
+
+@_kind("shares: of other items")
+def _other_items(case: Case, g: Generator) -> Decoded:
+    shares = proof_of(case.result).shares
+    return with_leaves(case.result, shares=shares[:, torch.randperm(shares.shape[1], generator=g)])

@@ -191,7 +191,7 @@ def fails_by_trying(truth: Truth, claimed: Decoded, *, item_by_item: bool = True
     if int(claimed.status[0]) == Status.INFEASIBLE and not bool(truth.problem.explainable(truth.y)[0]):
         return False  # a count that is impossible by itself needs no leaves
     inside = _inside(proof, trial.x)  # (x, leaves)
-    if not bool((inside.any(1) | ~trial.allowed).all()) or not bool(proof.pi.isfinite().all()):
+    if not bool((inside.any(1) | ~trial.allowed).all()) or not _finite(proof):
         return True
     limit, listed = trial.dear, torch.zeros(len(trial.x), dtype=torch.bool)
     if int(claimed.status[0]) == Status.PROVED:
@@ -204,6 +204,10 @@ def fails_by_trying(truth: Truth, claimed: Decoded, *, item_by_item: bool = True
         return True
     several = torch.zeros(trial.x.shape[1] + 1, below.shape[1]).index_add_(0, trial.totals, below.float())
     return bool((several > 1).any())
+
+
+def _finite(proof: Proof) -> bool:
+    return bool(proof.pi.isfinite().all()) and bool(proof.shares.isfinite().all())
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,16 +244,36 @@ class Trial:
         dearest = sum(float(table[table.isfinite()].max()) for table in rest if bool(table.isfinite().any()))
         return float(finite) + self.costs.constant + float(self.costs.weights.clamp(min=0.0).sum()) + dearest + 1.0
 
+    def _shares(self, proof: Proof) -> Tensor:
+        """What each pool gives to each item in each leaf: (leaves, pools, items)."""
+        inside = self.problem.design.matrix > 0
+        shares = torch.zeros(len(proof.pi), *inside.shape, dtype=torch.float64)
+        if proof.shares.shape[1]:
+            shares[:, inside] = proof.shares.double()
+        return shares
+
+    def _most_shared(self, shares: Tensor, fixed: Tensor) -> Tensor:
+        """The most that 0, 1, ... items of each pool can have of its shares: (leaves, pools, counts)."""
+        inside, statuses = self.problem.design.matrix > 0, fixed[:, None]
+        ones = (shares * (statuses == 1)).sum(2)
+        value = torch.where((statuses == FREE) & inside, shares, -torch.inf).sort(2, descending=True).values
+        most = torch.nn.functional.pad(value.cumsum(2), (1, 0))  # of so many free items
+        number = torch.arange(self.tables.shape[1]) - ((statuses == 1) & inside).sum(2)[:, :, None]
+        # Numbers that a leaf does not have are not asked for.
+        found = most.gather(2, number.clamp(0, most.shape[2] - 1)) + ones[:, :, None]
+        return torch.where(found.isfinite(), found, 0.0)
+
     def bounds(self, proof: Proof, item_by_item: bool) -> Tensor:
         """What the multipliers of each leaf show of each x, the most by one of its items at a time: (x, leaves)."""
         pi, matrix = proof.pi.double(), self.problem.design.matrix.double()
         fixed = torch.where(proof.fixed >= KEPT, FREE, proof.fixed)
-        reduced = self.costs.weights - pi @ matrix  # (leaves, items)
+        shares = self._shares(proof)  # (leaves, pools, items)
+        reduced = self.costs.weights - pi @ matrix + shares.sum(1)  # (leaves, items)
         numbers = self.costs.of(self.x) - self.x.double() @ self.costs.weights  # of the total and of groups
         lowest = (fixed == 1).double() @ matrix.T  # (leaves, pools)
         highest = lowest + (fixed == FREE).double() @ matrix.T
         counts = torch.arange(self.tables.shape[1], dtype=torch.float64)
-        costs = self.tables + pi[:, :, None] * counts  # (leaves, pools, counts)
+        costs = self.tables + pi[:, :, None] * counts - self._most_shared(shares, fixed)  # (leaves, pools, counts)
 
         def least(low: Tensor, high: Tensor) -> Tensor:
             within = (counts >= low[:, :, None]) & (counts <= high[:, :, None])
