@@ -149,6 +149,7 @@ def test_a_second_run_finds_all_done(folder, monkeypatch):
     monkeypatch.setattr("qgt.study.networks.train", None)
     monkeypatch.setattr("qgt.study.workers.decode_batch", None)
     monkeypatch.setattr("qgt.study.running.verify", None)
+    monkeypatch.setattr("qgt.paper.running.draw", lambda counts, folder: None)
     told = []
     reproduce(folder, TINY, on_progress=told.append)
     assert all(progress.done == progress.total for progress in told)
@@ -166,6 +167,7 @@ def test_networks_can_be_trained_as_stacks(tmp_path, monkeypatch):
     running._train_stacks(Plan.of(scale).tasks, tmp_path / "reproduce.networks", "cpu", None, told.append)
     assert told and all(progress.total == 1 for progress in told)  # one recipe, small: one stack
     monkeypatch.setattr("qgt.study.networks.train", None)
+    monkeypatch.setattr("qgt.paper.running.draw", lambda counts, folder: None)
     counts = reproduce(tmp_path, scale)
     shares = [sum(part["training"].values()) for part in counts.seconds.values()]
     assert shares == pytest.approx([2 * shares[2], 2 * shares[2], shares[2]], abs=0.01)  # by the number of networks

@@ -69,6 +69,7 @@ def exact_confidence(problem: qgt.Problem, y: Tensor) -> Tensor:
     return torch.maximum(defective, 1 - defective).prod(1)
 
 
+@pytest.mark.usefixtures("unchecked")  # a third faster; what types are passed is checked in every other test
 def test_where_each_item_is_alone_confidence_is_the_exact_posterior() -> None:
     """All answers near the best one are below odds of 100: among those listed it has all the weight, in truth less."""
     problem = identity()
@@ -82,6 +83,7 @@ def test_where_each_item_is_alone_confidence_is_the_exact_posterior() -> None:
     assert bool((ours <= plain + 1e-12).all())
 
 
+@pytest.mark.usefixtures("unchecked")  # a third faster; what types are passed is checked in every other test
 @pytest.mark.parametrize("noise", [qgt.SparseInteger(0.3, 3), qgt.RoundedGaussian(0.7), qgt.SparseInteger(0.1, 1)])
 def test_on_small_problems_it_is_the_exact_posterior_on_average(noise: qgt.Noise) -> None:
     g = torch.Generator().manual_seed(0)
@@ -93,6 +95,7 @@ def test_on_small_problems_it_is_the_exact_posterior_on_average(noise: qgt.Noise
     assert float((ours - exact).abs().mean()) < 0.03
 
 
+@pytest.mark.usefixtures("unchecked")  # a third faster; what types are passed is checked in every other test
 @pytest.mark.parametrize("decoder", [qgt.Certified(), qgt.AMP(), qgt.GAMP(), qgt.MaximumNeighborhood()])
 def test_on_fresh_instances_it_is_the_share_that_is_right(decoder: qgt.Decoder) -> None:
     """A decoder that says 100 % of all answers would err by the share that is wrong, 0.04 and more here."""

@@ -94,6 +94,7 @@ def test_exact_with_one_more_factor(prior: qgt.Prior) -> None:
     torch.testing.assert_close(PRECISE.bind(problem)(y).scores, exact.scores, rtol=0, atol=1e-8)
 
 
+@pytest.mark.usefixtures("unchecked")  # a third faster; what types are passed is checked in every other test
 def test_near_enumeration_on_all_kinds_of_models() -> None:
     """Short cycles everywhere: marginals are near the exact ones on average, and no possible instance is refused."""
     errors = []

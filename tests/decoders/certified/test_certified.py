@@ -69,6 +69,7 @@ def every_x(items: int) -> torch.Tensor:
 # --- against brute force --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("unchecked")  # a third faster; what types are passed is checked in every other test
 @pytest.mark.parametrize("name", SMALL)
 def test_it_calls_what_trying_every_x_calls(name: str) -> None:
     problem = SMALL[name]
@@ -80,6 +81,7 @@ def test_it_calls_what_trying_every_x_calls(name: str) -> None:
     assert bool(qgt.check_certificate(problem, y, ours).all())
 
 
+@pytest.mark.usefixtures("unchecked")  # a third faster; what types are passed is checked in every other test
 def test_it_equals_enumeration_on_random_problems() -> None:
     proved = 0
     for seed in range(PROBLEMS):
@@ -94,6 +96,7 @@ def test_it_equals_enumeration_on_random_problems() -> None:
     assert PROBLEMS * 2 / 3 < proved < PROBLEMS  # some of the counts are wrong
 
 
+@pytest.mark.usefixtures("unchecked")  # a third faster; what types are passed is checked in every other test
 def test_with_long_odds_its_probabilities_are_within_a_hundredth() -> None:
     for seed in range(50):
         problem = small(8, 14, qgt.Bernoulli(0.15), qgt.SparseInteger(0.1, 1), seed)
@@ -103,6 +106,7 @@ def test_with_long_odds_its_probabilities_are_within_a_hundredth() -> None:
         assert float((ours.scores - truth.scores).abs().max()) < 0.01, seed
 
 
+@pytest.mark.usefixtures("unchecked")  # a third faster; what types are passed is checked in every other test
 @pytest.mark.parametrize("name", SMALL)
 def test_its_probabilities_are_those_of_trying_every_x(name: str) -> None:
     problem = SMALL[name]
@@ -307,6 +311,7 @@ def test_answers_found_at_once_are_not_mixed(odds: float) -> None:
     torch.testing.assert_close(listed, answers.log_joint)
 
 
+@pytest.mark.usefixtures("unchecked")  # a third faster; what types are passed is checked in every other test
 @pytest.mark.parametrize("prior", [qgt.UnknownRate(0.01, 0.4), qgt.UnknownRate(0.0, 1.0)], ids=repr)
 @pytest.mark.parametrize("noise", [qgt.Noiseless(), qgt.SparseInteger(0.2, 1), qgt.RoundedGaussian(0.7)], ids=repr)
 def test_a_prior_that_weighs_the_number_of_defectives(prior: qgt.Prior, noise: qgt.Noise) -> None:

@@ -48,12 +48,14 @@ def some_cases(noise: str, items: int, instances: int, *, alike: bool) -> list[C
     return cases(problem, counts(problem, instances))
 
 
+@pytest.mark.usefixtures("unchecked")  # a third faster; what types are passed is checked in every other test
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("alike", [True, False])
 def test_no_forgery_is_accepted_and_no_honest_certificate_refused(noise: str, alike: bool) -> None:
     expect_only_honest_accepted(some_cases(noise, 9, 8, alike=alike), torch.Generator().manual_seed(0))
 
 
+@pytest.mark.usefixtures("unchecked")  # a third faster; what types are passed is checked in every other test
 def test_every_kind_of_forgery_occurs() -> None:
     g, seen = torch.Generator().manual_seed(0), Counter[str]()
     for noise in ("D = 1", "D = 3", "rounded Gaussian", "noiseless"):
@@ -95,6 +97,7 @@ def _close(case: Case, changed: qgt.Decoded) -> bool:
     return accepted(case.problem, case.y, [replace(changed, proof=replace(proof, odds=proof.odds * 0.999))])[0]
 
 
+@pytest.mark.usefixtures("unchecked")  # a third faster; what types are passed is checked in every other test
 def test_honest_certificates_of_all_kinds_of_problems_are_accepted(tmp_path: Path) -> None:
     for seed in range(0, 120, 2):
         problem = random_problem(seed)

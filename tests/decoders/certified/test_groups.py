@@ -17,6 +17,7 @@ CASES = 2000 if THOROUGH else 40  # random models; the seeds tell nothing
 ITEMS = 7
 
 
+@pytest.mark.usefixtures("unchecked")  # a third faster; what types are passed is checked in every other test
 def test_it_equals_enumeration_on_random_models() -> None:
     """Households, unknown levels of them, unknown rates; every reading; missing counts."""
     proved = 0

@@ -25,10 +25,10 @@ from qgt import (
     score,
 )
 from qgt.decoders.highs import integer_program
-from random_problems import NOISES, READINGS, Case, Lopsided, case, model_case, some_of
+from random_problems import NOISES, READINGS, THOROUGH, Case, Lopsided, case, model_case, some_of
 
 PROBLEMS = some_of(1000)
-MODELS = some_of(2000)
+MODELS = 2000 if THOROUGH else 200  # random models; the seeds tell nothing
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -73,7 +73,7 @@ def test_it_equals_enumeration_on_random_models():
     assert seen[Status.PROVED] >= 0.7 * MODELS
     assert seen[Status.INFEASIBLE] >= 0.02 * MODELS
     assert len(kinds) == 10
-    assert min(kinds.values()) >= some_of(500), kinds
+    assert min(kinds.values()) >= MODELS / 5, kinds
 
 
 def without_relaxation(program, costs, deadline=None):
