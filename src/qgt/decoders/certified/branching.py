@@ -39,6 +39,7 @@ ROOT_ITERATIONS, ITERATIONS = 100, 60
 ITERATIONS_WITH_STEPS = 120  # their envelopes change from node to node, so multipliers have farther to go
 NUMBERS = 6  # of defectives, into which a node with steps may be split
 MANY = 0.1  # of a node's free items, fixed at once: then its bound is worth another look
+CROWD = 2**26  # items of open nodes, with which new instances wait until lists are done
 FRACTIONAL = 0.1  # a relaxed item this far from 0 and 1 is worth a split
 
 
@@ -108,12 +109,13 @@ class Search:
         roots = iter(torch.arange(len(self.best), device=self.best.device).split(batch))
         iterations = ITERATIONS if self.ranges is None else ITERATIONS_WITH_STEPS
         while deadline is None or time.perf_counter() < deadline:
-            few = sum(len(block.owner) for block in self.open) < batch
+            waiting = self.open if deadline is None or self._crowded else self.hopeful  # proofs come before lists
+            few = sum(len(block.owner) for block in waiting) < batch
             owner = next(roots, None) if few else None
             if owner is not None and len(owner):
                 self._branch(self._roots(owner))
             elif self.hopeful or (self.others and most > 0):
-                nodes = self._take(batch)
+                nodes = sets.take(self.hopeful, self.others, batch)
                 most -= len(nodes.owner)
                 self._branch(self._relax(nodes, iterations))
             else:
@@ -124,6 +126,11 @@ class Search:
     def open(self) -> list[Nodes]:
         """All open nodes."""
         return self.others + self.hopeful
+
+    @property
+    def _crowded(self) -> bool:
+        """Whether open nodes take up much memory."""
+        return sum(block.fixed.numel() for block in self.others) > CROWD
 
     def _untouched(self, owner: Tensor) -> Nodes:
         """The roots of some instances."""
@@ -143,19 +150,6 @@ class Search:
             leaves, nodes = kept(nodes, (nodes.fixed == FREE) & (swap >= (self.limit(owner) - bound)[:, None]), own)
             self._leaf_of(leaves)
         return self._relax(nodes, ROOT_ITERATIONS)
-
-    def _take(self, batch: int) -> Nodes:
-        """As many nodes as make a batch, the hopeful ones first: a good answer found early spares work."""
-        taken: list[Nodes] = []
-        while self.open and batch > 0:
-            stack = self.hopeful or self.others
-            block = stack.pop()
-            rest = max(0, len(block.owner) - batch)
-            if rest:
-                stack.append(block.pick(slice(0, rest)))
-            taken.append(block.pick(slice(rest, None)))
-            batch -= len(taken[-1].owner)
-        return joined(taken)
 
     def _relax(self, nodes: Nodes, iterations: int) -> Nodes:
         """Improve the bounds that are not enough."""

@@ -47,6 +47,20 @@ def joined(parts: list[Nodes]) -> Nodes:
     return Nodes(torch.cat(owner), torch.cat(fixed), torch.cat(total), torch.cat(bound), state)
 
 
+def take(first: list[Nodes], then: list[Nodes], batch: int) -> Nodes:
+    """As many nodes as make a batch off two stacks: hopeful ones come first, as a good answer found early saves work."""
+    taken: list[Nodes] = []
+    while (first or then) and batch > 0:
+        stack = first or then
+        block = stack.pop()
+        rest = max(0, len(block.owner) - batch)
+        if rest:
+            stack.append(block.pick(slice(0, rest)))
+        taken.append(block.pick(slice(rest, None)))
+        batch -= len(taken[-1].owner)
+    return joined(taken)
+
+
 class Leaves(NamedTuple):
     """Nodes that are done, with the multipliers that show it; their k may be any from `least` to `most`."""
 
