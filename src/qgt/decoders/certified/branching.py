@@ -115,7 +115,7 @@ class Search:
             if owner is not None and len(owner):
                 self._branch(self._roots(owner))
             elif self.hopeful or (self.others and most > 0):
-                nodes = sets.take(self.hopeful, self.others, batch)
+                nodes = sets.take(self.hopeful, self.others, batch)  # a good answer found early saves work
                 most -= len(nodes.owner)
                 self._branch(self._relax(nodes, iterations))
             else:

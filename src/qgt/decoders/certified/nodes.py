@@ -48,7 +48,7 @@ def joined(parts: list[Nodes]) -> Nodes:
 
 
 def take(first: list[Nodes], then: list[Nodes], batch: int) -> Nodes:
-    """As many nodes as make a batch off two stacks: hopeful ones come first, as a good answer found early saves work."""
+    """As many nodes as make a batch, off two stacks: those of the first come first."""
     taken: list[Nodes] = []
     while (first or then) and batch > 0:
         stack = first or then

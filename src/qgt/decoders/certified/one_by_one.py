@@ -112,7 +112,7 @@ class Instance:
 
 
 def settle(problem: Problem, y: Tensor, proposed: list[Tensor], options: Options) -> list[Settled | None]:
-    """Decode instances on the CPU; None where no possible x is known to begin with."""
+    """Decode instances on the CPU; None where no possible x is known to begin with, or the program takes too long."""
     factors = problem.factors(y)
     duals = _duals(problem, factors, options.deadline)
     relaxed = torch.stack([dual.x for dual in duals])
@@ -127,12 +127,14 @@ def settle(problem: Problem, y: Tensor, proposed: list[Tensor], options: Options
         x[unsure], cost[unsure] = _cheapest(problem.factors(y[unsure]), more)
     found: list[Settled | None] = []
     for i, (large, dual) in enumerate(zip(larges, duals, strict=True)):
-        known = Settled(float(cost[i]), x[i], -math.inf, [], [])
-        if not dual.solved or not math.isfinite(known.cost):
-            found.append(known if math.isfinite(known.cost) else None)
-            continue
-        instance = Instance(large, dual.x, known.x, known.cost, options.keep_leaves)
-        found.append(_settled(instance, options.slack, _share(options.deadline, len(y) - i)))
+        late = options.deadline is not None and time.perf_counter() >= options.deadline
+        if not math.isfinite(cost[i]) or not (dual.solved or late):
+            found.append(None)
+        elif not dual.solved:
+            found.append(Settled(float(cost[i]), x[i], -math.inf, [], []))
+        else:
+            instance = Instance(large, dual.x, x[i], float(cost[i]), options.keep_leaves)
+            found.append(_settled(instance, options.slack, _share(options.deadline, len(y) - i)))
     return found
 
 
