@@ -1,5 +1,7 @@
 """Large problems, decoded one by one: answers, lists and proofs are those of trying every x, on small ones forced."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -103,8 +105,8 @@ def test_a_list_that_is_cut_short_is_not_called_complete(forced: None, monkeypat
     torch.testing.assert_close(result.evidence.log_joint, truth.evidence.log_joint)
     assert not bool(result.evidence.complete.all())
     assert bool(qgt.check_certificate(problem, y, result).all())  # the answers are proved nevertheless
-    lie = result.evidence.__class__(**{**vars(result.evidence), "complete": torch.ones_like(result.evidence.complete)})
-    said = qgt.Decoded(result.x, result.status, result.scores, lie, result.proof)
+    lie = replace(result.evidence, complete=torch.ones_like(result.evidence.complete))
+    said = replace(result, evidence=lie)
     assert not bool(qgt.check_certificate(problem, y, said)[~result.evidence.complete].any())
 
 
@@ -176,6 +178,20 @@ def test_what_is_left_costs_what_it_costs_in_the_large_problem() -> None:
     whole = x.expand(256, -1).clone()
     whole[:, 12:] = left
     torch.testing.assert_close(ours, -problem.log_joint(whole, y.expand(256, -1)))
+
+
+def test_certificates_of_sparse_designs_are_checked_by_the_same_sums(forced: None) -> None:
+    problem = sparse(300, 300, 4, qgt.Bernoulli(0.03), qgt.SparseInteger(0.1, 1), 5)
+    assert problem.design.sparse
+    y = drawn(problem, 3).y
+    result = qgt.Certified().bind(problem)(y)
+    assert bool((result.status == qgt.Status.PROVED).all()) and bool(qgt.check_certificate(problem, y, result).all())
+    wrong = y.clone()
+    wrong[:, 0] += 1
+    assert not bool(qgt.check_certificate(problem, wrong, result).any())
+    assert result.proof is not None
+    nothing = replace(result.proof, pi=torch.zeros_like(result.proof.pi))
+    assert not bool(qgt.check_certificate(problem, y, replace(result, proof=nothing)).any())
 
 
 def test_only_large_sparse_problems_without_groups_go_one_by_one() -> None:

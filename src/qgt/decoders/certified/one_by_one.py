@@ -29,7 +29,7 @@ from qgt.model.factors import Factors
 from qgt.model.prior import FREE, FactoredPrior
 from qgt.model.problem import Problem
 
-LARGE = 2**22  # pools times items, from which matrices cost more than linear programs
+LARGE = 2**21  # pools times items, from which matrices cost more than linear programs
 BATCH = 2**18  # nodes times items that are worked on together
 LISTING = 2.0**17  # nodes times items that are looked at for a list, after the proof
 
