@@ -300,6 +300,15 @@ def map_table(root: Path) -> str:
     return markdown_table([*header, "CP-SAT: proved", "ms", "disagreements"], lines)
 
 
+def many_items_table(root: Path) -> str:
+    """Decoders on ever more items in small pools."""
+    lines = []
+    for row in _read(root, "many_items")["rows"]:
+        proved = f"{row['proved']} of {row['instances']}"
+        lines.append([f"{row['items']:,}", row["decoder"], proved, f"{row['median']:.2f}", f"{row['mean']:.2f}"])
+    return markdown_table(["N", "decoder", "proved", "median, s", "mean, s"], lines)
+
+
 def classical_table(root: Path) -> str:
     """How often all defectives are found from positives and negatives."""
     rows, lines = _read(root, "classical")["rows"], []
@@ -357,6 +366,7 @@ TABLES = {
     "networks": networks_table,
     "networks_proposals": proposals_table,
     "networks_rounds": rounds_table,
+    "many_items": many_items_table,
     "map": map_table,
     "residual": residual_table,
     "scale": scale_table,
