@@ -31,7 +31,7 @@ from qgt.model.problem import Problem
 
 LARGE = 2**21  # pools times items, from which matrices cost more than linear programs
 BATCH = 2**18  # nodes times items that are worked on together
-LISTING = 2.0**17  # nodes times items that are looked at for a list, after the proof
+LISTING = 2.0**26  # nodes times items times pools that are looked at for a list, after the proof
 
 
 def is_large(problem: Problem) -> bool:
@@ -74,8 +74,8 @@ class Instance:
     cost: float
     keep_leaves: bool
 
-    def searched(self, slack: float, deadline: float | None, most: float) -> Settled:
-        """Find the x that cost less than the best one's cost plus the slack."""
+    def searched(self, slack: float, deadline: float | None, work: float) -> Settled:
+        """Find the x that cost less than the best one's cost plus the slack, with as much work as LISTING measures."""
         bounds, reduced = self.large.bounds()
         limit = self.cost + slack - CLOSE
         if float(bounds.min()) >= limit:
@@ -85,9 +85,15 @@ class Instance:
         tight, own = self.large.settled(bounds, reduced, limit)
         if bool((tight | (self.large.items.known != FREE)).all()):
             tight[int(tight.nonzero()[0])] = False  # one item is left to search
-        small = Small.of(self.large, torch.where(tight, own.to(torch.int8), self.large.items.known))
+        fixed = torch.where(tight, own.to(torch.int8), self.large.items.known)
+        free = (fixed == FREE).to(torch.uint8)
+        items, pools = int(free.sum()), int((self.large.design.count(free[None]) > 0).sum())
+        nodes = work / (items * (pools + 1))
+        if nodes < items:  # not even each item could be tried once
+            return Settled(self.cost, self.x, -math.inf, [], [])
+        small = Small.of(self.large, fixed)
         search = self._search(small, slack)
-        search.run(max(64, BATCH // len(small.free)), deadline, most / len(small.free))
+        search.run(max(64, BATCH // items), deadline, nodes)
         unexplored = min([math.inf, *(float(block.bound.min()) for block in search.open)])
         better = float(search.best[0]) < self.cost - CLOSE / 2
         x = small.found(Found(torch.zeros(1), search.answer, search.best)).x[0] if better else self.x
