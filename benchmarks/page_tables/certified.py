@@ -100,7 +100,17 @@ def forgery_table(root: Path) -> str:
     return markdown_table(["what was forged", "certificates", "accepted"], lines)
 
 
+def many_items_table(root: Path) -> str:
+    """Decoders on ever more items in small pools."""
+    lines = []
+    for row in read(root, "many_items")["rows"]:
+        proved = f"{row['proved']} of {row['instances']}"
+        lines.append([f"{row['items']:,}", row["decoder"], proved, f"{row['median']:.2f}", f"{row['mean']:.2f}"])
+    return markdown_table(["N", "decoder", "proved", "median, s", "mean, s"], lines)
+
+
 TABLES = {
+    "many_items": many_items_table,
     "agreement": agreement_table,
     "certified_success": certified_success_table,
     "certified_speed": certified_speed_table,

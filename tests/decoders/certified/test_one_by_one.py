@@ -1,17 +1,19 @@
 """Large problems, decoded one by one: answers, lists and proofs are those of trying every x, on small ones forced."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 import qgt
-from qgt.decoders.certified import decoder, one_by_one
+from qgt.decoders.certified import decoder, duals, one_by_one
 from qgt.decoders.certified.costs import Tables
-from qgt.decoders.certified.duals import solve
+from qgt.decoders.certified.polish import cost_of
 from qgt.decoders.certified.shrinking import Large, Small
 from qgt.model.prior import FREE
 from random_problems import case, some_of
 
-PROBLEMS = some_of(300)
+PROBLEMS = some_of(125)
 RATES = [0.0, 1.0, 0.6, 0.05, 0.3, 0.2, 0.1, 0.01, 0.5, 0.25]
 
 
@@ -62,7 +64,7 @@ def test_it_finds_and_lists_what_trying_every_x_does(
     forced: None, prior: qgt.Prior, noise: qgt.Noise, odds: float
 ) -> None:
     problem = sparse(7, 10, 3, prior, noise, 1)
-    y = drawn(problem, 15).y
+    y = drawn(problem, 8).y
     result, truth = qgt.Certified(odds=odds).bind(problem)(y), qgt.Exhaustive().bind(problem)(y)
     assert torch.equal(result.status, truth.status)
     torch.testing.assert_close(result.evidence.log_joint, truth.evidence.log_joint)
@@ -95,17 +97,21 @@ def test_it_equals_the_search_of_whole_batches_on_more_items(forced: None, monke
 
 
 def test_a_list_that_is_cut_short_is_not_called_complete(forced: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = sparse(10, 40, 3, qgt.Bernoulli(0.05), qgt.SparseInteger(0.1, 1), 3)
+    y = drawn(problem, 8).y
+    decode = qgt.Certified(odds=300.0).bind(problem)
+    truth = decode(y)
     monkeypatch.setattr(one_by_one, "LISTING", 1.0)
-    problem = sparse(10, 60, 3, qgt.Bernoulli(0.05), qgt.SparseInteger(0.1, 1), 3)
-    y = drawn(problem, 10).y
-    result, truth = qgt.Certified(odds=1000.0).bind(problem)(y), qgt.ExactMAP().bind(problem)(y)
+    result = decode(y)
     assert bool((result.status == qgt.Status.PROVED).all())
     torch.testing.assert_close(result.evidence.log_joint, truth.evidence.log_joint)
     assert not bool(result.evidence.complete.all())
     assert bool(qgt.check_certificate(problem, y, result).all())  # the answers are proved nevertheless
-    lie = result.evidence.__class__(**{**vars(result.evidence), "complete": torch.ones_like(result.evidence.complete)})
-    said = qgt.Decoded(result.x, result.status, result.scores, lie, result.proof)
-    assert not bool(qgt.check_certificate(problem, y, said)[~result.evidence.complete].any())
+    lie = replace(result.evidence, complete=torch.ones_like(result.evidence.complete))
+    said = replace(result, evidence=lie)
+    more = truth.evidence.alternatives.spans.numbers > result.evidence.alternatives.spans.numbers
+    assert int(more.sum()) > 3 and not bool(result.evidence.complete[more].any())
+    assert not bool(qgt.check_certificate(problem, y, said)[more].any())
 
 
 def test_no_time_is_a_time_limit_with_an_answer(forced: None) -> None:
@@ -119,19 +125,34 @@ def test_no_time_is_a_time_limit_with_an_answer(forced: None) -> None:
 
 def test_counts_that_no_x_explains_are_still_proved_to_be_that(forced: None) -> None:
     problem = sparse(6, 10, 3, qgt.Bernoulli(0.2), qgt.SparseInteger(0.1, 1), 0)
-    y = torch.randint(-1, 6, (60, 6), generator=torch.Generator().manual_seed(0)).double()
+    y = torch.randint(-1, 6, (30, 6), generator=torch.Generator().manual_seed(0)).double()
     result, truth = qgt.Certified().bind(problem)(y), qgt.Exhaustive().bind(problem)(y)
     assert torch.equal(result.status, truth.status)
-    assert 0 < int((result.status == qgt.Status.INFEASIBLE).sum()) < 60
+    assert 0 < int((result.status == qgt.Status.INFEASIBLE).sum()) < 30
     assert bool(qgt.check_certificate(problem, y, result).all())
+
+
+def test_a_program_that_takes_too_many_steps_is_left_to_the_batch(
+    forced: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duals, "STEPS", 1)
+    problem = sparse(20, 40, 4, qgt.Bernoulli(0.1), qgt.SparseInteger(0.1, 1), 3)
+    y = drawn(problem, 3).y
+    result, truth = qgt.Certified().bind(problem)(y), qgt.ExactMAP().bind(problem)(y)
+    assert not solved(problem, y).solved
+    assert bool((result.status == qgt.Status.PROVED).all())
+    torch.testing.assert_close(result.evidence.log_joint, truth.evidence.log_joint)
+
+
+def solved(problem: qgt.Problem, y: torch.Tensor) -> duals.Dual:
+    factors = problem.factors(y)
+    tables = Tables.of(factors.pools)
+    return duals.solve(problem.design.lists, factors.items, tables.pieces[:, tables.which[0]].numpy(), None)
 
 
 def large_of(problem: qgt.Problem, y: torch.Tensor) -> Large:
     factors = problem.factors(y)
-    tables = Tables.of(factors.pools)
-    pieces = tables.pieces[:, tables.which[0]].numpy()
-    dual = solve(problem.design.lists, factors.items, pieces, None)
-    return Large(problem.design, factors.items, factors.pools.of_instance(0), dual.pi)
+    return Large(problem.design, factors.items, factors.pools.of_instance(0), solved(problem, y).pi)
 
 
 def test_the_multipliers_bound_every_x_and_settle_only_what_they_may() -> None:
@@ -157,12 +178,24 @@ def test_what_is_left_costs_what_it_costs_in_the_large_problem() -> None:
     fixed = torch.where(torch.arange(20) < 12, x[0].to(torch.int8), torch.tensor(FREE, dtype=torch.int8))
     small = Small.of(large_of(problem, y), fixed)
     left = (torch.arange(2**8)[:, None] >> torch.arange(8) & 1).to(torch.uint8)
-    from qgt.decoders.certified.polish import cost_of
-
     ours = cost_of(small.model, small.tables, torch.zeros(256, dtype=torch.int64), left)
     whole = x.expand(256, -1).clone()
     whole[:, 12:] = left
     torch.testing.assert_close(ours, -problem.log_joint(whole, y.expand(256, -1)))
+
+
+def test_certificates_of_sparse_designs_are_checked_by_the_same_sums(forced: None) -> None:
+    problem = sparse(300, 300, 4, qgt.Bernoulli(0.03), qgt.SparseInteger(0.1, 1), 5)
+    assert problem.design.sparse
+    y = drawn(problem, 3).y
+    result = qgt.Certified().bind(problem)(y)
+    assert bool((result.status == qgt.Status.PROVED).all()) and bool(qgt.check_certificate(problem, y, result).all())
+    wrong = y.clone()
+    wrong[:, 0] += 1
+    assert not bool(qgt.check_certificate(problem, wrong, result).any())
+    assert result.proof is not None
+    nothing = replace(result.proof, pi=torch.zeros_like(result.proof.pi))
+    assert not bool(qgt.check_certificate(problem, y, replace(result, proof=nothing)).any())
 
 
 def test_only_large_sparse_problems_without_groups_go_one_by_one() -> None:

@@ -6,9 +6,8 @@ is the one whose free defectives have the least r_j, and any other x of the node
 
     cost(x) >= bound + min over pairs of (r of the item that comes in - r of the one that goes out).
 
-So a node is done where its bound reaches the limit, or where every swap would take it there: then only its own x is
-left, and looked at. Else it splits: the root by k; a node with a fractional item by that item; and a node whose relaxed
-x is whole (a likely answer, with others to be excluded around it) by the first item that differs from it.
+So a node is done where its bound reaches the limit, or where every swap would: then only its own x is looked at. Else
+it splits: the root by k, a node with a fractional item by that, others by the first item that differs from their own x.
 
 All instances' open nodes lie on common stacks, from whose top as many as make a good batch are relaxed together: hard
 instances fill the batch with their own nodes, and new instances are fed in when it runs low.
@@ -113,7 +112,8 @@ class Search:
         iterations = ITERATIONS if self.ranges is None else ITERATIONS_WITH_STEPS
         iterations = iterations if self.shares is None else ITERATIONS_WITH_SHARES
         while deadline is None or time.perf_counter() < deadline:
-            few = sum(len(block.owner) for block in self.open) < batch
+            waiting = self.open if deadline is None or sets.crowded(self.others) else self.hopeful  # proofs, then lists
+            few = sum(len(block.owner) for block in waiting) < batch
             owner = next(roots, None) if few else None
             if owner is not None and len(owner):
                 nodes = self._roots(owner)

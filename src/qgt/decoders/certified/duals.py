@@ -23,6 +23,7 @@ from qgt.model.lists import Lists
 from qgt.model.prior import FREE, ItemCosts
 
 INSIDE = 1e-5  # how far items stay from 0 and 1
+STEPS = 20_000  # of the simplex method at most: beyond, the batch's method is the faster one
 PRICE = 20.0  # nats, for each count beyond those that are possible
 
 
@@ -35,7 +36,7 @@ class Dual(NamedTuple):
 
 
 def solve(lists: Lists, items: ItemCosts, pieces: Floats, deadline: float | None) -> Dual:
-    """The linear program of one instance; not solved where time runs out.
+    """The linear program of one instance; not solved where time runs out, or its steps do.
 
     `pieces` is (2 + twice the pieces, pools), as `Tables` has them.
     """
@@ -57,12 +58,15 @@ def solve(lists: Lists, items: ItemCosts, pieces: Floats, deadline: float | None
     lower = np.where(known == FREE, INSIDE, known)
     upper = np.where(known == FREE, 1 - INSIDE, known)
     between = np.column_stack([np.append(lower, np.zeros(len(owner))), np.append(upper, lengths)])
+    options: dict[str, float] = {"maxiter": STEPS}
+    if deadline is not None:
+        options["time_limit"] = max(0.0, deadline - time.perf_counter())
     result = linprog(
         np.append(items.weights.numpy(), slopes),
         A_eq=hstack([matrix, columns], format="csr"),
         b_eq=start,
         bounds=between,
-        options={} if deadline is None else {"time_limit": max(0.0, deadline - time.perf_counter())},
+        options=options,
     )
     if result.status != 0:
         return Dual(torch.zeros(pools), torch.zeros(number, dtype=torch.float64), False)

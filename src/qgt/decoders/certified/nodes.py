@@ -16,6 +16,7 @@ from qgt.decoders.results import KEPT
 from qgt.model.prior import FREE
 
 LOOSE = 32  # items that may be turned round, each for a child of its own
+CROWD = 2**26  # items of open nodes, with which new instances wait until lists are done
 FRACTIONAL = 0.1  # a relaxed item this far from 0 and 1 is worth a split
 
 
@@ -82,6 +83,11 @@ def taken(hopeful: list[Nodes], others: list[Nodes], batch: int) -> Nodes:
         found.append(block.pick(slice(rest, None)))
         batch -= len(found[-1].owner)
     return joined(found)
+
+
+def crowded(blocks: list[Nodes]) -> bool:
+    """Whether nodes take up much memory."""
+    return sum(block.fixed.numel() for block in blocks) > CROWD
 
 
 def numbers_of(nodes: Nodes) -> tuple[Tensor, Tensor]:

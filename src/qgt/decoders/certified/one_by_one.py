@@ -29,9 +29,9 @@ from qgt.model.factors import Factors
 from qgt.model.prior import FREE, FactoredPrior
 from qgt.model.problem import Problem
 
-LARGE = 2**22  # pools times items, from which matrices cost more than linear programs
+LARGE = 2**21  # pools times items, from which matrices cost more than linear programs
 BATCH = 2**18  # nodes times items that are worked on together
-LISTING = 2.0**17  # nodes times items that are looked at for a list, after the proof
+LISTING = 2.0**26  # nodes times items times pools that are looked at for a list, after the proof
 
 
 def is_large(problem: Problem) -> bool:
@@ -74,8 +74,8 @@ class Instance:
     cost: float
     keep_leaves: bool
 
-    def searched(self, slack: float, deadline: float | None, most: float) -> Settled:
-        """Find the x that cost less than the best one's cost plus the slack."""
+    def searched(self, slack: float, deadline: float | None, work: float) -> Settled:
+        """Find the x that cost less than the best one's cost plus the slack, with as much work as LISTING measures."""
         bounds, reduced = self.large.bounds()
         limit = self.cost + slack - CLOSE
         if float(bounds.min()) >= limit:
@@ -85,9 +85,15 @@ class Instance:
         tight, own = self.large.settled(bounds, reduced, limit)
         if bool((tight | (self.large.items.known != FREE)).all()):
             tight[int(tight.nonzero()[0])] = False  # one item is left to search
-        small = Small.of(self.large, torch.where(tight, own.to(torch.int8), self.large.items.known))
+        fixed = torch.where(tight, own.to(torch.int8), self.large.items.known)
+        free = (fixed == FREE).to(torch.uint8)
+        items, pools = int(free.sum()), int((self.large.design.count(free[None]) > 0).sum())
+        nodes = work / (items * (pools + 1))
+        if nodes < items:  # not even each item could be tried once
+            return Settled(self.cost, self.x, -math.inf, [], [])
+        small = Small.of(self.large, fixed)
         search = self._search(small, slack)
-        for _ in search.steps(max(64, BATCH // len(small.free)), deadline, most / len(small.free)):
+        for _ in search.steps(max(64, BATCH // items), deadline, nodes):
             pass
         unexplored = min([math.inf, *(float(block.bound.min()) for block in search.open)])
         better = float(search.best[0]) < self.cost - CLOSE / 2
@@ -114,7 +120,7 @@ class Instance:
 
 
 def settle(problem: Problem, y: Tensor, proposed: list[Tensor], options: Options) -> list[Settled | None]:
-    """Decode instances on the CPU; None where no possible x is known to begin with."""
+    """Decode instances on the CPU; None where no possible x is known to begin with, or the program takes too long."""
     factors = problem.factors(y)
     duals = _duals(problem, factors, options.deadline)
     relaxed = torch.stack([dual.x for dual in duals])
@@ -129,12 +135,14 @@ def settle(problem: Problem, y: Tensor, proposed: list[Tensor], options: Options
         x[unsure], cost[unsure] = _cheapest(problem.factors(y[unsure]), more)
     found: list[Settled | None] = []
     for i, (large, dual) in enumerate(zip(larges, duals, strict=True)):
-        known = Settled(float(cost[i]), x[i], -math.inf, [], [])
-        if not dual.solved or not math.isfinite(known.cost):
-            found.append(known if math.isfinite(known.cost) else None)
-            continue
-        instance = Instance(large, dual.x, known.x, known.cost, options.keep_leaves)
-        found.append(_settled(instance, options.slack, _share(options.deadline, len(y) - i)))
+        late = options.deadline is not None and time.perf_counter() >= options.deadline
+        if not math.isfinite(cost[i]) or not (dual.solved or late):
+            found.append(None)
+        elif not dual.solved:
+            found.append(Settled(float(cost[i]), x[i], -math.inf, [], []))
+        else:
+            instance = Instance(large, dual.x, x[i], float(cost[i]), options.keep_leaves)
+            found.append(_settled(instance, options.slack, _share(options.deadline, len(y) - i)))
     return found
 
 
