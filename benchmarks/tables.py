@@ -354,7 +354,7 @@ def evolution_table(root: Path) -> str:
         told = [f"{one['ratio']:g}: {one['wrong']:.2g}, {one['sweeps']} sweeps" for one in near]
         lines.append([row["weight"], f"{row['population']:,}", f"{row['low']:g} to {row['high']:g}", "; ".join(told)])
     return markdown_table(
-        ["weight", "pools in the population", "threshold, M/N", "share of items, at both ends"], lines
+        ["weight", "pools in the population", "threshold, M/N", "share of items wrong, at both ends"], lines
     )
 
 
@@ -376,8 +376,9 @@ def cluster_table(root: Path) -> str:
     total = found["runs"][0]["same"]
     for run in found["runs"]:
         cells = [f"{run['seconds']:.1f}", f"{run['rows_per_second']:.0f}", f"{run['same']:,} of {total:,}"]
-        lines.append([run["where"], run["workers"], *cells])
-    return markdown_table(["where", "workers", "seconds in all", "rows a second", "rows as in one process"], lines)
+        lines.append([run["where"], run["workers"], found["cores"], *cells])
+    header = ["where", "workers", "cores of the machine", "seconds in all", "rows a second", "rows as in one process"]
+    return markdown_table(header, lines)
 
 
 def kills_table(root: Path) -> str:
