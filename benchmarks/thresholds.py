@@ -27,6 +27,7 @@ from qgt.trust.scoring import wilson
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, FIGURE = ROOT / "results/thresholds.json", ROOT / "docs/images/thresholds.png"
+EVOLUTION = ROOT / "results/evolution.json"  # of evolution.py
 RATIOS = (0.15, 0.155, 0.16, 0.165, 0.17, 0.175, 0.18, 0.185, 0.19, 0.195, 0.2)
 RATE, NOISE, SOLVED = 0.06, qgt.SparseInteger(rate=0.1, bound=1), 1e-4
 Maker = Callable[[int, int, torch.Generator], qgt.Design]
@@ -114,6 +115,10 @@ def draw(rows: list[dict[str, object]]) -> None:
             low, high = zip(*(wilson(s, n) for _, s, n in mine), strict=True)
             ax.fill_between(ratios, low, high, color=COLOURS[number], alpha=0.12, linewidth=0)
     ax.axvline(limit(8), color=LIMIT_COLOUR, linestyle=":", label="information limit, weight 8")
+    if EVOLUTION.exists():
+        found = max(json.loads(EVOLUTION.read_text())["threshold"], key=lambda row: row["population"])
+        words = "belief propagation's limit, regular, N without limit"
+        ax.axvspan(found["low"], found["high"], color=COLOURS[0], alpha=0.6, linewidth=1, label=words)
     ax.set_xlabel("pools for each item, M/N")
     ax.set_ylabel("share of instances solved")
     ax.grid(True, alpha=0.3)

@@ -26,14 +26,52 @@ def thresholds_table(root: Path) -> str:
     return markdown_table(["M/N", *(f"{design}, N = {items:,}" for design, items in names)], lines)
 
 
+def codes_table(root: Path) -> str:
+    """Sparse-graph codes: pools beside the paper's formula, and how many instances peeling solves."""
+    lines = []
+    for row in read(root, "codes"):
+        above = f"{row['pools']:,} ({100 * (row['pools'] / row['formula'] - 1):+.0f} %)"
+        seconds = [f"{row[key]:.1f}" for key in ("design_seconds", "bind_seconds", "decode_seconds")]
+        numbers = [f"{row[key]:,}" for key in ("items", "defectives")]
+        solved = f"{row['solved']} of {row['instances']}"
+        lines.append([*numbers, row["corrected"], f"{row['spare']:g}", f"{row['formula']:,}", above, solved, *seconds])
+    header = ["N", "K", "corrected", "spare", "pools by the formula", "pools used", "solved and proved"]
+    return markdown_table([*header, "design, s", "bind, s", "decode, s"], lines)
+
+
+def evolution_table(root: Path) -> str:
+    """Between which M/N infinitely many items begin to be solved."""
+    lines = []
+    for row in read(root, "evolution")["threshold"]:
+        near = [one for one in row["tried"] if one["ratio"] in (row["low"], row["high"])]
+        told = [f"{one['ratio']:g}: {one['wrong']:.2g}, {one['sweeps']} sweeps" for one in near]
+        lines.append([row["weight"], f"{row['population']:,}", f"{row['low']:g} to {row['high']:g}", "; ".join(told)])
+    return markdown_table(
+        ["weight", "pools in the population", "threshold, M/N", "share of items wrong, at both ends"], lines
+    )
+
+
+def schedules_table(root: Path) -> str:
+    """The same instances in several orders of messages."""
+    lines = []
+    for row in read(root, "evolution")["schedules"]:
+        n = row["instances"]
+        shares = [f"{row[key]} of {n}" for key in ("solved", "settled", "same_outcome")]
+        means = [f"{row[key] / n:,.0f}" for key in ("wrong", "sweeps")]
+        lines.append([f"{row['ratio']:g}", row["schedule"], *shares[:2], *means, shares[2]])
+    header = ["M/N", "order of messages", "solved", "settled", "wrong items, mean", "sweeps, mean"]
+    return markdown_table([*header, "same outcome in all orders"], lines)
+
+
 def cluster_table(root: Path) -> str:
     """Studies on a cluster beside the local pool."""
     found, lines = read(root, "cluster")["speed"], []
     total = found["runs"][0]["same"]
     for run in found["runs"]:
         cells = [f"{run['seconds']:.1f}", f"{run['rows_per_second']:.0f}", f"{run['same']:,} of {total:,}"]
-        lines.append([run["where"], run["workers"], *cells])
-    return markdown_table(["where", "workers", "seconds in all", "rows a second", "rows as in one process"], lines)
+        lines.append([run["where"], run["workers"], found["cores"], *cells])
+    header = ["where", "workers", "cores of the machine", "seconds in all", "rows a second", "rows as in one process"]
+    return markdown_table(header, lines)
 
 
 def kills_table(root: Path) -> str:
@@ -47,6 +85,9 @@ def kills_table(root: Path) -> str:
 TABLES = {
     "cluster": cluster_table,
     "cluster_kills": kills_table,
+    "codes": codes_table,
+    "evolution": evolution_table,
+    "schedules": schedules_table,
     "scale": scale_table,
     "thresholds": thresholds_table,
 }
