@@ -34,7 +34,7 @@ from qgt.pictures.tests_needed import prevalence_figure, rounds_figure
 from qgt.rounds.history import Setting
 from qgt.rounds.policies import FollowUp, Policy, simulate_policy
 from qgt.rounds.schemes import Scheme
-from qgt.theory.limits import information
+from qgt.theory.limits import fewest_tests, information
 
 RESULTS, IMAGES = Path("results/follow_up.json"), Path("docs/images")
 BATCH = 25  # instances that share a first round
@@ -72,19 +72,7 @@ class Case:
 
 def bound(rate: float, noise: float) -> float:
     """The entropy of x over what the best first pool tells: fewer tests would each have to tell more than that."""
-    entropy = -ITEMS * (rate * math.log2(rate) + (1 - rate) * math.log2(1 - rate))
-    best = 0.0
-    for size in range(1, ITEMS + 1):
-        weights = torch.distributions.Binomial(size, torch.tensor(rate, dtype=torch.float64))
-        p = weights.log_prob(torch.arange(size + 1, dtype=torch.float64)).exp()
-        error = torch.tensor([noise / 3, 1 - noise + noise / 3, noise / 3], dtype=torch.float64)
-        y = torch.nn.functional.conv1d(p[None, None], error.flip(0)[None, None], padding=2)[0, 0]
-        best = max(best, _bits(y) - _bits(error))
-    return entropy / best
-
-
-def _bits(p: torch.Tensor) -> float:
-    return -float(torch.xlogy(p, p).sum()) / math.log(2)
+    return fewest_tests(qgt.SparseInteger(noise, 1) if noise else qgt.Noiseless(), rate, items=ITEMS)
 
 
 def start_of(rate: float, noise: float) -> int:

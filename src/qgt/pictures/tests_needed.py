@@ -4,9 +4,47 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from qgt.pictures.figures import COLOURS, LIMIT_COLOUR, MARKERS
+from qgt.study.plan import Study
+from qgt.study.reading import StudyResult
+from qgt.theory.limits import fewest_tests
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+def policies_figure(study: Study, found: Sequence[StudyResult], metric: str) -> "Figure":
+    """Draw what a study found of its policies: their tests over the prevalence, or over their rounds.
+
+    Args:
+        study: One whose grid is the prevalence (prior.rate); for rounds, one without a grid.
+        found: Its results.
+        metric: "tests" or "rounds".
+    """
+    spent = [(one, one.costs) for one in found if one.costs is not None]
+    if not spent:
+        raise ValueError(f"metric={metric!r} is of policies, and the study has none measured: add [policies.NAME].")
+    key = "prior.rate"
+    if list(study.grid) != ([key] if metric == "tests" else []):
+        remedy = f"give a grid of {key} alone" if metric == "tests" else "leave the grid out"
+        given = ", ".join(study.grid) or "of one point"
+        raise ValueError(f"metric={metric!r} is not drawn over the grid {given}: {remedy}.")
+    bounds = {}
+    for task in study.tasks:
+        problem = task.problem()
+        rate = float(getattr(problem.prior, "rate", float("nan")))
+        if rate == rate and task.point.get(key, rate) not in bounds:
+            bounds[float(task.point.get(key, rate))] = fewest_tests(problem.noise, rate, items=problem.items)
+    if metric == "tests":
+        curves: dict[str, list[tuple[float, float, float]]] = {}
+        for one, costs in spent:
+            point = float(one.point[key]), costs.mean_tests, costs.half_interval / 1.96
+            curves.setdefault(one.label, []).append(point)
+        return prevalence_figure(curves, sorted(bounds.items()))
+    points = {
+        one.label: (costs.mean_rounds, costs.mean_tests, costs.half_interval / 1.96, one.score.success_rate)
+        for one, costs in spent
+    }
+    return rounds_figure(points, min(bounds.values(), default=1.0))
 
 
 def prevalence_figure(
