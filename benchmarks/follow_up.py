@@ -102,7 +102,7 @@ def policy_of(case: Case) -> Policy:
 
 
 OURS = ("follow-up", "one pool a round", "three pools a round", "one follow-up", "non-adaptive")
-SCHEMES = ("individual", "dorfman", "halving", "grouped_halving", "staged", "checked")
+SCHEMES = ("individual", "dorfman", "halving", "grouped_halving", "staged", "staged_longer", "checked")
 
 
 def cases(part: str) -> Iterator[Case]:
