@@ -215,7 +215,7 @@ def test_pools_may_spread_over_items_that_no_answer_names():
     """They tell the same of the answers listed, keep the limits, and stay away where sizes matter."""
     problem, y, result = real_posterior(3)
     known = posterior_of(problem, y[0], result, 0, generator=generator())
-    unnamed = ~known.x.any(0)
+    unnamed = known.x.amax(0) == 0
     (found,) = qgt.next_pools(problem, y, result, pools=3, spread=True, generator=generator())
     plain = choose(known, NOISY, Limits.of(60, 3), generator=generator())
     assert not int(plain.matrix[:, unnamed].sum())
