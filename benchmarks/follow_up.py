@@ -34,7 +34,7 @@ from qgt.pictures.tests_needed import prevalence_figure, rounds_figure
 from qgt.rounds.history import Setting
 from qgt.rounds.policies import FollowUp, Policy, simulate_policy
 from qgt.rounds.schemes import Scheme
-from qgt.theory.limits import information
+from qgt.theory.limits import fewest_tests, information
 
 RESULTS, IMAGES = Path("results/follow_up.json"), Path("docs/images")
 BATCH = 25  # instances that share a first round
@@ -72,19 +72,7 @@ class Case:
 
 def bound(rate: float, noise: float) -> float:
     """The entropy of x over what the best first pool tells: fewer tests would each have to tell more than that."""
-    entropy = -ITEMS * (rate * math.log2(rate) + (1 - rate) * math.log2(1 - rate))
-    best = 0.0
-    for size in range(1, ITEMS + 1):
-        weights = torch.distributions.Binomial(size, torch.tensor(rate, dtype=torch.float64))
-        p = weights.log_prob(torch.arange(size + 1, dtype=torch.float64)).exp()
-        error = torch.tensor([noise / 3, 1 - noise + noise / 3, noise / 3], dtype=torch.float64)
-        y = torch.nn.functional.conv1d(p[None, None], error.flip(0)[None, None], padding=2)[0, 0]
-        best = max(best, _bits(y) - _bits(error))
-    return entropy / best
-
-
-def _bits(p: torch.Tensor) -> float:
-    return -float(torch.xlogy(p, p).sum()) / math.log(2)
+    return fewest_tests(qgt.SparseInteger(noise, 1) if noise else qgt.Noiseless(), rate, items=ITEMS)
 
 
 def start_of(rate: float, noise: float) -> int:
@@ -98,7 +86,7 @@ def policy_of(case: Case) -> Policy:
         words = dict(word.split("=") for word in case.policy.split())
         return FollowUp(
             int(words["first"]), pools=20, risk=float(words["risk"]), confidence=float(words["confidence"]),
-            odds=float(words["odds"]), spread=words["spread"] == "yes",
+            odds=float(words["odds"]), spread=words["spread"] == "yes", spare=int(words["spare"]),
             follow_ups=1 if case.part == "frontier" else None, time_limit=2.0 if case.part == "sweep" else 4.0,
         )  # fmt: skip
     lead = (2 if case.policy == "checked" else 4) if case.noise else 1  # as many as make 999 of 1,000 right
@@ -107,14 +95,14 @@ def policy_of(case: Case) -> Policy:
         "follow-up": FollowUp(first=first, risk=0.05, confidence=0.996, odds=30.0, time_limit=2.0),
         "one pool a round": FollowUp(first=first, pools=1, confidence=0.996, odds=30.0, time_limit=2.0),
         "three pools a round": FollowUp(first=first, pools=3, confidence=0.996, odds=30.0, time_limit=2.0),
-        "one follow-up": FollowUp(first + 2, risk=0.0003, spare=1, follow_ups=1, odds=300.0, time_limit=4.0),
+        "one follow-up": FollowUp(first + 3, 20, 0.001, 2, follow_ups=1, odds=300.0, time_limit=4.0),
         "non-adaptive": FollowUp(first=round(1.9 * first), follow_ups=0),
     }
     return ours[case.policy] if case.policy in ours else Scheme(case.policy, lead=lead)
 
 
 OURS = ("follow-up", "one pool a round", "three pools a round", "one follow-up", "non-adaptive")
-SCHEMES = ("individual", "dorfman", "halving", "grouped_halving", "staged", "checked")
+SCHEMES = ("individual", "dorfman", "halving", "grouped_halving", "staged", "staged_longer", "checked")
 
 
 def cases(part: str) -> Iterator[Case]:
@@ -127,10 +115,10 @@ def cases(part: str) -> Iterator[Case]:
         yield _swept(part, 16, 0.05, 0.996, 30, "no")
         yield _swept(part, 16, 0.05, 0.998, 10, "yes")
     elif part == "frontier":
-        for first, risk in product((17, 18, 19, 20, 21), (0.02, 0.003, 0.0005)):
-            yield _swept(part, first, risk, 0.998, 300, "yes")
-        yield _swept(part, 19, 0.003, 0.998, 300, "no")
-        yield _swept(part, 20, 0.0001, 0.9995, 1000, "yes")
+        for first, risk, spare in product((18, 19, 20, 21), (0.003, 0.0005), (0, 1, 2, 4)):
+            yield _swept(part, first, risk, 0.998, 300, "yes", spare)
+        yield _swept(part, 19, 0.003, 0.998, 300, "no", 2)
+        yield _swept(part, 20, 0.0001, 0.9995, 1000, "yes", 4)
     elif part == "table":
         for rate in (0.01, 0.03, 0.06, 0.1):
             yield from (Case(part, policy, rate, noise) for noise in (0.0, 0.1) for policy in (*OURS, *SCHEMES))
@@ -141,8 +129,8 @@ def cases(part: str) -> Iterator[Case]:
         yield Case(part, "follow-up", 0.06, 0.1, households=True)
 
 
-def _swept(part: str, first: int, risk: float, confidence: float, odds: float, spread: str) -> Case:
-    policy = f"first={first} risk={risk} confidence={confidence} odds={odds} spread={spread}"
+def _swept(part: str, first: int, risk: float, confidence: float, odds: float, spread: str, spare: int = 0) -> Case:
+    policy = f"first={first} risk={risk} confidence={confidence} odds={odds} spread={spread} spare={spare}"
     return Case(part, policy, 0.06, 0.1)
 
 
@@ -268,7 +256,7 @@ def draw(found: dict[str, Any]) -> None:
     least = [(case.rate, bound(case.rate, case.noise)) for case in cases("curve") if case.policy == "follow-up"]
     IMAGES.mkdir(parents=True, exist_ok=True)
     if curve:
-        save_figure(prevalence_figure(curve, least), IMAGES / "follow_up_prevalence.png", "png")
+        save_figure(prevalence_figure(curve, least, ITEMS), IMAGES / "follow_up_prevalence.png", "png")
     points = {
         case.policy: (
             *mean(found[case.key]["rounds"])[:1],
@@ -279,7 +267,7 @@ def draw(found: dict[str, Any]) -> None:
         if (case.rate, case.noise) == (0.06, 0.1) and case.key in found
     }
     if points:
-        save_figure(rounds_figure(points, bound(0.06, 0.1)), IMAGES / "follow_up_rounds.png", "png")
+        save_figure(rounds_figure(points, bound(0.06, 0.1), ITEMS), IMAGES / "follow_up_rounds.png", "png")
 
 
 def _failed(found: dict[str, Any]) -> float:

@@ -9,7 +9,7 @@ def texts(figure):
 
 
 def test_prevalence_has_a_line_for_each_policy_and_the_bound():
-    figure = prevalence_figure({"follow-up": [(0.01, 8.0, 0.1), (0.1, 25.0, 0.2)]}, [(0.01, 5.0), (0.1, 14.0)])
+    figure = prevalence_figure({"follow-up": [(0.01, 8.0, 0.1), (0.1, 25.0, 0.2)]}, [(0.01, 5.0), (0.1, 14.0)], 100)
     assert sorted(texts(figure)) == ["entropy bound", "follow-up"]
     (ax,) = figure.axes
     figure.draw_without_rendering()
@@ -18,6 +18,6 @@ def test_prevalence_has_a_line_for_each_policy_and_the_bound():
 
 def test_rounds_has_a_point_for_each_policy_and_says_how_often_it_is_right():
     found = {f"policy_{i}": (1.0 + i, 20.0 + i, 0.1, 0.999) for i in range(9)}
-    figure = rounds_figure(found, 11.4)
+    figure = rounds_figure(found, 11.4, 100)
     said = texts(figure)
     assert "policy 8 (99.9 % right)" in said and "entropy bound" in said and len(said) == 10

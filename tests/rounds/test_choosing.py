@@ -209,3 +209,20 @@ def test_answers_whose_probabilities_leave_all_room_to_others_are_still_weighed(
     emptied = replace(result, evidence=replace(result.evidence, alternatives=none))
     known = posterior_of(problem, y[0], emptied, 0, generator=generator())
     torch.testing.assert_close(known.weight, listed.probability)
+
+
+def test_pools_may_spread_over_items_that_no_answer_names():
+    """They tell the same of the answers listed, keep the limits, and stay away where sizes matter."""
+    problem, y, result = real_posterior(3)
+    known = posterior_of(problem, y[0], result, 0, generator=generator())
+    unnamed = known.x.amax(0) == 0
+    (found,) = qgt.next_pools(problem, y, result, pools=3, spread=True, generator=generator())
+    plain = choose(known, NOISY, Limits.of(60, 3), generator=generator())
+    assert not int(plain.matrix[:, unnamed].sum())
+    assert (found.matrix[:, unnamed].sum(1) == int(unnamed.sum()) // 2).all()
+    assert told(known, found.matrix[0], NOISY) == pytest.approx(told(known, plain.matrix[0], NOISY), abs=0.02)
+    limits = Limits.of(60, 3, at_most=9, each_at_most=1, spread=True)
+    small = choose(known, NOISY, limits, generator=generator()).matrix
+    assert int(small.sum(1).max()) <= 9 and int(small.sum(0).max()) == 1
+    sized = qgt.Outliers(NOISY, 0.02)  # whose reports go up to the pool's size
+    assert not int(choose(known, sized, Limits.of(60, 2, spread=True), generator=generator()).matrix[:, unnamed].sum())

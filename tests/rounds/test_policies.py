@@ -1,12 +1,13 @@
 """Histories, stopping and policies: against enumeration, closed forms, and truths that no policy may see."""
 
+import itertools
 import math
 
 import pytest
 import torch
 
 import qgt
-from qgt.rounds.detecting import _telling
+from qgt.rounds.detecting import _telling, concatenated
 from qgt.rounds.history import History, Setting, decode_histories, measure, with_pools
 from qgt.rounds.policies import FollowUp, Standing, simulate_policy
 from qgt.rounds.schemes import SCRIPTS, Scheme
@@ -208,3 +209,30 @@ def test_a_policy_sees_counts_only():
     assert isinstance(standing, Standing) and not bool(standing.done[0])
     first, again = (policy.next_round(history, standing, 0, generator=generator()) for _ in range(2))
     assert torch.equal(first, again) and int(first[:, 2:].sum()) == 0
+
+
+def test_a_concatenated_code_finds_every_set_of_defectives():
+    """All truths of three groups with known counts, against what a script that sees counts alone returns."""
+    groups = [([0, 1, 2, 3, 4], 2), ([5, 6, 7, 8], 1), ([9, 10, 11], 2)]
+    tests = set()
+    for parts in itertools.product(*(itertools.combinations(items, number) for items, number in groups)):
+        truth = set(itertools.chain(*parts))
+        script = concatenated(groups)
+        pools = next(script)
+        assert all(len(set(pool)) == len(pool) for pool in pools)  # an item taken twice would count twice
+        with pytest.raises(StopIteration) as end:
+            script.send([sum(item in truth for item in pool) for pool in pools])
+        assert sorted(end.value.value) == sorted(truth)
+        tests.add(len(pools))
+    assert len(tests) == 1 and tests.pop() <= 9  # one by one it takes 4 + 3 + 2
+
+
+def test_an_answer_that_is_not_sure_is_never_called_sure():
+    """The longer list is not made for it, so its confidence stays below what was asked for."""
+    _, histories = some_histories(number=12, seed=5)
+    whole = decode_histories(histories, qgt.Certified(odds=1e6, certificates=False)).evidence.confidence
+    for rough in (1.0, 30.0, 1e4):
+        found = Settle(confidence=0.9, rough=rough)(histories).evidence
+        assert bool((found.confidence[whole < 0.9] < 0.9).all())
+        assert bool((found.confidence <= whole + 1e-3)[found.complete].all())
+    assert bool((whole < 0.9).any()) and bool((whole > 0.9).any())

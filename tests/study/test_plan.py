@@ -198,7 +198,7 @@ def test_what_is_wrong_is_named(changes, words, unchecked, tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(b"grid = \n", ["line 1"]), (b"\xff\xfe\x00", ["TOML or JSON"]), (b"", ["study.decoders", "missing"])],
+    [(b"grid = \n", ["line 1"]), (b"\xff\xfe\x00", ["TOML or JSON"]), (b"", ["study.problem", "missing"])],
 )
 def test_a_file_that_is_none(content, words, tmp_path):
     path = tmp_path / "study.toml"

@@ -73,7 +73,7 @@ def test_databases_of_others_and_of_later_versions_are_refused(tmp_path):
         store._connection.execute("PRAGMA user_version = 1")
     for options in ({}, {"reading": True}):
         with pytest.raises(
-            ValueError, match=r"study\.db: has format 1, and this version of qgt uses format 2; give another"
+            ValueError, match=r"study\.db: has format 1, and this version of qgt uses format 3; give another"
         ):
             Store(path, **options)
 

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,7 @@ Scheduler = Annotated[
 Device = Annotated[
     str, typer.Option(metavar="D", help="auto, cpu or cuda (in one process; with --scheduler: that of its workers).")
 ]
+OF_POLICIES = ("tests", "rounds")  # what is drawn of policies: tests over the prevalence, and over rounds
 FORMATS = (".svg", ".png", ".pdf")
 NOW_AND_THEN = 30.0  # seconds between two lines of progress where there is no terminal
 
@@ -83,18 +85,22 @@ def figure(
     db: Annotated[Path | None, typer.Option(metavar="DB", help="The database; default: STUDY with .db.")] = None,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write all results as a table.")] = None,
     metric: Annotated[
-        str | None, typer.Option(metavar="NAME", help="success_rate, f1, precision, recall, mse or all.")
+        str | None,
+        typer.Option(metavar="NAME", help="success_rate, f1, precision, recall, mse, all, tests, rounds."),
     ] = None,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Draw what a study has found so far: a metric against the grid's first key, with 95 % bands.
 
+    Of policies it draws how many tests they need: over the prevalence (tests), or over their rounds (rounds).
+
     \b
     Example:
       qgt figure examples/pools.toml --db pools.db -o pools.svg --csv pools.csv
     """
     from qgt.pictures.figures import curves_figure, save_figure
+    from qgt.pictures.tests_needed import policies_figure
     from qgt.study import write_csv
     from qgt.trust.scoring import METRICS
 
@@ -102,13 +108,15 @@ def figure(
     check_outputs([output, *([] if csv is None else [csv])], inputs=[study, source, *(plugin or ())])
     if output.suffix.lower() not in FORMATS:
         raise ValueError(f"{output}: is no figure that can be drawn; give a name that ends in {', '.join(FORMATS)}.")
-    if metric not in (None, "all", *METRICS):
-        raise ValueError(f"metric={metric!r} is not known: give one of {', '.join(METRICS)}, or all.")
+    if metric not in (None, "all", *METRICS, *OF_POLICIES):
+        raise ValueError(f"metric={metric!r} is not known: give one of {', '.join((*METRICS, *OF_POLICIES))}, or all.")
     load_plugins(plugin)
     planned = qgt.Study.load(study)
     found = qgt.study_results(planned, source)
-    shown = METRICS if metric == "all" else (metric or planned.metric,)
-    drawn = curves_figure(found, shown)
+    if metric in OF_POLICIES:
+        drawn = policies_figure(planned, found, metric)
+    else:
+        drawn = curves_figure(found, METRICS if metric == "all" else (metric or planned.metric,))
     tables: dict[Path, Callable[[Path], None]] = {} if csv is None else {csv: lambda path: write_csv(found, path)}
     write_files({output: lambda path: save_figure(drawn, path, output.suffix[1:].lower()), **tables})
     missing = sum(not one.finished for one in found)
@@ -238,6 +246,7 @@ def _plain(one: "StudyResult", found: list["StudyResult"]) -> dict[str, object]:
         "status": dict(one.statuses),
         "proved": one.proved,
         "microseconds_per_instance": one.microseconds,
+        "costs": None if one.costs is None else asdict(one.costs),
         "error_of_A_percent": {read.estimator: read.error_percent for read in one.read_back},
         "against_limit": against and both and {**against, "p_value": both.p_value},
     }
@@ -249,7 +258,7 @@ def _table(found: list["StudyResult"], metric: str) -> tuple[list[str], *tuple[l
 
     words = [key.removeprefix("design.").replace(".", " ") for key in found[0].point]
     header = [*words, "decoder", "instances", metric.replace("_", " "), "95 %", "proved", "each"]
-    limits = any(one.limit for one in found)
+    limits, policies = any(one.limit for one in found), any(one.costs for one in found)
     rows: list[list[object]] = []
     for one in found:
         low, high = one.score.interval(metric)
@@ -258,7 +267,18 @@ def _table(found: list["StudyResult"], metric: str) -> tuple[list[str], *tuple[l
         both = against_limit(one, found)
         against = ["", ""] if both is None else [f"{100 * both.difference().mean:+.1f}", _p_value(both.p_value)]
         rows.append([*cells, *(against if limits else [])])
-    return [*header, *(["success against the limit, points", "p"] if limits else [])], *rows
+        if policies:
+            rows[-1] += _spent(one)
+    against_limits = ["success against the limit, points", "p"] if limits else []
+    return [*header, *against_limits, *(["tests", "rounds", "transfers"] if policies else [])], *rows
+
+
+def _spent(one: "StudyResult") -> list[object]:
+    """What a policy spends on an instance; a decoder spends nothing."""
+    if one.costs is None:
+        return ["", "", ""]
+    tests = f"{one.costs.mean_tests:.2f} +- {one.costs.half_interval:.2f}"
+    return [tests, f"{one.costs.mean_rounds:.2f}", f"{one.costs.mean_transfers:.0f}"]
 
 
 def _p_value(p: float) -> str:

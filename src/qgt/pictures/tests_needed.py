@@ -4,19 +4,58 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from qgt.pictures.figures import COLOURS, LIMIT_COLOUR, MARKERS
+from qgt.study.plan import Study
+from qgt.study.reading import StudyResult
+from qgt.theory.limits import fewest_tests
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+def policies_figure(study: Study, found: Sequence[StudyResult], metric: str) -> "Figure":
+    """Draw what a study found of its policies: their tests over the prevalence, or over their rounds.
+
+    Args:
+        study: One whose grid is the prevalence (prior.rate); for rounds, one without a grid.
+        found: Its results.
+        metric: "tests" or "rounds".
+    """
+    spent = [(one, one.costs) for one in found if one.costs is not None]
+    if not spent:
+        raise ValueError(f"metric={metric!r} is of policies, and the study has none measured: add [policies.NAME].")
+    key = "prior.rate"
+    if list(study.grid) != ([key] if metric == "tests" else []):
+        remedy = f"give a grid of {key} alone" if metric == "tests" else "leave the grid out"
+        given = ", ".join(study.grid) or "of one point"
+        raise ValueError(f"metric={metric!r} is not drawn over the grid {given}: {remedy}.")
+    bounds = {}
+    for task in study.tasks:
+        problem = task.problem()
+        rate = float(getattr(problem.prior, "rate", float("nan")))
+        if rate == rate and task.point.get(key, rate) not in bounds:
+            bounds[float(task.point.get(key, rate))] = fewest_tests(problem.noise, rate, items=problem.items)
+    if metric == "tests":
+        curves: dict[str, list[tuple[float, float, float]]] = {}
+        for one, costs in spent:
+            point = float(one.point[key]), costs.mean_tests, costs.half_interval / 1.96
+            curves.setdefault(one.label, []).append(point)
+        return prevalence_figure(curves, sorted(bounds.items()), study.tasks[0].items)
+    points = {
+        one.label: (costs.mean_rounds, costs.mean_tests, costs.half_interval / 1.96, one.score.success_rate)
+        for one, costs in spent
+    }
+    return rounds_figure(points, min(bounds.values(), default=1.0), study.tasks[0].items)
+
+
 def prevalence_figure(
-    found: Mapping[str, Sequence[tuple[float, float, float]]], bound: Sequence[tuple[float, float]]
+    found: Mapping[str, Sequence[tuple[float, float, float]]], bound: Sequence[tuple[float, float]], items: int
 ) -> "Figure":
     """Draw the mean number of tests over the prevalence, a line for each policy, and the entropy bound.
 
     Args:
         found: For each policy the prevalence, the mean number of tests, and its standard error.
         bound: The prevalence and the bound.
+        items: For how many the tests are.
     """
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter
@@ -34,17 +73,18 @@ def prevalence_figure(
     ax.minorticks_off()
     ax.set_ylim(bottom=0)
     ax.set_xlabel("prevalence")
-    ax.set_ylabel("tests for 100 items, mean and 95 % interval")
+    ax.set_ylabel(f"tests for {items} items, mean and 95 % interval")
     ax.legend(frameon=False)
     return figure
 
 
-def rounds_figure(found: Mapping[str, tuple[float, float, float, float]], bound: float) -> "Figure":
+def rounds_figure(found: Mapping[str, tuple[float, float, float, float]], bound: float, items: int) -> "Figure":
     """Draw the mean number of tests over the mean number of rounds, a point for each policy, and the entropy bound.
 
     Args:
         found: For each policy its mean rounds, its mean tests, their standard error, and its success rate.
         bound: The entropy bound on tests.
+        items: For how many the tests are.
     """
     from matplotlib.figure import Figure
 
@@ -61,6 +101,6 @@ def rounds_figure(found: Mapping[str, tuple[float, float, float, float]], bound:
     ax.set_yticks(ticks, [str(tick) for tick in ticks])
     ax.minorticks_off()
     ax.set_xlabel("rounds, mean")
-    ax.set_ylabel("tests for 100 items, mean")
+    ax.set_ylabel(f"tests for {items} items, mean")
     ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure

@@ -179,7 +179,7 @@ def choose(known: Posterior, noise: Noise, limits: Limits, *, generator: Generat
 
 def _besides(known: Posterior, matrix: Tensor, row: Tensor, limits: Limits, generator: Generator) -> Tensor:
     """Half of the items that no answer calls defective, as far as the limits let them into a pool."""
-    free = (~known.x.any(0) & (matrix.sum(0) < limits.uses)).nonzero().flatten()
+    free = ((known.x.amax(0) == 0) & (matrix.sum(0) < limits.uses)).nonzero().flatten()
     number = min(len(free) // 2, limits.at_most - int(row.sum()))
     return free[torch.randperm(len(free), generator=generator)[:number]]
 

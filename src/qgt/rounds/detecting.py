@@ -7,7 +7,7 @@ random ones that tells most cases apart, until none are alike.
 
 from collections.abc import Generator, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, product
+from itertools import combinations, product
 from math import prod
 
 import torch
@@ -18,35 +18,67 @@ Script = Generator[
     Sequence[Pool], list[int], list[int]
 ]  # pools of a round, their counts, and in the end the defectives
 Group = tuple[Pool, int]  # items, and how many of them are defective
+Block = tuple[Tensor, list[list[int]]]  # cases, and the items that each of their columns stands for
 MOST = 1024  # cases that are told apart together
 TRIED = 32  # random pools, of which the best is taken
 
 
 def detected(groups: Sequence[Sequence[Group]]) -> Script:
     """How many of each group's items are defective, in one round: each may have one of a few numbers."""
+    return [number for row in (yield from _measured(_cases(groups))) for number in row]
+
+
+def concatenated(groups: Sequence[Group]) -> Script:
+    """Which items of each group are defective, in one round, given how many are.
+
+    Within a group an inner code, 0/1 rows whose counts tell all sets of that many items apart; across groups, row by
+    row, detecting matrices that give the counts of all groups' rows from fewer sums.
+    """
+    sets = [_subsets(len(items), number) for items, number in groups]
+    codes = [_telling(some) for some in sets]
+    blocks: list[Block] = []
+    for row in range(max(map(len, codes), default=0)):
+        some = [(group, code[row]) for group, code in zip(groups, codes, strict=True) if row < len(code)]
+        blocks += _cases([_ways(group, inside) for group, inside in some])
+    counts = iter([number for block in (yield from _measured(blocks)) for number in block])
+    told: list[list[int]] = [[] for _ in groups]
+    for row in range(max(map(len, codes), default=0)):
+        for own, code in zip(told, codes, strict=True):
+            if row < len(code):
+                own.append(next(counts))
+    defective: list[int] = []
+    for (items, _), cases, code, own in zip(groups, sets, codes, told, strict=True):
+        found = cases[_nearest(cases @ code.T, own)].tolist()
+        defective += [item for item, one in zip(items, found, strict=True) if one]
+    return defective
+
+
+def _ways(group: Group, row: Tensor) -> list[Group]:
+    """The part of a group that a row takes, with each number of defectives that it may have."""
+    items, number = group
+    inside = [item for item, one in zip(items, row.tolist(), strict=True) if one]
+    least, most = max(0, number - (len(items) - len(inside))), min(number, len(inside))
+    return [(inside, count) for count in range(least, most + 1)]
+
+
+def _cases(groups: Sequence[Sequence[Group]]) -> list[Block]:
+    """Blocks of groups that share no item, with all their cases."""
     blocks = []
     for block in _blocks([len(ways) for ways in groups]):
         ways = [groups[i] for i in block]
         cases = torch.tensor([[number for _, number in case] for case in product(*ways)])
         blocks.append((cases, [list(way[0][0]) for way in ways]))
-    return [number for row in (yield from _measured(blocks)) for number in row]
+    return blocks
 
 
-def told_apart(groups: Sequence[Sequence[list[int]]]) -> Script:
-    """Which items of each group are defective, in one round: each may be one of some sets."""
-    blocks, items = [], []
-    for block in _blocks([len(sets) for sets in groups]):
-        sets = [set(chain(*case)) for case in product(*(groups[i] for i in block))]
-        items.append(sorted(set().union(*sets)))
-        blocks.append(
-            (torch.tensor([[int(item in one) for item in items[-1]] for one in sets]), [[i] for i in items[-1]])
-        )
-    found = yield from _measured(blocks)
-    return [item for own, row in zip(items, found, strict=True) for item, one in zip(own, row, strict=True) if one]
+def _subsets(items: int, number: int) -> Tensor:
+    """All sets of so many items, one a row."""
+    chosen = torch.tensor(list(combinations(range(items), number)))
+    return torch.zeros(len(chosen), items, dtype=torch.int64).scatter_(1, chosen, 1)
 
 
 def _measured(
-    blocks: Sequence[tuple[Tensor, Sequence[Sequence[int]]]],
+    blocks: Sequence[Block],
 ) -> Generator[Sequence[Pool], list[int], list[list[int]]]:
     """The case of each block, given as its cases and the items that each of their columns stands for."""
     chosen = [_telling(cases) for cases, _ in blocks]

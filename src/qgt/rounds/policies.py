@@ -114,6 +114,7 @@ class Ran:
     rounds: Int64[Tensor, " instances"]
     transfers: Int64[Tensor, " instances"]
     wrong: Bool[Tensor, " instances"]
+    x: UInt8[Tensor, "instances items"]  # the calls
     confidence: Float64[Tensor, " instances"]  # NaN where the policy knows none
 
 
@@ -128,6 +129,20 @@ def simulate_policy(policy: Policy, setting: Setting, instances: int, *, generat
         tensor([8, 8])
     """
     x = setting.prior.sample(instances, setting.items, generator=generator)
+    return run_policy(policy, setting, x, generator=generator)
+
+
+def run_policy(policy: Policy, setting: Setting, x: UInt8[Tensor, "instances items"], *, generator: Generator) -> Ran:
+    """Run a policy on instances whose truth is given; it sees only what its pools report.
+
+    Example:
+        >>> import torch, qgt
+        >>> from qgt.rounds.schemes import Scheme
+        >>> setting, g = Setting(4, qgt.Bernoulli(0.1), qgt.Noiseless()), torch.Generator().manual_seed(0)
+        >>> run_policy(Scheme("halving"), setting, torch.tensor([[0, 1, 0, 0]], dtype=torch.uint8), generator=g).tests
+        tensor([3])
+    """
+    instances = len(x)
     matrix = policy.first_round(setting, generator=generator)
     problem = Problem(Design.from_matrix(matrix), setting.prior, setting.noise)
     histories = [History.start(problem, measure(setting, truth, matrix, generator=generator)) for truth in x]
@@ -151,5 +166,6 @@ def simulate_policy(policy: Policy, setting: Setting, instances: int, *, generat
         rounds=torch.tensor([len(one.rounds) for one in histories]),
         transfers=torch.tensor([one.problem.design.transfers for one in histories]),
         wrong=(calls != x).any(1),
+        x=calls,
         confidence=confidence,
     )

@@ -16,10 +16,13 @@ from qgt.decoders.results import Decoded, Status
 from qgt.files.provenance import provenance
 from qgt.learning.threshold import best_threshold
 from qgt.model.problem import Problem
+from qgt.rounds.history import Setting
+from qgt.rounds.policies import Policy, run_policy
 from qgt.study.entry import VALIDATION, Entry, Recipe
 from qgt.study.networks import network_path, weights_digest
 from qgt.study.plan import Task
 from qgt.study.seeds import generator
+from qgt.study.spent import Spent
 from qgt.study.store import Row
 from qgt.trust.outcomes import outcomes
 
@@ -53,6 +56,8 @@ class Ready:
 def decode_batch(job: Job) -> Row:
     """Draw a batch, decode it and score it. Only the decoding is timed."""
     task, device = job.task, job.device
+    if isinstance(task.entry.method, Policy):
+        return _run_batch(task, task.entry.method, job.batch)
     ready = _ready(task, device, job.networks)
     x, y = task.draw(ready.problem, job.batch)
     told = _told(task.entry, x, generator("told", task.key, job.batch))
@@ -67,10 +72,23 @@ def decode_batch(job: Job) -> Row:
     return Row(task.key, job.batch, outcomes(x, calls), statuses, seconds, where)
 
 
+def _run_batch(task: Task, policy: Policy, batch: int) -> Row:
+    """Run a policy on a batch: the truths are the study's, the pools are its own."""
+    problem = task.problem()
+    x, _ = task.draw(problem, batch)
+    setting = Setting(problem.items, problem.prior, problem.noise)
+    start = time.perf_counter()
+    ran = run_policy(policy, setting, x, generator=generator("policy", task.key, batch))
+    seconds = time.perf_counter() - start
+    where = {**provenance("cpu"), "date": time.strftime("%Y-%m-%d")}
+    return Row(task.key, batch, outcomes(x, ran.x), {Status.OK.name: len(x)}, seconds, where, Spent.of(ran))
+
+
 @lru_cache(maxsize=READY)
 def _ready(task: Task, device: str, networks: Path) -> Ready:
     """Bind the task's decoder and tune its threshold: once in each process."""
     problem, method, network = task.problem(), task.entry.method, None
+    assert not isinstance(method, Policy)  # which is run, not bound
     if isinstance(method, Recipe):
         net = load(network_path(networks, task))
         method, network = net, weights_digest(net)

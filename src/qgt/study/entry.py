@@ -7,6 +7,12 @@ train for each problem:
     kind = "gamp"                   kind = "amp"                    kind = "mlp"
     damping = 0.5                   defectives = "true"             level = 5
                                     tune = true                     train = { epochs = 60 }
+
+A policy, under `policies`, makes its own pools, round by round, for the items of the problem:
+
+    [policies."follow-up"]          [policies.halving]
+    kind = "follow_up"              kind = "scheme"
+    first = 16                      name = "grouped_halving"
 """
 
 from dataclasses import dataclass
@@ -15,6 +21,7 @@ from typing import Literal
 import torch
 
 from qgt.arguments import whole
+from qgt.decoders.certified.costs import supported
 from qgt.decoders.contract import BoundDecoder, Decoder
 from qgt.decoders.neural.architectures import ARCHITECTURES, NETWORKS, ON_FRESH_DATA, describe
 from qgt.decoders.neural.mlp import MLP
@@ -22,10 +29,17 @@ from qgt.decoders.neural.network import Architecture
 from qgt.decoders.neural.settings import TrainConfig, make_config
 from qgt.decoders.registry import DECODERS, KINDS
 from qgt.files import codec, keys
+from qgt.model.prior import FactoredPrior
 from qgt.model.problem import Problem
+from qgt.rounds.policies import FollowUp, Policy
+from qgt.rounds.schemes import Scheme
 
 VALIDATION = 1000  # instances on which a threshold is tuned
 COMMON = frozenset({"kind", "label", "defectives", "tune", "instances", "batch", "limit"})
+
+POLICIES: dict[str, type] = {"follow_up": FollowUp, "scheme": Scheme}
+POLICY_KINDS: codec.Kinds = {Policy: POLICIES}
+OF_A_POLICY = frozenset({"kind", "label", "instances", "batch"})
 
 Told = Literal["true", "noisy"] | int | None
 
@@ -53,7 +67,7 @@ class Entry:
 
     name: str
     kind: str
-    method: Decoder | Recipe
+    method: Decoder | Recipe | Policy
     defectives: Told = None  # the number it is told: the true one, that plus -1, 0 or 1, or the same for all
     tune: bool = False  # whether its scores become calls by a threshold tuned on instances of its own
     instances: int | None = None
@@ -73,6 +87,8 @@ class Entry:
         """Everything of it that determines results, with defaults written out, as plain data."""
         if isinstance(self.method, Recipe):
             method: object = self.method.content
+        elif isinstance(self.method, Policy):
+            method = codec.encode("method", self.method, Policy, POLICY_KINDS)
         else:
             method = codec.encode("method", self.method, Decoder, KINDS)
         return {"method": method, "defectives": self.defectives, "tune": VALIDATION if self.tune else 0}
@@ -81,13 +97,15 @@ class Entry:
         """Why it cannot decode a problem, or None."""
         if isinstance(self.method, Recipe):
             return None
+        if isinstance(self.method, Policy):
+            return None if isinstance(problem.prior, FactoredPrior) else supported(problem)
         if isinstance(self.defectives, int) and self.defectives > problem.items:
             return f"defectives={self.defectives} is more than the {problem.items} items."
         return self.method.supports(problem)
 
     def check(self, problem: Problem) -> None:
         """Raise a ValueError where the decoder cannot do what the entry asks, as binding it to a problem shows."""
-        if isinstance(self.method, Recipe) or not (self.tune or self.defectives is not None):
+        if isinstance(self.method, Recipe | Policy) or not (self.tune or self.defectives is not None):
             return
         bound = self.method.bind(problem)
         if self.defectives is not None and not (isinstance(bound, BoundDecoder) and bound.takes_defectives):
@@ -110,6 +128,16 @@ def parse_entry(name: str, value: object) -> Entry:
     common = {key: table[key] for key in COMMON - {"kind"} if key in table}
     known = {"name": name, "kind": table["kind"], "method": method}
     return codec.decode_fields(where, common, Entry, known=known)
+
+
+def parse_policy(name: str, value: object) -> Entry:
+    """The policy that a table of a study's file describes."""
+    where = f"policies.{name}"
+    table = keys.as_table(where, value)
+    codec.class_of(f"{where}.kind", table.get("kind"), POLICIES)
+    method = codec.decode_part(where, table, Policy, POLICY_KINDS, also=OF_A_POLICY)
+    common = {key: table[key] for key in OF_A_POLICY - {"kind"} if key in table}
+    return codec.decode_fields(where, common, Entry, known={"name": name, "kind": table["kind"], "method": method})
 
 
 def _decoder(where: str, table: keys.Table) -> Decoder:

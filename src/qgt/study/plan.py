@@ -17,13 +17,13 @@ from pathlib import Path
 from qgt.arguments import whole
 from qgt.files import documents, keys, plugins
 from qgt.model.problem import Instances, Problem, Spec
-from qgt.study.entry import Entry, Recipe, parse_entry
+from qgt.study.entry import Entry, Recipe, parse_entry, parse_policy
 from qgt.study.seeds import digest, generator
 from qgt.trust.scoring import METRICS
 from qgt.version import __version__
 
 Value = int | float | str
-KEYS = frozenset({"instances", "max_failures", "batch", "designs", "metric", "verify", "grid"})
+KEYS = frozenset({"instances", "max_failures", "batch", "designs", "metric", "verify", "grid", "decoders", "policies"})
 NUMBERS = ("instances", "batch", "max_failures", "verify")
 
 
@@ -118,10 +118,13 @@ class Study:
     @classmethod
     def from_plain(cls, data: keys.Table, *, folder: Path = Path()) -> "Study":
         """The study that plain data describes; whatever cannot work is refused by name, before anything runs."""
-        keys.check_keys("study", data, required={"problem", "decoders"}, optional=KEYS)
-        decoders = keys.as_table("decoders", data["decoders"])
-        if not decoders:
-            raise ValueError("decoders is empty: add a table [decoders.NAME] with a kind.")
+        keys.check_keys("study", data, required={"problem"}, optional=KEYS)
+        decoders = keys.as_table("decoders", data.get("decoders", {}))
+        policies = keys.as_table("policies", data.get("policies", {}))
+        if not decoders and not policies:
+            raise ValueError("decoders is empty: add a table [decoders.NAME] or [policies.NAME] with a kind.")
+        if both := sorted(set(decoders) & set(policies)):
+            raise ValueError(f"policies.{both[0]} has the name of a decoder: give another.")
         numbers = {key: whole(key, data[key], least=1) for key in NUMBERS if key in data}
         metric = data.get("metric", "success_rate")
         if metric not in METRICS:
@@ -129,7 +132,10 @@ class Study:
         given = keys.as_table("problem", data["problem"])
         keys.check_keys("problem", given, required={"design", "prior"}, optional={"noise"})
         problem = {part: keys.as_table(f"problem.{part}", table) for part, table in given.items()}
-        entries = tuple(parse_entry(name, value) for name, value in decoders.items())
+        entries = (
+            *(parse_entry(name, value) for name, value in decoders.items()),
+            *(parse_policy(name, value) for name, value in policies.items()),
+        )
         if "verify" in data and not any(isinstance(entry.method, Recipe) for entry in entries):
             raise ValueError("verify has no meaning without a network among the decoders: leave it out.")
         return cls(

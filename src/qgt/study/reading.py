@@ -12,6 +12,7 @@ from qgt.files.atomic import replacing
 from qgt.files.codec import UNSTORED
 from qgt.files.text import markdown_table
 from qgt.study.plan import Study, Value
+from qgt.study.spent import Costs
 from qgt.study.store import Reading, Store
 from qgt.study.tally import Tally
 from qgt.trust.outcomes import Outcomes, joined
@@ -57,6 +58,7 @@ class StudyResult:
     seconds: float  # spent decoding
     finished: bool  # whether all that the study asks for is there
     read_back: Sequence[ReadBack] = ()
+    costs: Costs | None = None  # of a policy
     streams: Mapping[str, Outcomes] = field(default_factory=dict, repr=False, compare=False, metadata=UNSTORED)
 
     @property
@@ -124,6 +126,7 @@ def _result(group: Sequence[tuple[Tally, list[Reading]]]) -> StudyResult:
         math.fsum(row.seconds for row in rows),
         all(tally.finished for tally in tallies),
         _read_back([one for _, readings in group for one in readings]),
+        Costs.total(row.spent.costs for row in rows if row.spent is not None),
         {tally.task.stream: joined([row.outcomes for row in tally.rows]) for tally in tallies if tally.rows},
     )
 
@@ -166,11 +169,21 @@ def write_csv(found: Iterable[StudyResult], path: str | Path) -> None:
     counts = ["designs", "instances"]
     with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow([*keys, "decoder", *counts, *metrics, "proved", "microseconds_per_instance"])
+        spent = ["tests", "tests_low", "tests_high", "rounds", "transfers"] if any(one.costs for one in found) else []
+        writer.writerow([*keys, "decoder", *counts, *metrics, "proved", "microseconds_per_instance", *spent])
         for one in found:
             values = [v for name in METRICS for v in (one.score.mean(name), *one.score.interval(name))]
             cells = [f"{v:.6g}" if one.score.instances else "" for v in (*values, one.proved, one.microseconds)]
-            writer.writerow([*one.point.values(), one.label, one.designs, one.score.instances, *cells])
+            costs = _costs_cells(one.costs) if spent else []
+            writer.writerow([*one.point.values(), one.label, one.designs, one.score.instances, *cells, *costs])
+
+
+def _costs_cells(costs: Costs | None) -> list[str]:
+    """Tests with their interval, rounds and transfers; empty for a decoder."""
+    if costs is None:
+        return [""] * 5
+    tests, half = costs.mean_tests, costs.half_interval
+    return [f"{v:.6g}" for v in (tests, tests - half, tests + half, costs.mean_rounds, costs.mean_transfers)]
 
 
 def markdown(found: Iterable[StudyResult], metric: str = "success_rate") -> str:

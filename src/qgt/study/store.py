@@ -18,11 +18,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 from qgt.files import codec
+from qgt.study.spent import Spent
 from qgt.trust.outcomes import Outcomes
 from qgt.trust.scoring import Score
 
 APPLICATION = 0x71677401  # "qgt", 1: marks the file as ours
-SCHEMA = 2
+SCHEMA = 3
 Provenance = Mapping[str, str | int]  # where it was made
 PATIENCE = 60.0  # seconds to wait for another process's transaction
 TABLES = (
@@ -35,6 +36,7 @@ TABLES = (
         statuses TEXT NOT NULL,
         seconds REAL NOT NULL,
         provenance TEXT NOT NULL,
+        spent BLOB, -- of a policy: three 32-bit numbers an instance, deflated
         PRIMARY KEY (task, batch)
     ) WITHOUT ROWID
     """,
@@ -63,6 +65,7 @@ class Row:
     statuses: Mapping[str, int]
     seconds: float  # spent decoding
     provenance: Provenance
+    spent: Spent | None = None  # by a policy
 
     @cached_property
     def score(self) -> Score:
@@ -166,8 +169,9 @@ class Store:
         values: tuple[object, ...]
         if isinstance(one, Row):
             packed, statuses = zlib.compress(one.outcomes.packed), json.dumps(dict(one.statuses))
-            values = (one.task, one.batch, one.outcomes.items, packed, statuses, one.seconds, provenance)
-            insert = "INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+            spent = None if one.spent is None else zlib.compress(one.spent.packed)
+            values = (one.task, one.batch, one.outcomes.items, packed, statuses, one.seconds, provenance, spent)
+            insert = "INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
         else:
             values = (one.task, one.estimator, one.probes, one.wrong, one.entries, one.seconds, provenance)
             insert = "INSERT INTO readings VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
@@ -176,14 +180,16 @@ class Store:
 
     def rows(self, task: str) -> Iterator[Row]:
         """The rows of a task in the order of their batches."""
-        query = "SELECT batch, items, outcomes, statuses, seconds, provenance FROM rows WHERE task = ? ORDER BY batch"
+        cells = "batch, items, outcomes, statuses, seconds, provenance, spent"
+        query = f"SELECT {cells} FROM rows WHERE task = ? ORDER BY batch"
         with _explained(self.path):
             found = self._connection.execute(query, (task,)).fetchall()
-        for batch, items, packed, statuses, seconds, provenance in found:
+        for batch, items, packed, statuses, seconds, provenance, spent in found:
             with self._whole(f"batch {batch} of task {task[:12]}"):
                 outcomes = Outcomes(int(items), zlib.decompress(packed))
                 notes = _notes({"statuses": statuses, "provenance": provenance})
-                row = Row(task, batch, outcomes, notes.statuses, float(seconds), notes.provenance)
+                costs = None if spent is None else Spent(zlib.decompress(spent))
+                row = Row(task, batch, outcomes, notes.statuses, float(seconds), notes.provenance, costs)
             yield row
 
     def readings(self, task: str) -> Iterator[Reading]:
