@@ -25,7 +25,7 @@ def test_it_serves_and_ends_with_ctrl_c(tmp_path):
     try:
         for _ in range(200):
             try:
-                assert "Past runs" in httpx.get(address).text
+                assert "Past runs" in httpx.get(address, timeout=60).text
                 break
             except httpx.ConnectError:
                 assert process.poll() is None

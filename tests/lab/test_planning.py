@@ -5,9 +5,9 @@ import json
 import pytest
 import torch
 
-from qgt import Bernoulli, Design, Noiseless, PositiveNegative, SparseInteger, UnknownRate
+from qgt import Bernoulli, Design, Noiseless, PositiveNegative, Problem, SparseInteger, UnknownRate
 from qgt.decoders.results import Decoded, Evidence
-from qgt.lab import planning, question
+from qgt.lab import planning, question, scouting
 from qgt.lab.asking import parse_assay, parse_errors, parse_positives
 from qgt.lab.counts import read_counts
 from qgt.lab.expectations import expected_prior
@@ -16,7 +16,7 @@ from qgt.lab.plan_folder import read_plan, write_plan
 from qgt.lab.plan_words import plan_rows, plan_words
 from qgt.lab.planning import Question, plan
 from qgt.lab.samples import Samples
-from qgt.lab.scouting import Tally, fewest, judged, simulated
+from qgt.lab.scouting import Scout, Tally, fewest, judged, simulated
 from qgt.theory.limits import pools_needed
 from qgt.trust.scoring import wilson
 
@@ -87,6 +87,57 @@ def test_what_cannot_be_reached_is_said(quick):
     result = made(Question(Samples.numbered(24), (4, 8), certainty=0.95, most_pools=5))
     assert not result.reached
     assert any("Caution" in words for words in plan_words(result))
+
+
+def told(monkeypatch, by_purpose):
+    """Simulations replaced by what they are to tell; gives what was asked for."""
+    asked = []
+
+    def measure(self, purpose, design, plates, *, seconds):
+        asked.append((purpose, design.pools, plates, seconds))
+        return by_purpose[purpose]
+
+    monkeypatch.setattr(Scout, "measure", measure)
+    monkeypatch.setattr(Scout, "first_round", lambda self, design, plates, **_: Tally(plates, plates))
+    return asked
+
+
+def test_the_best_of_several_is_shown_with_plates_of_its_own(quick, monkeypatch):
+    tallies = {"measuring": Tally(100, 97, 0, 0.1), "confirming": Tally(1000, 940, 0, 0.1)}
+    asked = told(monkeypatch, {**tallies, "promising": Tally(1000, 930, 0, 0.1)})
+    result = made(Question(Samples.numbered(24), (0, 2), certainty=0.95))
+    purposes = [purpose for purpose, *_ in asked]
+    assert purposes.count("confirming") > 1
+    assert purposes[-1] == "promising"
+    assert not result.reached
+    assert (result.recommended.successes, result.recommended.plates) == (930, 1000)
+    assert sum(one is result.recommended for one in result.candidates) == 1
+
+
+def test_one_design_gets_all_the_time_where_decoding_is_slow(quick, monkeypatch):
+    asked = told(monkeypatch, {"measuring": Tally(5, 5, 0, 900.0), "confirming": Tally(20, 20, 0, 900.0)})
+    result = made(Question(Samples.numbered(24), (0, 2), certainty=0.95))
+    (confirmed,) = [one for one in asked if one[0] == "confirming"]
+    assert confirmed[3] > 0.9 * 2000
+    assert asked[-1] == confirmed
+    assert not result.reached
+    assert result.recommended.plates == 20
+
+
+def test_simulations_stop_in_time(monkeypatch):
+    problem = Problem(Design.from_rows(["110", "011"]), Bernoulli(0.1))
+    clock = [0.0]
+
+    def decode(y):  # every plate takes as long as it may
+        clock[0] += 0.5 * len(y)
+        return Decoded(torch.zeros(len(y), 3, dtype=torch.uint8), torch.ones(len(y), dtype=torch.uint8))
+
+    monkeypatch.setattr(scouting, "planned_decoder", lambda *_, **__: decode)
+    monkeypatch.setattr(scouting.time, "perf_counter", lambda: clock[0])
+    for seconds in (0.1, 1.0, 10.0, 100.0):
+        clock[0] = 0.0
+        tally = simulated(problem, 10_000, retest_below=None, generator=seeded(0), seconds=seconds, each=0.5)
+        assert seconds <= clock[0] == tally.seconds <= 1.5 * seconds + scouting.LEAST_PART * 0.5
 
 
 def test_limits_without_room_are_refused(quick):
