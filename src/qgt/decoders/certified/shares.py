@@ -23,7 +23,7 @@ from qgt.decoders.certified.costs import Tables
 from qgt.decoders.certified.ranges import WIDE, charges_of
 from qgt.model.prior import FREE
 
-OFTEN = 0.05  # of a batch's counts must have a charge, or shares cost more than they tell
+OFTEN = 0.25  # of a batch's counts must have a charge, or shares cost more than they tell
 SPREAD = 4  # times as many places as memberships: else pools differ too much in size for a table of them
 
 
