@@ -75,7 +75,7 @@ def test_a_charge_shared_out_well_reaches_what_the_envelope_does_not() -> None:
     model, tables = Model.of(problem, y.device), Tables.of(pool_costs(problem.design, problem.noise, y))
     shares = replace(Shares.of(model.matrix[:-1], tables))
     given = shares.at(torch.zeros(1, dtype=torch.int64), model.known[None])
-    raising = Raising(given, given.even(), 0.5)
+    raising = Raising.start(given, given.even(), 0.5)
     for _ in range(200):
         raising.rise(torch.tensor([[0.4, 0.4] + [0.0] * 8]))
     charge = float(given.charge[0, 0])
