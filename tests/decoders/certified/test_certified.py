@@ -339,7 +339,7 @@ def corrupted(problem: qgt.Problem, y: torch.Tensor, result: Decoded, g: torch.G
     leaf = int(torch.randint(len(leaves.least), (1,), generator=g))
     others = torch.arange(len(leaves.least)) != leaf
     item = int(torch.randint(problem.items, (1,), generator=g))
-    columns = {name: getattr(leaves, name)[others] for name in ("fixed", "least", "most", "pi")}
+    columns = {name: getattr(leaves, name)[others] for name in ("fixed", "least", "most", "pi", "shares")}
     out = {"a leaf is missing": with_leaves(result, **columns)}
     pi = leaves.pi.clone()
     pi[leaf] = torch.nan
