@@ -1,7 +1,7 @@
 """Classical group testing: how often each decoder finds all defectives from positives and negatives alone.
 
-    python benchmarks/classical.py --instances 1000          # the counts, into results/classical.json
-    python benchmarks/classical.py draw                      # docs/images/classical.png from them
+    python benchmarks/classical.py --instances 1000 --processes 16     # the counts, into results/classical.json
+    python benchmarks/classical.py draw                                # docs/images/classical.png from them
 
 N items, each in as many pools as leave half of them positive. COMP, DD and SCOMP take reports for true, so there are
 settings without errors and one with. Certified is the most probable x, and its success rate the limit where it is
@@ -12,12 +12,12 @@ import argparse
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Generator
 
 import qgt
-from setting import provenance, write
+from setting import in_processes, provenance, write
 
 DECODERS: dict[str, qgt.Decoder] = {
     "COMP": qgt.COMP(),
@@ -26,6 +26,7 @@ DECODERS: dict[str, qgt.Decoder] = {
     "LinearProgram": qgt.LinearProgram(),
 }
 CERTIFIED = "Certified"
+TOGETHER = 50  # instances of a task
 SETTINGS: dict[str, tuple[int, float, qgt.PositiveNegative, tuple[int, ...]]] = {
     "N = 100, 5 %": (100, 0.05, qgt.PositiveNegative(), (20, 30, 40, 50, 60, 70)),
     "N = 500, 2 %": (500, 0.02, qgt.PositiveNegative(), (60, 80, 100, 120, 140)),
@@ -43,17 +44,41 @@ def problem_of(name: str, pools: int) -> qgt.Problem:
     return qgt.Problem(design, qgt.Bernoulli(rate), noise)
 
 
-def cell(name: str, pools: int, arguments: argparse.Namespace) -> dict[str, Any]:
+class Task(NamedTuple):
+    """Some instances of one cell, a setting with a number of pools."""
+
+    setting: str
+    pools: int
+    number: int  # of the cell's tasks, from 0
+    instances: int
+    time_limit: float
+
+
+def tasks_of(setting: str, pools: int, instances: int, time_limit: float) -> list[Task]:
+    """A cell in tasks of equal size, but for the last one."""
+    starts = range(0, instances, TOGETHER)
+    sizes = [min(TOGETHER, instances - start) for start in starts]
+    return [Task(setting, pools, number, size, time_limit) for number, size in enumerate(sizes)]
+
+
+def work(task: Task) -> dict[str, Any]:
     """All decoders on the same instances."""
-    problem = problem_of(name, pools)
-    x, y = problem.simulate(arguments.instances, generator=Generator().manual_seed(pools))
-    row: dict[str, Any] = {"setting": name, "M": pools, "instances": len(y), "right": {}}
+    problem = problem_of(task.setting, task.pools)
+    x, y = problem.simulate(task.instances, generator=Generator().manual_seed(1000 * task.number + task.pools))
+    row: dict[str, Any] = {"setting": task.setting, "M": task.pools, "instances": len(y), "right": {}}
     for decoder, made in DECODERS.items():
         row["right"][decoder] = int((made.bind(problem)(y).x == x).all(1).sum())
-    result = qgt.Certified(odds=1.0, time_limit=arguments.time_limit).bind(problem)(y)
+    result = qgt.Certified(odds=1.0, time_limit=task.time_limit).bind(problem)(y)
     row["right"][CERTIFIED] = int((result.x == x).all(1).sum())
     row["undecided"] = int((result.status != qgt.Status.PROVED).sum())
     return row
+
+
+def added(row: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Two parts of one cell together."""
+    right = {decoder: number + other["right"][decoder] for decoder, number in row["right"].items()}
+    sums = {name: row[name] + other[name] for name in ("instances", "undecided")}
+    return {**row, **sums, "right": right}
 
 
 def draw(results: Path, picture: Path) -> None:
@@ -78,6 +103,7 @@ def main() -> None:
     parser.add_argument("part", nargs="?", default="measure", choices=["measure", "draw"])
     parser.add_argument("--rows", nargs="*", default=[""], help="only settings whose names hold one of these words")
     parser.add_argument("--instances", type=int, default=200)
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--time-limit", type=float, default=1.0, help="seconds per instance for Certified")
     parser.add_argument("-o", "--output", type=Path, default=Path("results/classical.json"))
     parser.add_argument("--picture", type=Path, default=Path("docs/images/classical.png"))
@@ -87,12 +113,18 @@ def main() -> None:
     stored = json.loads(arguments.output.read_text()) if arguments.output.exists() else {"rows": []}
     stored["measured on"] = provenance("cpu")
     names = [name for name in SETTINGS if any(words in name for words in arguments.rows)]
-    for name, pools in [(one, pools) for one in names for pools in SETTINGS[one][3]]:
-        row = cell(name, pools, arguments)
-        others = [old for old in stored["rows"] if (old["setting"], old["M"]) != (name, pools)]
-        stored["rows"] = sorted([*others, row], key=lambda one: (list(SETTINGS).index(one["setting"]), one["M"]))
-        print(json.dumps(row), flush=True)
-        write(arguments.output, stored)
+    cells = [(name, pools) for name in names for pools in SETTINGS[name][3]]
+    tasks = [task for cell in cells for task in tasks_of(*cell, arguments.instances, arguments.time_limit)]
+    made: dict[tuple[str, int], dict[str, Any]] = {}
+    for part in in_processes(work, tasks, processes=arguments.processes, seconds=math.inf):
+        cell = part["setting"], part["M"]
+        made[cell] = added(made[cell], part) if cell in made else part
+        if made[cell]["instances"] == arguments.instances:
+            others = [old for old in stored["rows"] if (old["setting"], old["M"]) != cell]
+            rows = [*others, made[cell]]
+            stored["rows"] = sorted(rows, key=lambda one: (list(SETTINGS).index(one["setting"]), one["M"]))
+            print(json.dumps(made[cell]), flush=True)
+            write(arguments.output, stored)
 
 
 if __name__ == "__main__":

@@ -83,6 +83,8 @@ def map_table(root: Path) -> str:
         for solver in ("certified", "highs", "cpsat"):
             one = row.get(solver)
             share = "-" if one is None else f"{100 * one['proved'] / row['instances']:.0f} %"
+            if one is not None and "by highs" in one:
+                share += f" ({one['by highs']} by HiGHS)"
             cells += [share, "-" if one is None else f"{one['ms']:.1f}"]
         lines.append([row["setting"], row["instances"], f"{row['budget']:g}", *cells, row.get("disagreements", "-")])
     header = ["setting", "instances", "budget, s", "certified: proved", "ms", "HiGHS: proved", "ms"]

@@ -58,7 +58,7 @@ def test_no_forgery_is_accepted_and_no_honest_certificate_refused(noise: str, al
 @pytest.mark.usefixtures("unchecked")  # a third faster; what types are passed is checked in every other test
 def test_every_kind_of_forgery_occurs() -> None:
     g, seen = torch.Generator().manual_seed(0), Counter[str]()
-    for noise in ("D = 1", "D = 3", "rounded Gaussian", "noiseless"):
+    for noise in ("D = 1", "outliers", "rounded Gaussian", "noiseless"):
         for case in some_cases(noise, 8, 14, alike=False):
             seen.update(one.kind for one in forged(case, g))
     # Searches that ran out of time are forged in the benchmark: here none is that hard.
@@ -119,6 +119,7 @@ def test_what_is_proved_before_the_time_ran_out_has_a_certificate_that_holds(mil
     y = problem.simulate(30, generator=g).y
     result = qgt.Certified(time_limit=milliseconds / 1000).bind(problem)(y)
     told = (result.status == qgt.Status.PROVED) | (result.status == qgt.Status.INFEASIBLE)
+    told &= ~result.evidence.by_highs
     assert torch.equal(qgt.check_certificate(problem, y, result), told)
     qgt.save_certificate(tmp_path / "proof", problem, y, result)
     loaded = qgt.load_certificate(tmp_path / "proof", problem, y)

@@ -30,7 +30,7 @@ def group_testing(items: int, pools: int, weight: int, noise: qgt.Noise, rate: f
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_no_shares_give_a_bound_above_the_cheapest_x(noise: str) -> None:
-    problem = group_testing(8, 5, 3, NOISES[noise], 0.2)
+    problem = group_testing(8, 5, 3, NOISES[noise], 0.08)
     g = torch.Generator().manual_seed(3)
     y = problem.simulate(4, generator=g).y
     model, tables = Model.of(problem, y.device), Tables.of(pool_costs(problem.design, problem.noise, y))
@@ -75,7 +75,7 @@ def test_a_charge_shared_out_well_reaches_what_the_envelope_does_not() -> None:
     model, tables = Model.of(problem, y.device), Tables.of(pool_costs(problem.design, problem.noise, y))
     shares = replace(Shares.of(model.matrix[:-1], tables))
     given = shares.at(torch.zeros(1, dtype=torch.int64), model.known[None])
-    raising = Raising(given, given.even(), 0.5)
+    raising = Raising.start(given, given.even(), 0.5)
     for _ in range(200):
         raising.rise(torch.tensor([[0.4, 0.4] + [0.0] * 8]))
     charge = float(given.charge[0, 0])
@@ -86,14 +86,21 @@ def test_a_charge_shared_out_well_reaches_what_the_envelope_does_not() -> None:
 
 
 def test_charges_of_tables() -> None:
-    for table, charge in (([0, 3, 3], 3.0), ([1, 3, 4, 4.5], 1.25), ([3, 0, 0], 0.0), ([0, 1, 2], 0.0), ([0, 2], 0.0)):
+    for table, charge in (
+        ([0, 3, 3], 3.0),
+        ([1, 3, 4, 4.5], 1.25),
+        ([3, 0, 0], 0.0),
+        ([0, 1, 2], 0.0),
+        ([0, 2], 0.0),
+        ([3, 3, 0, 3], 0.0),
+    ):
         assert charge_of(np.array(table, dtype=np.float64)) == pytest.approx(charge)
     assert charge_of(np.array([0, np.inf, np.inf])) == 0.0
 
 
 def test_proofs_with_shares_hold_in_memory_and_in_files(tmp_path: object) -> None:
     problem = group_testing(200, 80, 6, qgt.PositiveNegative(0.95, 0.98), 0.02)
-    y = problem.simulate(6, generator=torch.Generator().manual_seed(2)).y
+    y = problem.simulate(3, generator=torch.Generator().manual_seed(2)).y
     result = qgt.Certified(odds=10.0).bind(problem)(y)
     assert bool(qgt.check_certificate(problem, y, result).all()) and bool(result.evidence.complete.all())
     assert result.proof.shares.shape[1] == problem.design.transfers and bool((result.proof.shares > 0.1).any())

@@ -39,7 +39,7 @@ from qgt.model.prior import FREE
 
 ROOT_ITERATIONS, ITERATIONS = 100, 60
 ITERATIONS_WITH_STEPS = 120  # their envelopes change from node to node, so multipliers have farther to go
-ROOT_ITERATIONS_WITH_SHARES, ITERATIONS_WITH_SHARES = 200, 80
+ROOT_ITERATIONS_WITH_SHARES = 200
 NUMBERS = 6  # of defectives, into which a node with steps may be split
 MANY = 0.1  # of a node's free items, fixed at once: then its bound is worth another look
 
@@ -110,7 +110,6 @@ class Search:
         """Search until none is open, or time is up, or only lists are open after `most`: the owners of nodes done."""
         roots = iter(torch.arange(len(self.best), device=self.best.device).split(batch))
         iterations = ITERATIONS if self.ranges is None else ITERATIONS_WITH_STEPS
-        iterations = iterations if self.shares is None else ITERATIONS_WITH_SHARES
         while deadline is None or time.perf_counter() < deadline:
             waiting = self.open if deadline is None or sets.crowded(self.others) else self.hopeful  # proofs, then lists
             few = sum(len(block.owner) for block in waiting) < batch

@@ -41,13 +41,13 @@ def has_steps(table: Floats) -> bool:
 
 
 def charge_of(table: Floats) -> float:
-    """How much more the first defective costs than the slope after it says; none where few counts are possible.
+    """How much more the first defective costs than the slope after it says, where none at all is the cheapest.
 
     Example:
         >>> charge_of(np.array([0.0, 3.0, 3.5, 4.0])), charge_of(np.array([3.0, 0.0, 0.0]))
         (2.5, 0.0)
     """
-    if len(table) < 3 or not np.isfinite(table[:3]).all():
+    if len(table) < 3 or not np.isfinite(table[:3]).all() or table.argmin() > 0:
         return 0.0
     rest = table.copy()
     rest[0] = np.inf

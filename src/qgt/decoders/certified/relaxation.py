@@ -16,7 +16,7 @@ and its minimum over x and c, a plain sum, is a lower bound on the cost of every
 That search is the primal-dual hybrid gradient method (Chambolle and Pock 2011, algorithm 1), with the dual step
 preconditioned by (A A' + I)^-1: the mean of a 0/1 matrix is a huge singular value, which makes the plain method crawl,
 and with it the operator is an isometry (Pock and Chambolle 2011 for the idea). Two products with A per iteration serve
-all instances.
+all instances. Where pools share out what they charge (`shares`), the shares are more dual variables of the same method.
 """
 
 from dataclasses import dataclass
@@ -147,9 +147,7 @@ def relax(
     for done in range(CHECK, iterations + 1, CHECK):
         run.advance(CHECK)
         for multipliers in run.multipliers:
-            bound = lower_bound(
-                model, run.rows, run.fixed, multipliers, None if run.raising is None else run.raising.given
-            )
+            bound = lower_bound(model, run.rows, run.fixed, multipliers, run.given)
             better = bound > best[at]
             best[at] = torch.where(better, bound, best[at])
             kept.pi[at] = torch.where(better[:, None], multipliers.pi, kept.pi[at])
@@ -193,7 +191,7 @@ class _Run:
         step, raising = STEP, None
         if given is not None:
             step = STEP_WITH_SHARES
-            raising = Raising(given, state.shares, HALF / step / len(given.shares.places))
+            raising = Raising.start(given, state.shares, HALF / step / len(given.shares.places))
         lower, upper = (fixed == 1).float(), (fixed != 0).float()
         before = torch.cumsum(rows.lengths, 0) - rows.lengths
         shifts = (rows.start + before + step * rows.slopes).float()

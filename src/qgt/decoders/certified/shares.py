@@ -23,7 +23,7 @@ from qgt.decoders.certified.costs import Tables
 from qgt.decoders.certified.ranges import WIDE, charges_of
 from qgt.model.prior import FREE
 
-OFTEN = 0.05  # of a batch's counts must have a charge, or shares cost more than they tell
+OFTEN = 0.25  # of a batch's counts must have a charge, or shares cost more than they tell
 SPREAD = 4  # times as many places as memberships: else pools differ too much in size for a table of them
 
 
@@ -117,21 +117,28 @@ class Given:
         return shares * (self.charge.float() / shares.sum(2).clamp_(min=1e-9)).clamp_(max=1.0)[:, :, None]
 
 
+@dataclass(eq=False)
 class Raising:
     """Shares that rise with the relaxed x of their items, in an iteration; those of fixed items stay at 0."""
 
-    def __init__(self, given: Given, shares: Tensor, step: float) -> None:
-        self.given, self.step = given, step
-        self.shares = given.allowed(shares)
-        self.charge = torch.where(given.open, given.charge, -torch.inf).float()  # what is due is not shared
-        self.threshold = torch.zeros_like(self.charge)
-        self.total = torch.zeros_like(self.shares)
+    given: Given
+    step: float
+    charge: Tensor  # (nodes, pools), float32: what may be given out
+    shares: Tensor  # (nodes, pools, width)
+    total: Tensor  # (nodes, pools, width): of the shares since the last restart
+    threshold: Tensor  # (nodes, pools): of the last projection
+
+    @classmethod
+    def start(cls, given: Given, shares: Tensor, step: float) -> "Raising":
+        """Begin from what is allowed of some shares."""
+        charge = torch.where(given.open, given.charge, -torch.inf).float()  # what is due is not shared
+        shares = given.allowed(shares)
+        return cls(given, step, charge, shares, torch.zeros_like(shares), torch.zeros_like(charge))
 
     def pick(self, keep: Tensor) -> "Raising":
         """Some of the nodes."""
-        some = Raising(self.given.pick(keep), self.shares[keep], self.step)
-        some.threshold, some.total = self.threshold[keep], self.total[keep]
-        return some
+        parts = self.charge, self.shares, self.total, self.threshold
+        return Raising(self.given.pick(keep), self.step, *(part[keep] for part in parts))
 
     def restart(self, shares: Tensor) -> None:
         """Go on from other shares, and forget the mean."""
