@@ -31,6 +31,7 @@ from qgt.model.problem import Problem
 
 LARGE = 2**21  # pools times items, from which matrices cost more than linear programs
 BATCH = 2**18  # nodes times items that are worked on together
+NEAR = 0.01  # nats between an answer and its bound: not worth looking for a better answer before the search
 LISTING = 2.0**26  # nodes times items times pools that are looked at for a list, after the proof
 
 
@@ -129,7 +130,7 @@ def settle(problem: Problem, y: Tensor, proposed: list[Tensor], options: Options
         Large(problem.design, factors.items, factors.pools.of_instance(i), dual.pi) for i, dual in enumerate(duals)
     ]
     bound = torch.stack([large.bounds()[0].min() for large in larges])
-    unsure, belief = (cost > bound + CLOSE).nonzero()[:, 0], BeliefPropagation()
+    unsure, belief = (cost > bound + NEAR).nonzero()[:, 0], BeliefPropagation()
     if len(unsure) and belief.supports(problem) is None:
         more = [x[unsure], belief.bind(problem)(y[unsure]).x]
         x[unsure], cost[unsure] = _cheapest(problem.factors(y[unsure]), more)
