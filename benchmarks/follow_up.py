@@ -30,7 +30,7 @@ import qgt
 from qgt.files.atomic import write_text
 from qgt.files.provenance import provenance
 from qgt.pictures.figures import save_figure
-from qgt.pictures.tests_needed import prevalence_figure, rounds_figure
+from qgt.pictures.tests_needed import frontier_figure, prevalence_figure, rounds_figure
 from qgt.rounds.history import Setting
 from qgt.rounds.policies import FollowUp, Policy, simulate_policy
 from qgt.rounds.schemes import Scheme
@@ -270,6 +270,14 @@ def draw(found: dict[str, Any]) -> None:
     }
     if points:
         save_figure(rounds_figure(points, bound(0.06, 0.1), ITEMS), IMAGES / "follow_up_rounds.png", "png")
+
+    firsts: dict[int, list[tuple[float, float]]] = {}
+    for case in cases("frontier"):
+        if case.key in found:
+            first = int(case.policy.split()[0].partition("=")[2])
+            firsts.setdefault(first, []).append((mean(found[case.key]["tests"])[0], _failed(found[case.key])))
+    if firsts:
+        save_figure(frontier_figure(firsts, ITEMS), IMAGES / "follow_up_frontier.png", "png")
 
 
 def _failed(found: dict[str, Any]) -> float:
