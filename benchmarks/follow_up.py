@@ -30,7 +30,7 @@ import qgt
 from qgt.files.atomic import write_text
 from qgt.files.provenance import provenance
 from qgt.pictures.figures import save_figure
-from qgt.pictures.tests_needed import prevalence_figure, rounds_figure
+from qgt.pictures.tests_needed import frontier_figure, prevalence_figure, rounds_figure
 from qgt.rounds.history import Setting
 from qgt.rounds.policies import FollowUp, Policy, simulate_policy
 from qgt.rounds.schemes import Scheme
@@ -82,12 +82,12 @@ def start_of(rate: float, noise: float) -> int:
 
 def policy_of(case: Case) -> Policy:
     """The policy of a name."""
-    if case.part in ("sweep", "frontier"):
+    if case.part in ("sweep", "frontier", "households"):
         words = dict(word.split("=") for word in case.policy.split())
         return FollowUp(
             int(words["first"]), pools=20, risk=float(words["risk"]), confidence=float(words["confidence"]),
             odds=float(words["odds"]), spread=words["spread"] == "yes", spare=int(words["spare"]),
-            follow_ups=1 if case.part == "frontier" else None, time_limit=2.0 if case.part == "sweep" else 4.0,
+            follow_ups=1 if case.part == "frontier" else None, time_limit=4.0 if case.part == "frontier" else 2.0,
         )  # fmt: skip
     lead = (2 if case.policy == "checked" else 4) if case.noise else 1  # as many as make 999 of 1,000 right
     first = start_of(case.rate, case.noise)
@@ -126,7 +126,9 @@ def cases(part: str) -> Iterator[Case]:
         for rate in (0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.12, 0.16, 0.2):
             yield from (Case(part, policy, rate, 0.1) for policy in ("follow-up", "non-adaptive", "grouped_halving"))
     elif part == "households":
-        yield Case(part, "follow-up", 0.06, 0.1, households=True)
+        for first in (10, 11, 12, 13):
+            one = _swept(part, first, 0.05, 0.996, 30, "yes")
+            yield Case(part, one.policy, 0.06, 0.1, households=True)
 
 
 def _swept(part: str, first: int, risk: float, confidence: float, odds: float, spread: str, spare: int = 0) -> Case:
@@ -240,9 +242,9 @@ def line(case: Case, found: dict[str, Any]) -> str:
     (tests, error), (rounds, _), n = mean(found["tests"]), mean(found["rounds"]), sum(found["tests"].values())
     said = sum(one[1] for one in found["confidence"])
     confidence = f", confidence {said / n:.5f}" if said else ""
-    least = bound(case.rate, case.noise)
+    least = "" if case.households else f" (bound {bound(case.rate, case.noise):.1f})"  # it takes items as independent
     return (
-        f"{case.key}: {tests:.2f} +- {error:.2f} tests (bound {least:.1f}), {rounds:.2f} rounds, "
+        f"{case.key}: {tests:.2f} +- {error:.2f} tests{least}, {rounds:.2f} rounds, "
         f"success {1 - found['wrong'] / n:.4f} of {n}{confidence}, {found['seconds'] / n:.2f} s each"
     )
 
@@ -268,6 +270,14 @@ def draw(found: dict[str, Any]) -> None:
     }
     if points:
         save_figure(rounds_figure(points, bound(0.06, 0.1), ITEMS), IMAGES / "follow_up_rounds.png", "png")
+
+    firsts: dict[int, list[tuple[float, float]]] = {}
+    for case in cases("frontier"):
+        if case.key in found:
+            first = int(case.policy.split()[0].partition("=")[2])
+            firsts.setdefault(first, []).append((mean(found[case.key]["tests"])[0], _failed(found[case.key])))
+    if firsts:
+        save_figure(frontier_figure(firsts, ITEMS), IMAGES / "follow_up_frontier.png", "png")
 
 
 def _failed(found: dict[str, Any]) -> float:

@@ -104,3 +104,25 @@ def rounds_figure(found: Mapping[str, tuple[float, float, float, float]], bound:
     ax.set_ylabel(f"tests for {items} items, mean")
     ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
+
+
+def frontier_figure(found: Mapping[int, Sequence[tuple[float, float]]], items: int) -> "Figure":
+    """Draw the share of wrong answers over the mean number of tests, a line for each size of the first round.
+
+    Args:
+        found: For each first round the mean numbers of tests with the shares of wrong answers.
+        items: For how many the tests are.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+    ax = figure.subplots()
+    for (first, points), colour, marker in zip(found.items(), COLOURS, MARKERS, strict=False):
+        tests, wrong = zip(*sorted(points), strict=True)
+        ax.plot(tests, [100 * share for share in wrong], color=colour, marker=marker, label=f"first round of {first}")
+    ax.set_yscale("symlog", linthresh=0.1)
+    ax.set_ylim(bottom=0)
+    ax.set_xlabel(f"tests for {items} items, mean")
+    ax.set_ylabel("wrong answers, %")
+    ax.legend(frameon=False)
+    return figure
