@@ -376,6 +376,7 @@ def test_two_files_are_written_or_none(refused, monkeypatch):
 def test_each_output_has_one_temporary_file(command, outputs, facts, monkeypatch):
     opened = []
     make = os.open
+    monkeypatch.setenv("QGT_CACHE", "off")  # which is no output
     monkeypatch.setattr(os, "open", lambda path, *rest, **more: opened.append(path) or make(path, *rest, **more))
     facts(command)
     assert len([path for path in opened if Path(path).name.startswith(".")]) == outputs
