@@ -32,7 +32,6 @@ def estimated_seconds(
     validation = min(VALIDATION, config.validation)
     small = replace(config, instances=None, steps=STEPS, epochs=3, patience=None, validation=validation)
     run = Run.begin([problem], architecture, small, Generator(device).manual_seed(0))
-    run.steps.fuse_if_long(config.total_steps)
     run.epoch()  # warm-up: libraries start, memory is allocated, steps are captured
     began = time.perf_counter()
     run.epoch()

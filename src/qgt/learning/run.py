@@ -61,7 +61,6 @@ class Run:
         data = Data.draw(tuple(problems), config, generator)
         network.prepare(*data.validation)
         steps = Steps.start(network, LOSSES[architecture.loss], data.block, config, generator, together)
-        steps.fuse_if_long(config.total_steps)
         best = Best.start(network, len(problems), config, generator.device)
         return cls(architecture, config, generator, start, data, steps, best, history=[[] for _ in problems])
 

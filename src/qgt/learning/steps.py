@@ -5,11 +5,9 @@ that all of them take the step that one process would take with the whole batch.
 """
 
 import contextlib
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import final
 
 import torch
@@ -24,7 +22,6 @@ from qgt.learning.optimizers import Optimizers
 from qgt.learning.together import Together
 
 PLAIN_STEPS = 3  # before the capture, which records what those have allocated
-LONG = 5000  # steps, from which it pays to compile them, a quarter of a minute
 _capturing = threading.Lock()
 
 
@@ -82,16 +79,8 @@ class Steps:
             elif step - first == PLAIN_STEPS and self.position.is_cuda and self.together.alone:
                 self._capture()
             else:
-                # As in the capture: what is compiled holds for one setting of float32.
-                with _tensor_float_32() if self.position.is_cuda else contextlib.nullcontext():
-                    self._step()
+                self._step()
         return self.together.mean(self.total / self.config.epoch_steps)
-
-    def fuse_if_long(self, total: int) -> None:
-        """Have the network compiled for a training of so many steps, where that pays and a compiler is there."""
-        compiler = find_spec("triton") is not None and shutil.which("cc") is not None
-        if total >= LONG and compiler and self.position.is_cuda and self.together.alone:
-            self.network.fuse()
 
     def state(self) -> dict[str, Tensor]:
         """The weights and what the optimisers remember, by name."""
@@ -130,7 +119,7 @@ def _tensor_float_32() -> Iterator[None]:
     """Let a GPU's matrix units take float32 at their faster setting, in what is recorded inside.
 
     torch has this setting once for a whole process. A captured step keeps what it was recorded with, so it is changed
-    for the capture and the few steps before it only, by one thread at a time, and put back.
+    for the milliseconds of the capture only, by one thread at a time, and put back before any step is taken.
     """
     with _capturing:
         before = torch.backends.cuda.matmul.allow_tf32

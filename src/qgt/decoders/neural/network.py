@@ -49,9 +49,6 @@ class Network(nn.Module):
         """The matrices (models, out, in) from one hidden layer to another, which an optimiser may treat apart."""
         return []
 
-    def fuse(self) -> None:
-        """Have a compiler fuse what most of a training step's time goes to; answers change by rounding only."""
-
     def prepare(self, x: Tensor, y: Float[Tensor, "models instances pools"]) -> None:
         """Look at instances once before training, to begin at the right scale."""
 

@@ -20,7 +20,7 @@ Counts need not be counts for this: before training a straight line is fitted to
 number of defective items in it, and `y - A p` is the distance from that line, in standard deviations of the reports.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -139,12 +139,6 @@ class RefiningStack(Network):
         """Those of the blocks."""
         return [p for p in self.blocks.parameters() if p.dim() == 3]
 
-    def fuse(self) -> None:
-        """The blocks, while they train."""
-        for block in self.blocks:
-            assert isinstance(block, _Block)
-            block.fused = torch.compile(block.step, dynamic=False)
-
     def forward(self, y: Tensor, generator: Generator | None = None) -> Tensor:
         """The logits of the round that the judge believes in most, of nearly equals the later."""
         each = self._each(y)
@@ -211,12 +205,7 @@ class _Block(nn.Module):
         super().__init__()
         self.widen = Linear(width, EXPANSION * width, generator)
         self.narrow = Linear(EXPANSION * width, width, generator, scale=0.0)
-        self.fused: Callable[[Tensor], Tensor] | None = None  # `step`, compiled for the one shape of training batches
 
     def forward(self, h: Tensor) -> Tensor:
         """One step of thought, in the input's dtype."""
-        return self.fused(h) if self.fused is not None and self.training else self.step(h)
-
-    def step(self, h: Tensor) -> Tensor:
-        """The same, kernel by kernel."""
         return h + self.narrow.rows(F.gelu(self.widen.rows(F.layer_norm(h, h.shape[-1:]))))
