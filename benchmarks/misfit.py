@@ -6,10 +6,12 @@ Two settings: a laboratory's (96 samples, 24 pools, 6 pools a sample, 3 % positi
 README's (100 items, 35 dense pools, 6 %, 10 % of counts). Files of 40 plates are simulated with something wrong, in all
 plates or in the first one only, and decoded by `decode_sheet` with the default decoder under the model as it should be.
 Counted are the plates that were touched, and beside them those that were not. Files of all kinds take turns, and
-results are written every half minute: a run that is stopped early has fewer plates of each kind.
+results are written every half minute: a run that is stopped early has fewer plates of each kind. `--add FILE` adds a
+run with another seed.
 """
 
 import argparse
+import json
 import multiprocessing
 import time
 from collections import Counter
@@ -290,6 +292,21 @@ def save(told: argparse.Namespace, found: dict[tuple[str, str], tuple[Tally, flo
     return rows
 
 
+def add(output: Path, other: Path) -> None:
+    """Add what another run counted, kind by kind."""
+    results, more = json.loads(output.read_text()), json.loads(other.read_text())
+    seeds = [results["seed"], more["seed"]]
+    assert seeds[0] != seeds[1], "both runs have the same seed"
+    counted = {(one["setting"], one["misuse"]): one for one in more["rows"]}
+    for one in results["rows"]:
+        for key, value in counted[one["setting"], one["misuse"]].items():
+            if isinstance(value, dict):
+                one[key] = dict(Counter(one[key]) + Counter(value))
+            elif isinstance(value, int | float) and not isinstance(value, bool):
+                one[key] = round(one[key] + value, 1)
+    write(output, {**results, "seed": seeds})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-o", "--output", type=Path, default=Path("results/misfit.json"))
@@ -300,7 +317,10 @@ def main() -> None:
     parser.add_argument("--calibrate", type=float, default=10.0, help="seconds, once in each process and setting")
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--add", type=Path, help="only add this run's rows, of another seed, to the results")
     told = parser.parse_args()
+    if told.add is not None:
+        return add(told.output, told.add)
     found: dict[tuple[str, str], tuple[Tally, float]] = {}
     todo, saved = tasks(told), time.perf_counter()
     for task, tally, seconds in in_processes(work, todo, processes=told.processes, seconds=told.seconds):
