@@ -190,6 +190,8 @@ def fails_by_trying(truth: Truth, claimed: Decoded, *, item_by_item: bool = True
     assert proof is not None and answers is not None
     if int(claimed.status[0]) == Status.INFEASIBLE and not bool(truth.problem.explainable(truth.y)[0]):
         return False  # a count that is impossible by itself needs no leaves
+    if proof.shares.shape[1] not in (0, truth.problem.design.transfers):
+        return True  # it is of another design
     inside = _inside(proof, trial.x)  # (x, leaves)
     if not bool((inside.any(1) | ~trial.allowed).all()) or not _finite(proof):
         return True
