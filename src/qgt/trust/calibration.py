@@ -41,6 +41,7 @@ from qgt.trust.wrong_counts import believed, wrong_count_odds
 
 FIRST = 2  # simulated instances, before the time is looked at: one may take long
 PRECISE = 0.004  # the standard error of a chance that is good enough
+TOGETHER = 100  # instances of the first batch at most
 GROWTH = 4  # times as many simulated instances at a time
 WIDER, ENOUGH_WIDE = 100.0, 1000  # times the odds, for simulated instances whose lists are longer; how many of them
 USUAL_ODDS = 100.0  # of lists by decoders of somebody's own, which do not say
@@ -204,7 +205,9 @@ def learn(config: Calibrated, problem: Problem, decode: Decode, device: torch.de
     plain, wide = replace(decoder, certificates=False), replace(decoder, certificates=False, odds=WIDER * decoder.odds)
     # How good an incomplete list is depends on the time there was: it must be the decoder's own.
     bound = _hurried(plain, problem) if plain.time_limit is None else _own(plain, problem)
-    x, y, result = _simulated(problem, bound, seconds / 2, config.simulations, device, generator)
+    # And they must be decoded together as a sheet's are, for a batch shares its time: not two first, then more.
+    first = FIRST if plain.time_limit is None else max(FIRST, int(seconds / 2 / plain.time_limit))
+    x, y, result = _simulated(problem, bound, seconds / 2, config.simulations, device, generator, first)
     if decoder.odds == 1:  # it tells no probabilities
         return Learned(len(x), Reference.of(problem, generator=generator), None, None)
     most = min(ENOUGH_WIDE, config.simulations)
@@ -239,9 +242,10 @@ def _simulated(
     most: int,
     device: torch.device,
     generator: torch.Generator,
+    first: int = FIRST,
 ) -> tuple[Tensor, Tensor, Decoded]:
-    """Truths, counts and results of as many instances as are decoded in the time, or are enough."""
-    start, size, done, wrong = time.perf_counter(), FIRST, 0, 0
+    """Truths, counts and results of as many instances as are decoded in the time, or are enough; `first` ones first."""
+    start, size, done, wrong = time.perf_counter(), min(first, TOGETHER), 0, 0
     truths, counts, results = [], [], []
     while done < most:
         x, y = problem.simulate(min(size, most - done), generator=generator)
