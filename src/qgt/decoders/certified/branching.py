@@ -106,8 +106,8 @@ class Search:
         """Where there are any."""
         return Levels.of(self.model, self.tables)
 
-    def steps(self, batch: int, deadline: float | None, most: float = math.inf) -> Iterator[Tensor]:
-        """Search until none is open, or time is up, or only lists are open after `most`: the owners of nodes done."""
+    def steps(self, batch: int, deadline: float | None, most: float = math.inf) -> Iterator[None]:
+        """Search until none is open, or time is up, or only lists are open after `most` nodes; yield at each step."""
         roots = iter(torch.arange(len(self.best), device=self.best.device).split(batch))
         iterations = ITERATIONS if self.ranges is None else ITERATIONS_WITH_STEPS
         while deadline is None or time.perf_counter() < deadline:
@@ -123,7 +123,7 @@ class Search:
                 return
             self._branch(nodes)
             self.eased |= self.weight * self.sure > 1  # what is found later only makes the best answer less sure
-            yield nodes.owner
+            yield
         self.others.extend(self._untouched(owner) for owner in roots)
 
     def unexplored(self) -> Tensor:

@@ -53,7 +53,7 @@ class Certified:
     Where an answer turns out to have less than `sure` of the weight listed, the search goes on only for what is more
     than 1/rough as probable: the list is not complete, and shorter work.
 
-    With a time limit and `hand_over`, an instance whose answer is still open after half of its time is given to HiGHS.
+    With a time limit and `hand_over`, instances whose answers are open after half of the time are given to HiGHS.
     What HiGHS proves is PROVED too, `evidence.by_highs` says so, and it has no certificate. Nor has it a complete list
     of answers, unless the search completes it afterwards. With `hand_over=False` all that is PROVED can be checked.
 
@@ -129,11 +129,11 @@ class Certified:
                 all_ = torch.arange(len(y), device=y.device)
                 search.propose(all_, polished(model, tables, all_, x))
             late = None
-            if program is not None and self.time_limit is not None:
-                late = Stragglers.of(program, pools, self.time_limit)
-            for worked in search.steps(batch_of(y.device, problem.items), deadline):
-                if late is not None and deadline is not None:
-                    late.after(search, worked, deadline)
+            if program is not None and self.time_limit is not None and deadline is not None:
+                late = Stragglers.of(program, pools, self.time_limit, deadline)
+            for _ in search.steps(batch_of(y.device, problem.items), deadline):
+                if late is not None:
+                    late.after(search)
             by_highs = torch.zeros_like(search.best > 0) if late is None else late.proved(search.best)
             return decoded(problem, y, Outcome.of(search, nothing, by_highs), self.odds)
 

@@ -1,8 +1,8 @@
 """Stragglers: instances on which the search stays long, handed to HiGHS.
 
 A bound that is weak for one instance of a batch can keep the search on it for as long as it may. A solver of integer
-programs has other means (cuts, pivots, other branchings), and often is quick where the search is not, so an instance
-that has had half of its own time and whose answer is still open is handed to HiGHS once, for as long as its time limit.
+programs has other means (cuts, pivots, other branchings), and often is quick where the search is not. So when half of a
+batch's time is over, the instances whose answers are still open are handed to HiGHS once, for most of what is left.
 
 Nothing that the search knows is lost. An x better than the best one known can only be in the nodes that are open and
 hopeful, so items that all of these have fixed are fixed in the program; and the best answer known is given along, which
@@ -14,7 +14,7 @@ word that nothing is possible is not believed at all. Both are shown by no leave
 import math
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -29,47 +29,44 @@ from qgt.decoders.highs.integer_program import AGREE, Known, Outcome, Solution
 from qgt.decoders.highs.program import Program
 from qgt.model.factors import PoolCosts
 
-SHARE = 0.5  # of an instance's time, which the search has to itself
+SHARE = 0.5  # of a batch's time, which the search has to itself
+HIGHS = 0.8  # of what is left then, which HiGHS has at most
 
 
 @dataclass(eq=False)
 class Stragglers:
-    """The instances of one batch, how long the search has been on each, and what HiGHS says of some."""
+    """The instances of one batch, and what HiGHS says of those that it was asked about."""
 
     program: Program
     pools: PoolCosts
     seconds: float  # each instance's time limit
-    spent: Tensor  # (instances,), float64: seconds of search
-    asked: Tensor  # (instances,), bool
+    deadline: float  # of the batch
     least: Tensor  # (instances,), float64: what HiGHS says the best x costs; infinite where it says nothing
-    since: float = field(default_factory=time.perf_counter)
+    asked: bool = False
 
     @classmethod
-    def of(cls, program: Program, pools: PoolCosts, seconds: float) -> "Stragglers":
+    def of(cls, program: Program, pools: PoolCosts, seconds: float, deadline: float) -> "Stragglers":
         """Nobody has been asked."""
-        spent = torch.zeros(len(pools.which), dtype=torch.float64, device=pools.which.device)
-        return cls(program, pools, seconds, spent, spent > 0, torch.full_like(spent, torch.inf))
+        least = torch.full((len(pools.which),), torch.inf, dtype=torch.float64, device=pools.which.device)
+        return cls(program, pools, seconds, deadline, least)
 
-    def after(self, search: Search, worked: Tensor, deadline: float) -> None:
-        """Count the time since the last call to the instances worked on (one entry a node), and ask about the late."""
-        seconds = time.perf_counter() - self.since
-        self.spent.index_add_(0, worked, torch.full_like(self.spent[worked], seconds / max(1, len(worked))))
-        late = (self.spent > SHARE * self.seconds) & ~self.asked
-        if bool(late.any()):
-            self.asked |= late
-            self._ask(search, (late & (search.unexplored() < search.best - CLOSE)).nonzero()[:, 0], deadline)
-        self.since = time.perf_counter()
+    def after(self, search: Search) -> None:
+        """Ask about the instances that are late, after a step of the search."""
+        left = self.deadline - time.perf_counter()
+        if not self.asked and left < (1 - SHARE) * self.seconds * len(self.least):
+            self.asked = True
+            late = (search.unexplored() < search.best - CLOSE).nonzero()[:, 0]
+            if len(late):
+                self._ask(search, late, HIGHS * max(0.0, left))
 
     def proved(self, best: Tensor) -> Tensor:
         """Where HiGHS has proved answers of the given costs: (instances,), bool."""
         return self.least <= best + CLOSE
 
-    def _ask(self, search: Search, late: Tensor, deadline: float) -> None:
-        """Give some instances to HiGHS, and what it finds to the search."""
-        if not len(late):
-            return
+    def _ask(self, search: Search, late: Tensor, left: float) -> None:
+        """Give some instances to HiGHS for so many seconds in all, and what it finds to the search."""
         workers = torch.get_num_threads()
-        fair = max(0.0, deadline - time.perf_counter()) * min(workers, len(late)) / len(late)
+        fair = left * min(workers, len(late)) / len(late)
         seconds = min(self.seconds * workers, fair)  # a thread each: an instance's time is that of all cores
 
         # Where nothing was found the answer is all 0, which may be impossible: its own cost says so.
