@@ -20,7 +20,7 @@ import qgt
 from qgt.files.atomic import write_text
 from qgt.files.provenance import provenance
 from qgt.lab.accounts import Account, tally
-from qgt.lab.reports import card
+from qgt.lab.report_pages import card
 from qgt.lab.verdicts import Verdict
 from qgt.pictures import pages
 from qgt.pictures.pages import Standing
