@@ -4,8 +4,8 @@ A question says what is known: the samples, about how many are positive, what th
 answer must be. For each number of transfers per sample, plates are simulated and decoded at several numbers of pools,
 to find the smallest that is good enough (`scouting`). The designs found there, and some with a few more pools, are then
 measured on fresh plates (`measuring`). The cheapest of those that did well are measured once more (`confirming`), until
-one has its whole *interval* above the certainty asked for: that one is recommended. Where none has, the best is
-recommended, and its figures come from plates of their own (`promising`): they are never the ones that chose the design.
+one has its whole *interval* above the certainty asked for; else the best is recommended. Where several were tried, its
+figures come from plates of their own (`promising`): they are never the ones that chose the design.
 
 Time is shared out by the clock. A design that is hard to decode may not get through enough plates to be shown right;
 then one with more pools, which is decoded faster, is tried instead.
@@ -171,9 +171,9 @@ def plan(
     measured = _measured(desk, _shapes(desk))
     tried = _confirmed(desk, measured)
     recommended = max(tried, key=lambda one: one.interval.low)
-    reached = recommended.interval.low >= question.certainty
-    if not reached and len(tried) > 1:  # the best of several looks better than it is
+    if len(tried) > 1:  # the best of several looks better than it is
         recommended = desk.measured("promising", recommended.shape, CONFIRMED, desk.left(1.0))
+    reached = recommended.interval.low >= question.certainty
     fresh = {one.design.fingerprint: one for one in [*measured, *tried, recommended]}  # the last figures count
     desk.show(1.0)
     ordered = sorted(fresh.values(), key=lambda one: (one.tests, one.transfers))
