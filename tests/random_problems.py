@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 from qgt import (
     Bernoulli,
     Binned,
+    Certified,
     Design,
     Exhaustive,
     FixedWeight,
@@ -27,8 +28,10 @@ from qgt import (
     RoundedGaussian,
     Saturating,
     SparseInteger,
+    Status,
     UnknownLevel,
     UnknownRate,
+    check_certificate,
 )
 
 THOROUGH = bool(os.environ.get("QGT_THOROUGH"))  # `make thorough` sets it
@@ -212,3 +215,15 @@ def _whole(least: int, most: int, g: Generator) -> int:
 
 def _pick(values: tuple[float, ...], g: Generator) -> float:
     return values[_whole(0, len(values) - 1, g)]
+
+
+def proved_as_by_enumeration(one: Case, seed: int) -> int:
+    """How many answers Certified proves; statuses, probabilities and certificates must be right."""
+    problem, y, status, log_joint = one
+    result = Certified().bind(problem)(y)
+    assert torch.equal(result.status, status), seed
+    found = result.status == Status.PROVED
+    close = {"atol": 2e-6, "rtol": 1e-9}
+    torch.testing.assert_close(result.evidence.log_joint[found], log_joint[found], msg=str(seed), **close)
+    assert bool(check_certificate(problem, y, result).all()), seed
+    return int(found.sum())
