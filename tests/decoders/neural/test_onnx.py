@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import qgt
-from qgt.decoders.neural.refining import MARGIN
+from qgt.decoders.neural.tries import MARGIN
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*treespec:FutureWarning")  # torch's exporter, of torch
 PROBLEM = qgt.Problem(
