@@ -175,7 +175,7 @@ class RefiningStack(Network):
         # Without a shift the try would be the first one again.
         unsettled = ~best.settled & (shift[..., doubt.pool] != 0)  # (models, instances)
         rows = rows_of(unsettled)
-        if not len(rows):
+        if rows.shape[0] == 0:
             return best
         before = best.at(rows)
         after = reduce(Answer.or_later, self._each(counts.at(rows), doubt.rounds, shift.index_select(1, rows)), before)
