@@ -95,20 +95,23 @@ def by_hand(net: RefiningStack, y: Tensor, rounds: int) -> Tensor:
     return best
 
 
-@pytest.mark.parametrize(("rounds", "missing"), [(1, 0.0), (6, 0.0), (7, 0.0), (20, 0.08), (ALL, 0.0), (1000, 0.08)])
-def test_tries_are_the_formula(rounds: int, missing: float) -> None:
+@pytest.mark.parametrize("missing", [0.0, 0.08])
+@pytest.mark.parametrize(("rounds", "each"), [(1, 3), (6, 3), (7, 3), (23, 5), (ALL, 3), (1000, 4)])
+def test_tries_are_the_formula(rounds: int, each: int, missing: float) -> None:
     """Each instance by hand and alone, all of them in one batch: whatever is beside an instance changes nothing."""
     g = seeded(3)
-    y = problem().simulate(60, generator=g).y
+    y = problem().simulate(40, generator=g).y
     y[torch.rand(y.shape, generator=g) < missing] = torch.nan
     net = network(rounds, missing)
+    net.trained = each  # tries longer than three rounds go on with the counts as reported
     with torch.no_grad():
         expected = torch.stack([by_hand(net, one, rounds) for one in y])
-    found = scores(rounds, y, missing)
+        found = net(y[None])[0]
+        net.repeats = min(rounds, 2 * each)
+        first = net(y[None])[0]
     assert torch.allclose(found, expected, atol=1e-9)
-    if rounds > 7:
-        changed = (scores(6, y, missing) != found).any(1)
-        assert 3 < int(changed.sum()) < 50  # some were tried again, and some were settled
+    tried_again = int((found != first).any(1).sum())
+    assert 0 < tried_again < 35 if rounds > 2 * each else not tried_again
 
 
 def test_up_to_twice_the_rounds_of_training_they_are_straight() -> None:
@@ -126,18 +129,18 @@ def test_up_to_twice_the_rounds_of_training_they_are_straight() -> None:
 
 
 def test_tries_find_more_and_settled_answers_stand() -> None:
-    """Straight rounds are stuck after six: 1,812 of 2,000 are right then, and after 78 straight rounds 1,822."""
-    x, y = problem().simulate(2000, generator=seeded(99))
+    """Of 4,000, 3,624 are right after six rounds, 3,641 after 78 straight ones, and 3,710 after all tries."""
+    x, y = problem().simulate(4000, generator=seeded(99))
     right = {rounds: (trained().with_rounds(rounds).bind(problem())(y).x == x).all(1) for rounds in (6, 12, 30, ALL)}
     number = [int(found.sum()) for found in right.values()]
-    noise = 12  # about two standard deviations of the difference: some 40 answers change
+    noise = 20  # two standard deviations of a difference: some 100 answers change
     assert all(later > before - noise for before, later in pairwise(number))
     assert number[-1] > number[0] + 2 * noise
     with torch.no_grad():
         belief = network(6).rounds(y[None]).belief
     assert belief is not None
     settled = belief[:, 0].amax(0) > SETTLED + 6 * MARGIN
-    assert 200 < int(settled.sum()) < 1800
+    assert 400 < int(settled.sum()) < 3600
     assert torch.equal(scores(ALL, y)[settled], scores(6, y)[settled])
     stuck = ~settled & ~right[6]
     assert int(right[ALL][stuck].sum()) > int(stuck.sum()) / 4
