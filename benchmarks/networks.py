@@ -2,13 +2,14 @@
 
     python benchmarks/networks.py train --device cuda --seconds 150 --recipes M25 M25-wide M25-rounds M25-adam
     python benchmarks/networks.py train --device cuda --seconds 500 --recipes M25
-    python benchmarks/networks.py rounds [--device cuda]          # networks of runs/networks, 1 to 40 rounds
+    python benchmarks/networks.py retest --recipes M25            # networks of runs/networks, on new instances
+    python benchmarks/networks.py rounds [--device cuda]          # 1 to 200 rounds of them
     python benchmarks/networks.py proposals --instances 200       # Certified with and without them, in one run
 
 `--seconds` is the training time of each recipe, whatever the machine: its steps are counted by a probe. Results are
 written to results/networks.json after every row; a row replaces an older one of the same part, name and device. The
-networks are saved in --folder. `--width`, `--blocks` and so on change all recipes of a call, to try one out; give
-`--suffix` then, so that the row has a name of its own.
+networks are saved in --folder; `retest` puts what they find now into the rows of their training. `--width`, `--blocks`
+and so on change all recipes of a call, to try one out; give `--suffix` then, so that the row has a name of its own.
 """
 
 import argparse
@@ -29,7 +30,7 @@ RESULTS = Path("results/networks.json")
 SEED = 31  # of designs: the same as in the comparison of all decoders
 TEST = 40_000  # instances
 HOUSEHOLDS = qgt.Households(size=4, seed_rate=0.1, attack_rate=0.6)
-ROUNDS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 30, 40)
+ROUNDS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 40, 60, 100, 200)
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Recipe:
     batch: int = 8192
     learning_rate: float = 1e-3
     matrix_rate: float | None = 0.02
-    more_rounds: int = 3  # times as many at decoding time
+    longer: int = 100  # rounds at decoding time, beside those of training
 
     def problem(self) -> qgt.Problem:
         """The paper's, or the same with households."""
@@ -57,13 +58,13 @@ class Recipe:
 
 
 RECIPES = {
-    "M25": Recipe(25, qgt.Refining(1024, 3, 5), more_rounds=8),
+    "M25": Recipe(25, qgt.Refining(1024, 3, 5)),
     "M25-wide": Recipe(25, qgt.Refining(2048, 1, 5)),
     "M25-rounds": Recipe(25, qgt.Refining(1024, 2, 8)),
     "M25-adam": Recipe(25, qgt.Refining(1024, 3, 5), matrix_rate=None),
     "M25-residual": Recipe(25, qgt.ResidualMLP(1024, 10)),
-    "M22": Recipe(22, qgt.Refining(1024, 3, 5)),
-    "M35": Recipe(35, qgt.Refining(1024, 3, 4)),
+    "M22": Recipe(22, qgt.Refining(1024, 3, 5), longer=200),
+    "M35": Recipe(35, qgt.Refining(1024, 3, 4), longer=60),
     "households-M20": Recipe(20, qgt.Refining(1024, 3, 4), households=True),
 }
 
@@ -73,6 +74,10 @@ def main() -> None:
     if arguments.part == "train":
         for name in arguments.recipes or RECIPES:
             train(name, changed(RECIPES[name], arguments), arguments)
+    elif arguments.part == "retest":
+        for name in arguments.recipes or RECIPES:
+            if (arguments.folder / f"{name}{arguments.suffix}").exists():
+                retest(name, arguments)
     elif arguments.part == "rounds":
         for name in arguments.recipes or ("M25", "M35", "households-M20"):
             by_rounds(name, arguments)
@@ -95,15 +100,8 @@ def train(name: str, recipe: Recipe, arguments: argparse.Namespace) -> None:
     synchronize(device)
     seconds = time.perf_counter() - start
     net.save(arguments.folder / f"{name}{arguments.suffix}")
-    x, y = problem.simulate(TEST, generator=generator)
-    longer = None
-    if isinstance(recipe.network, qgt.Refining):
-        longer = net.with_rounds(recipe.more_rounds * recipe.network.rounds)
-    tests = {"as trained": net, **({} if longer is None else {f"{longer.rounds} rounds": longer})}
-    scores = {key: qgt.score(x, one.bind(problem)(y).x) for key, one in tests.items()}
+    outcomes = tested(net, recipe.longer, arguments.instances or TEST, generator)
     errors = {e: qgt.verify(net, problem, estimator=e, generator=generator).error_percent for e in ESTIMATORS}
-    for key, score in scores.items():
-        print(f"  {key}: {score}", flush=True)
     print(f"  {seconds:.0f} s; error of A, %: {errors}", flush=True)
     save(
         {
@@ -121,15 +119,42 @@ def train(name: str, recipe: Recipe, arguments: argparse.Namespace) -> None:
             "seed": arguments.seed,
             "seconds": round(seconds, 1),
             "success_by_epoch": [round(epoch.success_rate, 4) for epoch in net.training.history[9::10]],
-            "tests": {key: score.to_plain()["outcomes"] for key, score in scores.items()},
+            "tests": outcomes,
             "error_percent": {key: round(value, 4) for key, value in errors.items()},
             "measured_on": provenance(device),
         }
     )
 
 
+def tested(net: qgt.NeuralDecoder, longer: int, instances: int, generator: torch.Generator) -> dict[str, Any]:
+    """What becomes of new instances, as trained and with more rounds, which the key names."""
+    problem = net.problem
+    x, y = problem.simulate(instances, generator=generator)
+    nets = {"as trained": net}
+    if isinstance(net.architecture, qgt.Refining):
+        nets[f"{longer} rounds"] = net.with_rounds(longer)
+    scores = {key: qgt.score(x, one.bind(problem)(y).x) for key, one in nets.items()}
+    for key, score in scores.items():
+        print(f"  {key}: {score}", flush=True)
+    return {key: score.to_plain()["outcomes"] for key, score in scores.items()}
+
+
+def retest(name: str, arguments: argparse.Namespace) -> None:
+    """Test a saved network again, and put what it found into the row of its training."""
+    longer, name = RECIPES[name].longer, name + arguments.suffix
+    net = qgt.load(arguments.folder / name)
+    trained_on = net.training.made_on["device"]
+    rows = [row for row in stored() if (row["part"], row["name"], row["device"]) == ("train", name, trained_on)]
+    if not rows:
+        raise SystemExit(f"{RESULTS} has no row for the training of {name} on {trained_on}: train it again.")
+    print(f"{name}:", flush=True)
+    generator = torch.Generator(arguments.device).manual_seed(SEED + 3)
+    outcomes = tested(net, longer, arguments.instances or TEST, generator)
+    save({**rows[0], "tests": outcomes, "tested_on": provenance(arguments.device)})
+
+
 def by_rounds(name: str, arguments: argparse.Namespace) -> None:
-    """Success and time of a decode for 1 to 40 rounds, and of others in the same run, on the same instances."""
+    """Success and time of a decode for 1 to 200 rounds, and of others in the same run, on the same instances."""
     name += arguments.suffix
     net = qgt.load(arguments.folder / name)
     problem = net.problem
@@ -198,10 +223,15 @@ def told(epoch: qgt.Epoch) -> None:
 
 def save(row: dict[str, Any]) -> None:
     """Put a row in the place of an older one of the same part, name and device, or at the end."""
-    rows = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []
+    rows = stored()
     same = [all(old[key] == row[key] for key in ("part", "name", "device")) for old in rows]
     kept = [old for old, replaced in zip(rows, same, strict=True) if not replaced]
     write(RESULTS, {"setting": {"N": 100, "K/N": 0.06, "S/N": 0.1, "design": SEED}, "rows": [*kept, row]})
+
+
+def stored() -> list[dict[str, Any]]:
+    """All rows that were measured until now."""
+    return json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []  # type: ignore[no-any-return]
 
 
 def changed(recipe: Recipe, arguments: argparse.Namespace) -> Recipe:
@@ -216,13 +246,15 @@ def changed(recipe: Recipe, arguments: argparse.Namespace) -> Recipe:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("part", choices=("train", "rounds", "proposals"))
+    parser.add_argument("part", choices=("train", "retest", "rounds", "proposals"))
     parser.add_argument("--recipes", nargs="*", choices=list(RECIPES))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--seconds", type=float, default=500.0, help="of training, for each recipe")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=Path("runs/networks"))
-    parser.add_argument("--instances", type=int, help="to decode; default 20000, for proposals 200")
+    parser.add_argument(
+        "--instances", type=int, help="to decode; by default 20000 for rounds, 200 for proposals, else 40000"
+    )
     parser.add_argument("--time-limit", type=float, help="of Certified, seconds per instance")
     parser.add_argument("--suffix", default="", help="of the names under which results are stored")
     for name, kind in (("width", int), ("blocks", int), ("rounds", int), ("batch", int)):

@@ -166,7 +166,7 @@ def draw() -> None:
             continue
         points = {name: tuple(values) for name, values in row["instances_right_microseconds"].items()}
         for rounds, right, microseconds in row["rounds_right_microseconds"]:
-            if rounds in (1, 2, 5, 20):
+            if rounds in (1, 2, 5, 20, 100):
                 name = f"refining, {rounds} round{'s' if rounds > 1 else ''}"
                 points[name] = (row["instances"], right, microseconds)
         for name, (instances, right, microseconds) in points.items():

@@ -260,7 +260,8 @@ def verify(
 def _evidence(decoder: Decoder, y: Tensor, calls: Tensor, estimator: str) -> Float64[Tensor, "pools items"]:
     """One number for each entry of A, made by one of the estimators."""
     if isinstance(decoder, NeuralDecoder) and estimator != "regression":
-        return jacobian_evidence(decoder.network, y, least_squares=estimator == "least_squares")
+        # As trained: which instances a refining network tries again has no derivative.
+        return jacobian_evidence(decoder.as_trained().network, y, least_squares=estimator == "least_squares")
     return regression_evidence(y, calls)
 
 

@@ -9,7 +9,8 @@ from torch import Tensor
 
 import qgt
 from qgt.decoders.neural.decoder import raw_scores
-from qgt.decoders.neural.refining import MARGIN, RefiningStack
+from qgt.decoders.neural.refining import RefiningStack
+from qgt.decoders.neural.tries import MARGIN
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -109,11 +110,11 @@ def test_the_truth_leaves_nothing_of_the_counts(noise: qgt.Noise) -> None:
     assert isinstance(network, RefiningStack)
     x, y = p.simulate(2000, generator=seeded(1))
     network.prepare(x[None], y.float()[None])
-    z, present, _ = network._read(y.float()[None])
-    assert float(z.std()) == pytest.approx(1.0, abs=0.05)
-    left = network._left(z, present, x.float()[None])
+    counts = network._read(y.float()[None])
+    assert float(counts.z.std()) == pytest.approx(1.0, abs=0.05)
+    left = network._left(counts, x.float()[None])
     assert float(left.abs().max()) < (1e-3 if isinstance(noise, qgt.Noiseless) else 0.3)
-    nobody = network._left(z, present, torch.zeros_like(x).float()[None])
+    nobody = network._left(counts, torch.zeros_like(x).float()[None])
     assert float(nobody.abs().mean()) > 0.5
 
 

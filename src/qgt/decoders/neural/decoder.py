@@ -92,13 +92,19 @@ class NeuralDecoder:
     def with_rounds(self, rounds: int) -> "NeuralDecoder":
         """The same refining network with another number of rounds: more take longer and find more answers.
 
-        The weights and the threshold stay. A saved model keeps its number of rounds.
+        Up to twice the rounds of training they follow each other. With more, the instances whose answers the network
+        doubts are tried again, each time with another count doubted, until every count was. The weights and the
+        threshold stay. A saved model keeps its number of rounds.
         """
         if not isinstance(self.network, RefiningStack):
             raise ValueError(f"rounds={rounds} has no meaning for {self.architecture}: only Refining has rounds.")
         network = copy.deepcopy(self.network)
         network.repeats = whole("rounds", rounds, least=1, most=MOST_LAYERS)
         return replace(self, network=network, rounds=network.repeats)
+
+    def as_trained(self) -> "NeuralDecoder":
+        """The same network with the rounds of its training."""
+        return self.with_rounds(self.network.trained) if isinstance(self.network, RefiningStack) else self
 
     def save(self, path: str | Path) -> None:
         """Write the folder `path` with the model file in it, all or nothing."""
@@ -118,7 +124,8 @@ class NeuralDecoder:
 
         Its input `counts` is float32 (instances, pools); it gives `calls`, uint8, and `scores`, float32, both
         (instances, items). Threshold, rounds and the scale of the counts are inside. A missing count is NaN, where the
-        network takes them. It does not say which instances are INFEASIBLE.
+        network takes them. It does not say which instances are INFEASIBLE. With many rounds it takes longer than here,
+        for it takes all of them with every instance.
         """
         design = stored_design(self.spec["design"])
         described = onnx_file.facts(self.fingerprint, design.pool_names, design.item_names)

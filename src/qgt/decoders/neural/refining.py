@@ -16,12 +16,22 @@ small judge learns to say whether a round's whole answer is right, from what it 
 calls and how sure it is of them; the network answers what the judge believes in most. More rounds are then more
 chances.
 
+Rounds settle, now and then on a wrong answer, and further rounds repeat it. So there are tries. The first one has twice
+the rounds of training. What the judge still doubts then is tried again from the start with one count doubted, as though
+one defective item fewer, and in the next try one more, had been in pool j = 0, 1, ...:
+
+    y_j <- y_j - a_j,   y_j <- y_j + a_j   (a_j: what one defective item adds to y_j)
+
+in h0 and in what the first two rounds leave; after them the network sees the count as it was reported. The judge always
+does. When every count was doubted both ways, nothing is left to try.
+
 Counts need not be counts for this: before training a straight line is fitted to what each pool reports against the
 number of defective items in it, and `y - A p` is the distance from that line, in standard deviations of the reports.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 import torch.nn.functional as F
@@ -30,11 +40,13 @@ from torch import Generator, Tensor, nn
 from qgt.arguments import whole
 from qgt.decoders.neural.layers import Linear, inner_dtype
 from qgt.decoders.neural.network import MOST_LAYERS, Network, Rounds, without_gaps
+from qgt.decoders.neural.tries import Answer, Counts, Doubt, doubts, rows_of
 from qgt.model.design import Design
 
 EXPANSION = 2  # of a block's inside
 SIGNS, JUDGE = 5, 32  # what the judge is shown, and how wide it is
-MARGIN = 0.01  # beliefs this close are equal: an answer that stands changes little from round to round
+STRAIGHT = 2  # times the rounds of training: how long the first try is
+DOUBTED = 2  # rounds of a later try that see the doubted count
 LOGITS = 5.0  # logits are shown to the network in this unit
 LARGEST = 2**28  # entries of the design's matrix, a gigabyte
 LEAST_RATE = 1e-4  # of an item, for the logit that training begins at
@@ -88,11 +100,12 @@ class Refining:
 
 
 class RefiningStack(Network):
-    """A stack of refining networks; `repeats` is the number of rounds."""
+    """A stack of refining networks; `repeats` is the number of rounds, of which training had `trained`."""
 
     def __init__(self, config: Refining, design: Design, missing: bool, generator: Generator) -> None:
         super().__init__()
-        self.repeats, self.missing = config.rounds, missing
+        self.repeats = self.trained = config.rounds
+        self.missing = missing
         pools, items, width, device = design.pools, design.items, config.width, generator.device
         self.counts = Linear(pools, width, generator)
         self.soft = Linear(pools, width, generator)  # what the probabilities leave of the counts
@@ -140,52 +153,71 @@ class RefiningStack(Network):
         return [p for p in self.blocks.parameters() if p.dim() == 3]
 
     def forward(self, y: Tensor, generator: Generator | None = None) -> Tensor:
-        """The logits of the round that the judge believes in most, of nearly equals the later."""
-        each = self._each(y)
-        scores, belief = next(each)
-        for logits, sure in each:
-            better = sure > belief - MARGIN
-            scores = torch.where(better[..., None], logits, scores)
-            belief = torch.where(better, sure, belief)
-        return scores
+        """The logits of the round that the judge believes in most, of all rounds of all tries."""
+        counts = self._read(y)
+        first = min(self.repeats, STRAIGHT * self.trained)
+        best = reduce(Answer.or_later, self._each(counts, first))
+        for doubt in doubts(self.slope.shape[1], rounds=self.repeats - first, each=self.trained):
+            best = self._again(doubt, counts, best)
+        return best.logits
 
     def rounds(self, y: Tensor, generator: Generator | None = None) -> Rounds:
-        """The logits of every round, and the judge's of their being right."""
-        scores, belief = zip(*self._each(y), strict=True)
-        return Rounds(torch.stack(scores), torch.stack(belief))
+        """The logits of every round, all of them straight, and the judge's of their being right."""
+        logits, belief = zip(*self._each(self._read(y), self.repeats), strict=True)
+        return Rounds(torch.stack(logits), torch.stack(belief))
 
-    def _each(self, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Round by round: logits (models, instances, items) and the judge's (models, instances)."""
-        dtype = inner_dtype(self, y)
-        z, present, first = self._read(y)
-        h = first
-        for number in range(self.repeats):
+    def _again(self, doubt: Doubt, counts: Counts, best: Answer) -> Answer:
+        """Try the instances again that are not settled; the others keep their answers, whatever is beside them."""
+        shift = torch.zeros_like(counts.z)
+        shift[..., doubt.pool] = doubt.more * self.slope[:, None, doubt.pool]
+        if counts.present is not None:
+            shift = shift * counts.present  # a missing count stays missing
+        # Without a shift the try would be the first one again.
+        unsettled = ~best.settled & (shift[..., doubt.pool] != 0)  # (models, instances)
+        rows = rows_of(unsettled)
+        if rows.shape[0] == 0:
+            return best
+        before = best.at(rows)
+        after = reduce(Answer.or_later, self._each(counts.at(rows), doubt.rounds, shift.index_select(1, rows)), before)
+        return best.replaced_at(rows, after.where(unsettled.index_select(1, rows), before))
+
+    def _each(self, counts: Counts, rounds: int, shift: Tensor | None = None) -> Iterator[Answer]:
+        """Round by round; the shift (models, instances, pools) is added to what the first of them see of the counts."""
+        dtype = inner_dtype(self, counts.z)
+        begun = counts.begun if shift is None else counts.begun + shift @ self.counts.weight.mT
+        h = begun
+        for number in range(rounds):
             inner = h.to(dtype)
             for block in self.blocks:
                 inner = block(inner)
-            logits = self.output.rows(F.layer_norm(inner, inner.shape[-1:]).to(y.dtype))
+            logits = self.output.rows(F.layer_norm(inner, inner.shape[-1:]).to(h.dtype))
             p = logits.sigmoid()
-            calls = (logits > 0).to(y.dtype)
-            soft, hard = self._left(z, present, p), self._left(z, present, calls)
-            yield logits, self._judged(logits, calls, hard)
-            if number + 1 < self.repeats:
-                guess = torch.cat([p, logits / LOGITS], 2)
-                h = (inner.to(y.dtype) + first) / 2
-                h = h + self.soft.rows(soft) + self.hard.rows(hard) + self.guess.rows(guess)
+            calls = (logits > 0).to(h.dtype)
+            soft, hard = self._left(counts, p), self._left(counts, calls)
+            yield Answer(logits, self._judged(logits, calls, hard))
+            if number + 1 == rounds:
+                return
+            if shift is not None and number < DOUBTED:
+                soft, hard = soft + shift, hard + shift
+            else:
+                begun = counts.begun
+            guess = torch.cat([p, logits / LOGITS], 2)
+            h = (inner.to(h.dtype) + begun) / 2
+            h = h + self.soft.rows(soft) + self.hard.rows(hard) + self.guess.rows(guess)
 
-    def _read(self, y: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Standardised counts, 1 where a count is there (None: everywhere), and what the network begins with."""
+    def _read(self, y: Tensor) -> Counts:
+        """Standardise the counts and begin."""
         if not self.missing:
             z = (y - self.mean[:, None]) * self.scale[:, None]
-            return z, None, self.counts.rows(z)
+            return Counts(z, None, self.counts.rows(z))
         y, absent = without_gaps(y)
         z = (y - self.mean[:, None]) * self.scale[:, None] * (1 - absent)
-        return z, 1 - absent, self.counts.rows(z) + absent @ self.absent.mT
+        return Counts(z, 1 - absent, self.counts.rows(z) + absent @ self.absent.mT)
 
-    def _left(self, z: Tensor, present: Tensor | None, x: Tensor) -> Tensor:
+    def _left(self, counts: Counts, x: Tensor) -> Tensor:
         """What x leaves of the standardised counts, nothing of missing ones: (models, instances, pools)."""
-        left = z - torch.baddbmm(self.level[:, None], x, self.matrix * self.slope[:, None])
-        return left if present is None else left * present
+        left = counts.z - torch.baddbmm(self.level[:, None], x, self.matrix * self.slope[:, None])
+        return left if counts.present is None else left * counts.present
 
     def _judged(self, logits: Tensor, calls: Tensor, left: Tensor) -> Tensor:
         """Whether the calls are all right, as a logit; it learns from them and does not teach them."""
