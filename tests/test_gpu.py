@@ -16,11 +16,16 @@ from torch import Generator
 
 import qgt
 from qgt.cli import main
+from qgt.decoders.certified.costs import Model, Tables
+from qgt.decoders.certified.nodes import untouched
+from qgt.decoders.certified.recording import Recordings
+from qgt.decoders.certified.relaxation import relaxed_together, rows_of
 from qgt.decoders.neural.decoder import raw_scores
 from qgt.decoders.neural.layers import keep_mask
 from qgt.learning import training
 from qgt.learning.run import Run
 from qgt.learning.steps import PLAIN_STEPS, Steps
+from qgt.model.factors import pool_costs
 from qgt.trust.evidence import ESTIMATORS, jacobian_evidence
 
 pytestmark = pytest.mark.gpu
@@ -249,6 +254,29 @@ def test_certified_gives_the_same_answers() -> None:
     costs = [p.log_joint(result.x.cpu(), y) for result in (here, there)]
     assert torch.allclose(costs[0], costs[1], atol=1e-9)
     assert float((here.x == there.x.cpu()).all(1).double().mean()) > 0.95
+    # Relaxations that were recorded for these serve fewer and more, and what they prove can be checked.
+    for few in (3, 600):
+        y = p.simulate(few, generator=seeded(4, "cpu")).y
+        again = decode(y.cuda())
+        assert bool((again.status == qgt.Status.PROVED).all())
+        assert torch.allclose(p.log_joint(again.x.cpu(), y), p.log_joint(decode(y).x, y), atol=1e-9)
+        assert bool(qgt.check_certificate(p, y.cuda(), again).all())
+
+
+def test_a_replayed_relaxation_is_the_plain_one() -> None:
+    p = paper_problem()
+    y = p.simulate(700, generator=seeded(3, "cpu")).y.cuda()
+    model, tables = Model.of(p, y.device), Tables.of(pool_costs(p.design, p.noise, y))
+    recordings = Recordings(model)
+    for some in (torch.arange(400), torch.arange(400, 700), torch.arange(5)):
+        nodes = untouched(model, some.cuda(), None)
+        assert recordings.suit(nodes.fixed, None)
+        rows = rows_of(model, tables, None, nodes.sets)
+        plain = relaxed_together(model, rows, nodes.fixed, nodes.state, 100)
+        replayed = recordings.relax(rows, nodes.fixed, nodes.state, 100)
+        assert torch.allclose(plain.bound, replayed.bound, atol=1e-3)  # float32 multipliers; the bounds hold for any
+        assert float(replayed.bound.min()) > 0
+    assert len(recordings.made) == 2  # 400 and 300 nodes are padded to the same number, 5 to fewer
 
 
 # --- verification ---------------------------------------------------------------------------------------------------

@@ -8,7 +8,16 @@ import torch
 
 import qgt
 from qgt.decoders.certified.costs import PIECES, Model, Tables
-from qgt.decoders.certified.relaxation import FREE, Multipliers, Sets, State, lower_bound, relax, rows_of
+from qgt.decoders.certified.relaxation import (
+    FREE,
+    Multipliers,
+    Sets,
+    State,
+    lower_bound,
+    relax,
+    relaxed_together,
+    rows_of,
+)
 from qgt.decoders.results import Answers, Decoded, Spans
 from qgt.model.factors import pool_costs
 from qgt.testing.forgery.forging import accepted
@@ -193,7 +202,10 @@ def test_the_iteration_reaches_the_value_of_the_linear_program() -> None:
     rows = rows_of(model, tables, None, Sets(torch.arange(50), model.known.expand(50, -1), total))
     start = State(torch.zeros(50, 60), torch.zeros(50, 21), torch.zeros(50, 21), torch.zeros(50, 0))
     enough = torch.full((50,), torch.inf, dtype=torch.float64)
-    bound = relax(model, rows, model.known.expand(50, -1), start, enough, 1000).bound
+    bound, state = relax(model, rows, model.known.expand(50, -1), start, enough, 1000)
+    together = relaxed_together(model, rows, model.known.expand(50, -1), start, 1000)  # as a GPU records it
+    assert torch.allclose(bound, together.bound, atol=1e-6, rtol=0)
+    assert torch.allclose(state.pi, together.state.pi, atol=1e-4)
     # HiGHS's bound takes the number of defectives as whole, ours does not at the root: so it may be a little better.
     exact = -qgt.LinearProgram().bind(problem)(y).evidence.bound
     assert bool((bound <= exact + 1e-6).all())

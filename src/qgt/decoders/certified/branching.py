@@ -31,8 +31,9 @@ from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.items import cheapest_items, least_by_total
 from qgt.decoders.certified.levels import CLOSE, Levels
 from qgt.decoders.certified.nodes import Found, Leaves, Nodes, as_leaves, first_of_each, joined, kept
-from qgt.decoders.certified.polish import cost_of, polished
+from qgt.decoders.certified.polish import NODE_STEPS, cost_of, polished
 from qgt.decoders.certified.ranges import Ranges, nothing_due, turning_costs
+from qgt.decoders.certified.recording import Recordings
 from qgt.decoders.certified.relaxation import least_pools, reduced_costs, relax, rows_of
 from qgt.decoders.certified.shares import Given, Shares
 from qgt.model.prior import FREE
@@ -64,6 +65,7 @@ class Search:
     others: list[Nodes] = field(default_factory=list)  # open nodes that may hold one below the limit
     left: list[Nodes] = field(default_factory=list)  # open nodes that are not looked at any more
     first: Nodes | None = None  # the roots, where something is known of them already
+    recordings: Recordings | None = None  # of relaxations on a GPU
 
     @classmethod
     def start(cls, model: Model, tables: Tables, *, slack: float, keep_leaves: bool) -> "Search":
@@ -165,7 +167,10 @@ class Search:
             return nodes
         some = nodes.pick(open_)
         rows = rows_of(self.model, self.tables, self.ranges, some.sets)
-        bound, state = relax(self.model, rows, some.fixed, some.state, enough[open_], iterations, self.given(some))
+        if self.recordings is not None and self.recordings.suit(some.fixed, self.shares):
+            bound, state = self.recordings.relax(rows, some.fixed, some.state, iterations)
+        else:
+            bound, state = relax(self.model, rows, some.fixed, some.state, enough[open_], iterations, self.given(some))
         # What was shown of the parent holds for the child; but its leaf needs multipliers that show it.
         worse = bound < some.bound
         state = state._replace(pi=torch.where(worse[:, None], some.state.pi, state.pi))
@@ -179,20 +184,18 @@ class Search:
         rounded = (nodes.state.x > 0.5).to(torch.uint8)
         nodes_open = nodes.bound < self.enough(nodes.owner, nodes.total)
         owner = nodes.owner[nodes_open]
-        self.propose(owner, polished(self.model, self.tables, owner, rounded[nodes_open]))
+        self.propose(owner, polished(self.model, self.tables, owner, rounded[nodes_open], NODE_STEPS))
         self.propose(nodes.owner[~nodes_open], rounded[~nodes_open])
         nodes = self._close(nodes, nodes.bound >= self.enough(nodes.owner, nodes.total))
         any_total = nodes.total == FREE
-        few = self._split_by_total(nodes.pick(any_total))
-        self._split(joined([nodes.pick(~any_total), few]))
+        self._split(joined([nodes.pick(~any_total), self._split_by_total(nodes.pick(any_total))]))
 
     def _split(self, nodes: Nodes) -> None:
         """Look at what may differ from each node's own x: split by it, or close the node where it is nothing."""
         if not len(nodes.owner):
             return
         unsplit = nodes.total == FREE
-        if bool(unsplit.any()):  # their leaves have no multiplier of the number of defectives
-            nodes.state.pi[unsplit, -1] = 0.0
+        nodes.state.pi[unsplit, -1] = 0.0  # their leaves have no multiplier of the number of defectives
         own, swap, bound = self._swaps(nodes)
         nodes = nodes._replace(bound=torch.where(unsplit, bound, torch.maximum(nodes.bound, bound)))
         loose = swap < (self.enough(nodes.owner, nodes.total) - nodes.bound)[:, None]  # (nodes, items)
@@ -243,14 +246,12 @@ class Search:
             return nodes
         rows = rows_of(self.model, self.tables, self.ranges, nodes.sets)
         given, multipliers = self.given(nodes), nodes.state.multipliers
-        rest = least_pools(self.model, rows, multipliers, given)[:, None]
-        bound = rest + least_by_total(self.model, nodes.fixed, reduced_costs(self.model, multipliers, given))
+        bound = least_by_total(self.model, nodes.fixed, reduced_costs(self.model, multipliers, given))
+        bound = bound + least_pools(self.model, rows, multipliers, given)[:, None]
         totals = torch.arange(bound.shape[1], device=bound.device)
         bound = bound + self.model.numbers - self.model.numbers.amin()  # which the root's bound has in it
         alive = bound < levels.enough_for_each(self.levels, self.limit(nodes.owner), len(totals))
-        many = torch.zeros_like(alive[:, 0])
-        if self.any_number:
-            many = alive.sum(1) > NUMBERS
+        many = (alive.sum(1) > NUMBERS) & self.any_number
         unsplit, nodes, bound, alive = nodes.pick(many), nodes.pick(~many), bound[~many], alive[~many]
         between = (alive.cumsum(1) > 0) & (alive.flip(1).cumsum(1).flip(1) > 0)
         first, end = (alive.cumsum(1) == 0).sum(1), len(totals) - (alive.flip(1).cumsum(1) == 0).sum(1)
@@ -290,8 +291,8 @@ class Search:
         self._leaf(nodes, *sets.numbers_of(nodes))
 
     def _leaf(self, nodes: Nodes, least: Tensor, most: Tensor) -> None:
-        some = least <= most
         if self.keep_leaves:
+            some = least <= most
             self.leaves.append(as_leaves(nodes.pick(some), least[some], most[some], self.shares))
 
     def open_leaves(self) -> list[Leaves]:

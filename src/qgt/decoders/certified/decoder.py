@@ -31,6 +31,7 @@ from qgt.decoders.certified.branching import Search
 from qgt.decoders.certified.costs import Model, Tables, supported
 from qgt.decoders.certified.outcome import Outcome, decoded
 from qgt.decoders.certified.polish import polished
+from qgt.decoders.certified.recording import Recordings
 from qgt.decoders.certified.stragglers import Stragglers
 from qgt.decoders.contract import BoundDecoder, Decoder, refuse_unsupported
 from qgt.decoders.highs import costs
@@ -105,7 +106,7 @@ class Certified:
         """Set up what all instances share, once for each device."""
         refuse_unsupported(self, problem)
         propose = None if self.proposals is None else self.proposals.bind(problem)
-        models: dict[torch.device, Model] = {}
+        models: dict[torch.device, Recordings] = {}
         large = one_by_one.is_large(problem)
         program = costs.program(problem) if self.hand_over and self.time_limit is not None else None
 
@@ -118,12 +119,12 @@ class Certified:
 
         def together(y: Tensor, proposed: list[Tensor], deadline: float | None) -> Decoded:
             if y.device not in models:
-                models[y.device] = Model.of(problem, y.device)
-            model = models[y.device]
+                models[y.device] = Recordings(Model.of(problem, y.device))
+            model = models[y.device].model
             pools = pool_costs(problem.design, problem.noise, y)
             tables = Tables.of(pools)
             search = Search.start(model, tables, slack=math.log(self.odds), keep_leaves=self.certificates)
-            search.sure, search.rough = self.sure, math.log(self.rough)
+            search.sure, search.rough, search.recordings = self.sure, math.log(self.rough), models[y.device]
             nothing = search.best.clone()  # what no x costs
             for x in proposed:
                 all_ = torch.arange(len(y), device=y.device)

@@ -18,6 +18,7 @@ from qgt.model.prior import FREE
 GAIN = 1e-4  # a move must save this much, more than float32 rounds off
 SWAPS = 12  # calls that may be swapped out: the cheapest to miss
 STEPS = 30
+NODE_STEPS = 3  # for a node's rounded x: its children's are polished in their turn
 
 
 def cost_of(model: Model, tables: Tables, owner: Tensor, x: Tensor) -> Tensor:
@@ -32,11 +33,11 @@ def cost_of(model: Model, tables: Tables, owner: Tensor, x: Tensor) -> Tensor:
     return torch.where(allowed, model.constant + ones.double() @ model.weights + rest, torch.inf)
 
 
-def polished(model: Model, tables: Tables, owner: Tensor, x: Tensor) -> Tensor:
+def polished(model: Model, tables: Tables, owner: Tensor, x: Tensor, steps: int = STEPS) -> Tensor:
     """Flip the best single item of each x while that makes it cheaper, or swap the best two where it does not."""
     x = x.clone()
     at = torch.arange(len(x), device=x.device)  # those still getting cheaper
-    for _ in range(STEPS):
+    for _ in range(steps):
         if not len(at):
             break
         flips, gain = _best_moves(model, tables, owner[at], x[at])

@@ -165,6 +165,22 @@ def relax(
     return Relaxed(best, kept)
 
 
+def relaxed_together(model: Model, rows: Rows, fixed: Tensor, state: State, iterations: int) -> Relaxed:
+    """The same without shares, and with all iterations for every node: nothing in it depends on a value."""
+    best = torch.full_like(rows.cost, -torch.inf)
+    pi = state.pi
+    run = _Run.start(model, rows, fixed, state, None)
+    for done in range(CHECK, iterations + 1, CHECK):
+        run.advance(CHECK)
+        for multipliers in run.multipliers:
+            bound = lower_bound(model, rows, fixed, multipliers, None)
+            better = bound > best
+            best, pi = torch.where(better, bound, best), torch.where(better[:, None], multipliers.pi, pi)
+        if done % RESTART == 0:
+            run.restart(pi, state.shares)
+    return Relaxed(best, State(run.x, run.counts, pi, state.shares))
+
+
 @dataclass
 class _Run:
     """The iteration on the nodes still worked on."""
