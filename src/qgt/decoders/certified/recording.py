@@ -15,7 +15,7 @@ from qgt.decoders.certified.costs import Model
 from qgt.decoders.certified.relaxation import CHECK, Relaxed, Rows, State, relaxed_together
 from qgt.decoders.certified.shares import Shares
 
-LEAST, MOST = 2**8, 2**14  # nodes: with more, the kernels are what takes the time
+LEAST, MOST = 2**8, 2**15  # nodes: with more, the kernels are what takes the time
 
 
 class _Inputs(NamedTuple):
