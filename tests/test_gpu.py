@@ -274,7 +274,9 @@ def test_a_replayed_relaxation_is_the_plain_one() -> None:
         rows = rows_of(model, tables, None, nodes.sets)
         plain = relaxed_together(model, rows, nodes.fixed, nodes.state, 100)
         replayed = recordings.relax(rows, nodes.fixed, nodes.state, 100)
-        assert torch.allclose(plain.bound, replayed.bound, atol=1e-3)  # float32 multipliers; the bounds hold for any
+        # Products of more rows round otherwise, and after 100 iterations that shows; those of other nodes are nats off.
+        assert torch.allclose(plain.bound, replayed.bound, atol=1e-2, rtol=0)
+        assert float((plain.bound - plain.bound.roll(1)).abs().median()) > 0.5
         assert float(replayed.bound.min()) > 0
     assert len(recordings.made) == 2  # 400 and 300 nodes are padded to the same number, 5 to fewer
 
