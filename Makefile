@@ -2,6 +2,7 @@
 .PHONY: test thorough demo lint browser chromium clean
 PYTHON ?= python3
 BIN = .venv/bin
+unexport PYTHONDONTWRITEBYTECODE  # tests start the command some fifty times: it is compiled once
 
 .venv/ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

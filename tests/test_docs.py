@@ -25,7 +25,11 @@ PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))
 SOURCE = Path(qgt.__file__).parent
 MODULES = [path for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text("utf-8")]
 # Options that make a verb quick; how long it may take is tested elsewhere.
-QUICKLY = {"bench": ["--workers", "1"], "plan": ["--seconds", "2"], "train": ["--limit", "0.5"]}
+QUICKLY = {
+    "bench": ["--workers", "1", "--instances", "50"],
+    "plan": ["--seconds", "1"],
+    "train": ["--limit", "0.5", "--epochs", "4"],
+}
 # What the pages call an object of a class, so that calls of its methods can be looked up.
 OBJECTS = {"design": "Design", "net": "NeuralDecoder", "problem": "Problem", "result": "Decoded", "study": "Study"}
 COMMANDS = get_command(app).commands
