@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 import typer
-from typer.main import get_command
 
 import qgt
 from qgt.cli import main
-from qgt.cli.verbs import app
+from qgt.cli.verbs import COMMAND
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -32,7 +31,7 @@ QUICKLY = {
 }
 # What the pages call an object of a class, so that calls of its methods can be looked up.
 OBJECTS = {"design": "Design", "net": "NeuralDecoder", "problem": "Problem", "result": "Decoded", "study": "Study"}
-COMMANDS = get_command(app).commands
+COMMANDS = COMMAND.commands
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
