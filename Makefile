@@ -1,24 +1,33 @@
 # Either command is enough on a fresh machine: the first use builds .venv, later uses find it up to date.
-.PHONY: test thorough demo lint browser chromium clean
+.PHONY: test suite thorough demo lint style types browser chromium clean
 PYTHON ?= python3
 BIN = .venv/bin
+unexport PYTHONDONTWRITEBYTECODE  # tests start the command some fifty times: it is compiled once
 
 .venv/ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
+# Types are checked beside the tests: on a fresh machine that takes one core half a minute.
+test: .venv/ready style
+	@$(MAKE) --no-print-directory --jobs 2 types suite
+
 # One process for each core and one thread in each: threads that share a core wait for each other.
-test: .venv/ready lint
+suite: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n auto --dist worksteal
 
 # Five times as many random problems, for a change to an exact decoder or its checker.
 thorough: .venv/ready
 	QGT_THOROUGH=1 OMP_NUM_THREADS=1 $(BIN)/pytest -q -n auto --dist worksteal
 
-lint: .venv/ready
+lint: style types
+
+style: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: .venv/ready
 	$(BIN)/mypy
 
 # The page, walked through in Chromium, which is installed where it is missing and we may.

@@ -1,5 +1,6 @@
 """What tests of several files need."""
 
+import gc
 import sys
 
 import jaxtyping
@@ -8,6 +9,13 @@ import pytest
 import type_checks
 
 type_checks.install()
+gc.disable()  # while modules are imported and tests collected: all of that stays to the end
+
+
+def pytest_collection_finish():
+    """From here on garbage is collected, but what was imported and collected is not searched for it again."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

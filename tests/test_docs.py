@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 import typer
-from typer.main import get_command
 
 import qgt
 from qgt.cli import main
-from qgt.cli.verbs import app
+from qgt.cli.verbs import COMMAND
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -25,10 +24,14 @@ PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))
 SOURCE = Path(qgt.__file__).parent
 MODULES = [path for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text("utf-8")]
 # Options that make a verb quick; how long it may take is tested elsewhere.
-QUICKLY = {"bench": ["--workers", "1"], "plan": ["--seconds", "2"], "train": ["--limit", "0.5"]}
+QUICKLY = {
+    "bench": ["--workers", "1", "--instances", "50"],
+    "plan": ["--seconds", "1"],
+    "train": ["--limit", "0.5", "--epochs", "4"],
+}
 # What the pages call an object of a class, so that calls of its methods can be looked up.
 OBJECTS = {"design": "Design", "net": "NeuralDecoder", "problem": "Problem", "result": "Decoded", "study": "Study"}
-COMMANDS = get_command(app).commands
+COMMANDS = COMMAND.commands
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 

@@ -18,6 +18,11 @@ def longer(a: Float64[Tensor, "rows"], b: Float64[Tensor, "rows"]) -> Float64[Te
 
 
 @type_checks.checked
+def both(first: list[Float64[Tensor, "rows"]] | None, second: dict[str, Float64[Tensor, "rows"]]) -> int:
+    return 0 if first is None else len(first) + len(second)
+
+
+@type_checks.checked
 @dataclasses.dataclass(frozen=True)
 class Box:
     size: int
@@ -37,6 +42,13 @@ def test_axes_of_one_name_have_one_size_in_arguments_and_result() -> None:
     with pytest.raises(BeartypeCallHintReturnViolation):
         longer(two, two)
     assert len(longer(three, three)) == 3  # sizes of an earlier call are forgotten
+
+
+def test_axes_inside_other_annotations_count_too() -> None:
+    three, two = torch.zeros(3).double(), torch.zeros(2).double()
+    assert both([three], {"a": three}) == 2
+    with pytest.raises(BeartypeCallHintParamViolation):
+        both([three], {"a": two})
 
 
 def test_constructors_and_methods_are_checked() -> None:

@@ -7,11 +7,12 @@ arguments to the signature and checks them twice, which took a fifth of the whol
 import dataclasses
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import jaxtyping
 from beartype import beartype
 
+_config = jaxtyping.config
 _fresh_sizes = jaxtyping.jaxtyped("context")  # a size that an axis' name stands for holds for one call
 
 
@@ -37,26 +38,42 @@ def checked(given: Any) -> Any:
 def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
     if not getattr(function, "__annotations__", None):
         return function
-    careful = _careful(function)
+    hints = {name: _looked_up(hint, function.__globals__) for name, hint in function.__annotations__.items()}
+    careful = _careful(function, hints)
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if jaxtyping.config.jaxtyping_disable:
+        if _config.jaxtyping_disable:
+            return function(*args, **kwargs)
+        return careful(*args, **kwargs)
+
+    @wraps(function)
+    def call_with_sizes(*args: Any, **kwargs: Any) -> Any:
+        if _config.jaxtyping_disable:
             return function(*args, **kwargs)
         with _fresh_sizes:
             return careful(*args, **kwargs)
 
-    return call
+    # Most functions name no sizes, and setting some up takes longer than checking the types.
+    return call_with_sizes if any(map(_names_sizes, hints.values())) else call
 
 
-def _careful(function: Callable[..., Any]) -> Callable[..., Any]:
+def _careful(function: Callable[..., Any], hints: dict[str, Any]) -> Callable[..., Any]:
     """The function with its checks, except of annotations that only type checkers can look up."""
     given = function.__annotations__
-    function.__annotations__ = {name: _looked_up(hint, function.__globals__) for name, hint in given.items()}
+    function.__annotations__ = hints
     try:
         return beartype(function)
     finally:
         function.__annotations__ = given
+
+
+def _names_sizes(hint: Any) -> bool:
+    """Whether an annotation has a shape in it, at any depth."""
+    if isinstance(hint, type) and issubclass(hint, jaxtyping.AbstractArray):
+        return True
+    inside = hint if isinstance(hint, list) else get_args(hint)  # a list: the arguments of a Callable
+    return any(map(_names_sizes, inside))
 
 
 def _looked_up(hint: Any, names: dict[str, Any]) -> Any:

@@ -199,8 +199,11 @@ def test_every_table_is_one(folder):
     assert set(pools_needed(counts)) == {one.decoder for one in counts.vs_pools}
 
 
-def test_the_command_draws_again(folder, capsys):
+def test_the_command_draws_again(folder, capsys, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("qgt.paper.running.draw", lambda counts, folder: drawn.append((counts, folder)))
     assert main(["reproduce", "-o", str(folder), "--redraw", "--json"]) == 0
+    assert drawn == [(Counts.load(folder / "counts.json"), folder)]
     told = json.loads(capsys.readouterr().out)
     assert told["run"]["scale"] == "tiny"
     assert LABELS[LIMIT] in told["pools_needed"]

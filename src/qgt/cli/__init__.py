@@ -33,14 +33,13 @@ def command() -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code: 0 done, 1 negative answer, 2 bad input or usage, 130 interrupted."""
     import typer
-    from typer.main import get_command
 
     from qgt.cli.shell import one_line
-    from qgt.cli.verbs import app
+    from qgt.cli.verbs import COMMAND
 
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     try:
-        return get_command(app).main(arguments, prog_name="qgt", standalone_mode=False) or 0
+        return COMMAND.main(arguments, prog_name="qgt", standalone_mode=False) or 0
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         hint = f"; see '{context.command_path} --help'" if context else ""

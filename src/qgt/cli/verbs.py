@@ -1,10 +1,12 @@
 """All verbs of the command: importing the modules that define them adds them to the application."""
 
+from typer.main import get_command
+
 from qgt.cli import checking, data, decoding, follow_up, network, planning, serving, studies, training
 from qgt.cli.shell import app
 
 __all__ = [
-    "app",
+    "COMMAND",
     "checking",
     "data",
     "decoding",
@@ -15,3 +17,5 @@ __all__ = [
     "studies",
     "training",
 ]
+
+COMMAND = get_command(app)  # made once, for a program that calls `main` many times
