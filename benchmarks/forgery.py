@@ -6,10 +6,12 @@ Each round draws a problem (six noises, four priors, 6 to 60 items), decodes ins
 checks what was claimed, directly and through a file, and forges each certificate in every way of `qgt.testing.forgery`,
 some ways several times. A changed certificate counts as forged only where its claim is false, or is not shown: by
 trying every x up to 14 items, else by the honest result; and it counts once, however often it was made. Rounds are
-numbered, so `--first ROUND --rounds 1 --processes 1` repeats one. Results are written every half minute.
+numbered, so `--first ROUND --rounds 1 --processes 1` repeats one. Results are written every half minute. `--add FILE`
+adds a run of another seed to them.
 """
 
 import argparse
+import json
 import math
 import multiprocessing
 import tempfile
@@ -263,6 +265,21 @@ def save(path: Path, told: argparse.Namespace, total: Tally, seconds: float) -> 
     write(path, {"measured_on": provenance("cpu"), **settings, **found, "examples": total.examples})
 
 
+def add(output: Path, other: Path) -> None:
+    """Add what another run counted, kind by kind."""
+    results, more = json.loads(output.read_text()), json.loads(other.read_text())
+    assert results["seed"] != more["seed"], "both runs have the same seed"
+    for part, name in (("kinds", "kind"), ("honest", "way")):
+        counted = {one[name]: one for one in more[part]}
+        for one in results[part]:
+            new = counted.get(one[name], {})
+            one.update({key: value + new.get(key, 0) for key, value in one.items() if key != name})
+    for part in ("reasons", "noises"):
+        results[part] = dict(Counter(results[part]) + Counter(more[part]))
+    sums = {key: results[key] + more[key] for key in ("rounds", "seconds", "examples")}
+    write(output, {**results, **sums, "seed": [results["seed"], more["seed"]]})
+
+
 def summary(total: Tally, seconds: float) -> str:
     forged = f"{total.forged.total():,} forged, {total.through.total()} accepted"
     honest = f"{total.honest.total():,} honest, {total.refused.total()} refused"
@@ -278,7 +295,11 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first round's number")
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--add", type=Path, help="only add this run, of another seed, to the results")
     told = parser.parse_args()
+    if told.add is not None:
+        add(told.output, told.add)
+        return 0
     shares = [Share(told.seed, told.first + i) for i in range(told.rounds)]
     total, start, saved = Tally(), time.perf_counter(), time.perf_counter()
     for tally in in_processes(work, shares, processes=told.processes, seconds=told.seconds):
