@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from page_tables import certified, decoders, learning, rounds, scale, trust
+from page_tables import certified, decoders, lab, learning, rounds, scale, trust
 from qgt import paper
 from qgt.paper.drawing import draw
 
@@ -30,6 +30,7 @@ def paper_table(name: str, root: Path) -> str:
 TABLES = {
     **certified.TABLES,
     **decoders.TABLES,
+    **lab.TABLES,
     **learning.TABLES,
     **rounds.TABLES,
     **scale.TABLES,

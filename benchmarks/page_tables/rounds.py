@@ -1,30 +1,118 @@
-"""Tables of several rounds: tests that each policy needs."""
+"""Tables of several rounds: tests that each policy needs, and what its confidence is worth when tests stop by it."""
 
 import math
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import qgt
 from page_tables.cells import read
 from qgt.files.text import markdown_table
+from qgt.theory.limits import fewest_tests
+from qgt.trust.scoring import wilson
+
+ITEMS = 100
+EDGES = (0.0, 0.9, 0.99, 0.995, 0.997, 0.998, 0.999, 0.9995, 0.9999, 1.0)  # of bins of confidence, as they were counted
+
+
+def _cases(root: Path, part: str) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """The cases of a part of the benchmark, each with its policy, prevalence, noise and so on."""
+    for key, case in sorted(read(root, "follow_up")["cases"].items()):
+        kind, *words = key.split(" / ")
+        if kind == part:
+            yield words, case
+
+
+def _mean(histogram: dict[str, int]) -> tuple[float, float, float]:
+    """The mean of a histogram, and its 95 % interval."""
+    n = sum(histogram.values())
+    mean = sum(int(k) * number for k, number in histogram.items()) / n
+    spread = sum((int(k) - mean) ** 2 * number for k, number in histogram.items()) / n
+    half = 1.96 * math.sqrt(spread / n)
+    return mean, mean - half, mean + half
+
+
+def _success(case: dict[str, Any]) -> str:
+    n = sum(case["tests"].values())
+    low, high = wilson(n - case["wrong"], n)
+    return f"{1 - case['wrong'] / n:.4f} ({low:.4f} to {high:.4f})"
 
 
 def follow_up_table(root: Path) -> str:
-    """Tests of each policy by prevalence and noise, with the success rate."""
+    """Tests of each policy by prevalence and noise, with the entropy bound and the success rate."""
     lines = []
-    for key, case in sorted(read(root, "follow_up")["cases"].items()):
-        part, policy, rate, noise, *_ = key.split(" / ")
-        if part != "table":
-            continue
+    for (policy, rate, noise, *_), case in _cases(root, "table"):
+        tests, low, high = (value / ITEMS for value in _mean(case["tests"]))
+        rounds, *_ = _mean(case["rounds"])
+        model = qgt.SparseInteger(float(noise), 1) if float(noise) else qgt.Noiseless()
+        bound = fewest_tests(model, float(rate), items=ITEMS) / ITEMS
         n = sum(case["tests"].values())
-        tests, rounds = (sum(int(k) * number for k, number in case[name].items()) / n for name in ("tests", "rounds"))
-        spread = sum((int(k) - tests) ** 2 * number for k, number in case["tests"].items()) / n
-        low, high = (tests + sign * 1.96 * math.sqrt(spread / n) for sign in (-1, 1))
-        right = f"{1 - case['wrong'] / n:.4f}"
-        cells = [f"{tests:.1f} ({low:.1f} to {high:.1f})", f"{rounds:.2f}", f"{case['transfers'] / n:.0f}", right]
-        lines.append([f"{100 * float(rate):g} %", noise, policy.replace("_", " "), *cells, f"{n:,}"])
-    header = ["prevalence", "S/N", "policy", "tests, 95 % interval", "rounds", "transfers", "success rate", "instances"]
+        cells = [
+            f"{tests:.3f} ({low:.3f} to {high:.3f})",
+            f"{bound:.3f}",
+            f"{rounds:.2f}",
+            f"{case['transfers'] / n:.0f}",
+        ]
+        lines.append([f"{100 * float(rate):g} %", noise, policy.replace("_", " "), *cells, _success(case), f"{n:,}"])
+    lines.sort(key=lambda line: (float(line[0].split()[0]), float(line[1]), float(line[3].split()[0])))
+    header = [
+        "prevalence",
+        "S/N",
+        "policy",
+        "tests for each item, 95 % interval",
+        "entropy bound",
+        "rounds",
+        "transfers",
+        "success, 95 % interval",
+        "instances",
+    ]
     return markdown_table(header, lines)
+
+
+def goals_table(root: Path) -> str:
+    """Tests and rounds of our policies where the aims are set, how they are spread, and the seconds for each."""
+    lines = []
+    for part in ("goals", "households"):
+        for (policy, *_), case in _cases(root, part):
+            (tests, low, high), (rounds, *_) = _mean(case["tests"]), _mean(case["rounds"])
+            n = sum(case["tests"].values())
+            spread = " / ".join(str(_quantile(case["tests"], share)) for share in (0.5, 0.9, 0.99))
+            by_round = ", ".join(f"{100 * number / n:.0f} %" for number in case["rounds"].values())
+            name = policy if part == "goals" else f"households of 4, {policy.split()[0].replace('=', ' ')} pools"
+            lines.append([name, f"{tests:.2f} ({low:.2f} to {high:.2f})", spread, f"{rounds:.2f}", by_round,
+                          _success(case), f"{n:,}", f"{case['seconds'] / n:.2f}"])  # fmt: skip
+    header = ["policy", "tests, 95 % interval", "tests: median / 90 % / 99 %", "rounds", "ended in round 1, 2, ...",
+              "success, 95 % interval", "instances", "CPU s each"]  # fmt: skip
+    return markdown_table(header, lines)
+
+
+def _quantile(histogram: dict[str, int], share: float) -> int:
+    """The least number that so large a share does not exceed."""
+    left = share * sum(histogram.values())
+    for value in sorted(histogram, key=int):
+        left -= histogram[value]
+        if left <= 0:
+            return int(value)
+    raise ValueError("an empty histogram")
+
+
+def stopping_table(root: Path) -> str:
+    """What was told when tests stopped, and how often it was right."""
+    lines = []
+    for (policy, *_), case in _cases(root, "goals"):
+        for (low, high), (n, told, right) in zip(pairwise(EDGES), case["confidence"], strict=True):
+            if n:
+                least, most = wilson(right, n)
+                name = f"{low} to {high}" if low else f"below {high}"
+                lines.append(
+                    [policy, name, f"{n:,}", f"{told / n:.4f}", f"{right / n:.4f} ({least:.4f} to {most:.4f})"]
+                )
+    return markdown_table(["policy", "confidence", "answers", "told, mean", "right, 95 % interval"], lines)
 
 
 TABLES = {
     "follow_up": follow_up_table,
+    "follow_up_goals": goals_table,
+    "follow_up_stopping": stopping_table,
 }

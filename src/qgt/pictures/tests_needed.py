@@ -69,10 +69,10 @@ def prevalence_figure(
     ax.plot(*zip(*bound, strict=True), color=LIMIT_COLOUR, linestyle="--", label="entropy bound")
     ax.set_xscale("log")
     ax.set_xticks([rate for rate, _ in bound])
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{100 * rate:g} %"))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{100 * rate:g}"))
     ax.minorticks_off()
     ax.set_ylim(bottom=0)
-    ax.set_xlabel("prevalence")
+    ax.set_xlabel("prevalence, %")
     ax.set_ylabel(f"tests for {items} items, mean and 95 % interval")
     ax.legend(frameon=False)
     return figure
