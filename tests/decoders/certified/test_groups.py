@@ -141,3 +141,16 @@ def test_no_forgery_is_accepted_and_no_honest_certificate_refused() -> None:
     y[::6, 0] += 1
     seen = expect_only_honest_accepted(cases(problem, y), torch.Generator().manual_seed(0))
     assert sum(seen.values()) > 200
+
+
+def test_a_leaf_is_closed_whichever_of_two_equal_answers_its_checker_takes() -> None:
+    """Items 1 and 8 alone are equally probable; which of them is a node's own x is left to rounding."""
+    rows = ["101001100101", "101100000111", "111001101111", "100001110100"]
+    rows += ["100110010110", "010011111110", "001011010001", "110101001111"]
+    prior = qgt.Households(size=3, seed_rate=0.11280696630477904, attack_rate=0.5, background=0.02)
+    problem = qgt.Problem(qgt.Design.from_rows(rows), prior, qgt.SparseInteger(0.15, 3))
+    y = torch.tensor([[0.0, -2.0, 1.0, 0.0, -1.0, 1.0, 1.0, 3.0]], dtype=torch.float64)
+    result = qgt.Certified(odds=1.0).bind(problem)(y)
+    assert qgt.check_certificate(problem, y, result).tolist() == [True]
+    best = problem.log_joint(qgt.Exhaustive().bind(problem)(y).x, y)
+    assert torch.allclose(problem.log_joint(result.x, y), best, atol=1e-9)

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -55,8 +56,9 @@ def test_no_shares_give_a_bound_above_the_cheapest_x(noise: str) -> None:
     # With an item turned round, at least as much more as is said.
     reduced = reduced_costs(model, multipliers, given)
     own = torch.where(fixed == FREE, reduced < 0, fixed == 1).to(torch.uint8)
+    untied = torch.zeros_like(own, dtype=torch.bool)
     more = turning_costs(
-        ranges, model.matrix[:-1], owner, fixed, own, pi[:, :-1].double(), lambda lowest: given.least(some, lowest)
+        ranges, model.matrix[:-1], owner, fixed, own, untied, pi[:, :-1].double(), partial(given.least, some)
     )
     assert bool((more >= 0).all()) and bool((more > 0.1).any())
     free = least_pools(model, rows, multipliers, given)

@@ -81,7 +81,12 @@ def test_ranges_and_turned_items_are_bounded_as_the_tables_say(noise: str) -> No
     matrix, owner = problem.design.matrix.float(), torch.arange(8)
     fixed = torch.where(torch.rand(8, 12, generator=g) < 0.4, torch.randint(0, 2, (8, 12), generator=g), FREE)
     pi, own = torch.randn(8, 6, generator=g, dtype=torch.float64), torch.randint(0, 2, (8, 12), generator=g)
-    found = turning_costs(ranges, matrix, owner, fixed.to(torch.int8), own, pi)
+    fixed, untied = fixed.to(torch.int8), torch.zeros_like(own, dtype=torch.bool)
+    found = turning_costs(ranges, matrix, owner, fixed, own, untied, pi)
+    other = turning_costs(ranges, matrix, owner, fixed, 1 - own, untied, pi)
+    either = turning_costs(ranges, matrix, owner, fixed, own, ~untied, pi)
+    assert torch.equal(either, torch.minimum(found, other))
+    assert not torch.equal(either, found)
     for node, item in itertools.product(range(8), range(12)):
         if int(fixed[node, item]) != FREE:
             continue

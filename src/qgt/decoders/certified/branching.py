@@ -32,7 +32,7 @@ from qgt.decoders.certified.items import cheapest_items, least_by_total
 from qgt.decoders.certified.levels import CLOSE, Levels
 from qgt.decoders.certified.nodes import Found, Leaves, Nodes, as_leaves, first_of_each, joined, kept
 from qgt.decoders.certified.polish import NODE_STEPS, cost_of, polished
-from qgt.decoders.certified.ranges import Ranges, nothing_due, turning_costs
+from qgt.decoders.certified.ranges import TIED, Ranges, nothing_due, turning_costs
 from qgt.decoders.certified.recording import Recordings
 from qgt.decoders.certified.relaxation import least_pools, reduced_costs, relax, rows_of
 from qgt.decoders.certified.shares import Given, Shares
@@ -234,7 +234,7 @@ class Search:
         if self.ranges is not None:
             pools, pi = self.model.matrix[:-1], nodes.state.pi[:, :-1].double()
             due = nothing_due if given is None else partial(given.least, nodes.state.shares)
-            swap = swap + turning_costs(self.ranges, pools, nodes.owner, nodes.fixed, own, pi, due)
+            swap = swap + turning_costs(self.ranges, pools, nodes.owner, nodes.fixed, own, swap < TIED, pi, due)
         return own, swap, items + least_pools(self.model, rows, multipliers, given)
 
     def _split_by_total(self, nodes: Nodes) -> Nodes:

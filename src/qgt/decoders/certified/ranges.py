@@ -21,6 +21,7 @@ from qgt.model.prior import FREE
 WIDE = 200  # a range of more counts than this is as good as none
 OFTEN = 0.05  # of a batch's counts
 LEAST = 1e-3  # nats: a smaller charge is none
+TIED = 1e-9  # nats: costs that differ by less are equal but for rounding
 DEAR = 1e6  # nats: what an impossible range costs more, in sums
 
 
@@ -143,11 +144,20 @@ def nothing_due(lowest: Tensor) -> Tensor:
 
 
 def turning_costs(
-    ranges: Ranges, matrix: Tensor, owner: Tensor, fixed: Tensor, own: Tensor, pi: Tensor, due: Due = nothing_due
+    ranges: Ranges,
+    matrix: Tensor,
+    owner: Tensor,
+    fixed: Tensor,
+    own: Tensor,
+    tied: Tensor,
+    pi: Tensor,
+    due: Due = nothing_due,
 ) -> Tensor:
     """What pools cost more at least when an item is turned from what it is in `own`: (nodes, items), float64.
 
-    `due` says what charges cost each pool beside its table, with so many defectives or more.
+    Items are `tied` that an equally cheap x has turned round: rounding decides which of the two is taken, and whoever
+    checks a leaf may take the other, so they count as turned the cheaper way. `due` says what charges cost each pool
+    beside its table, with so many defectives or more.
     """
     which, (lowest, highest) = ranges.tables.which[owner], counts_between(matrix, fixed)
     narrow = ranges.steps[which] & (highest - lowest <= WIDE) & (lowest < highest)
@@ -156,4 +166,4 @@ def turning_costs(
     down = ranges.least(which, lowest, torch.maximum(highest - 1, lowest), pi) - least
     sure = narrow & least.isfinite()
     up, down = (torch.where(sure, change.clamp(0.0, DEAR), 0.0) @ matrix.double() for change in (up, down))
-    return torch.where(own == 1, down, up)
+    return torch.where(tied, torch.minimum(up, down), torch.where(own == 1, down, up))
