@@ -52,7 +52,7 @@ def test_a_bound_that_says_nothing_is_not_said(at_most):
 def test_a_bound_is_said_as_one():
     said = wording.standing(Status.PROVED, Verdict.UNSURE, None, 0.95, alone=False)
     assert said == (
-        "No other answer is more probable. Time ran out before all answers that come close were listed: "
+        "No other answer is more probable. Not all that come close are listed: "
         "its probability is not known, but it is at most 95 %."
     )
 

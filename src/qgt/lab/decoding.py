@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from jaxtyping import Float64
 from torch import Tensor
 
@@ -19,7 +18,7 @@ from qgt.lab.accounts import Account, accounts, numbers
 from qgt.model.problem import Problem
 from qgt.trust.calibration import BoundCalibrated, Calibrated
 from qgt.trust.causes import Cause, likely_causes
-from qgt.trust.fit import FileFit, file_fit, hopeless
+from qgt.trust.fit import FileFit, held_together
 from qgt.trust.rescue import Rescue, rescue
 
 OnProgress = Callable[[int, int], None]  # instances done, and of how many
@@ -124,13 +123,11 @@ def _file_fit(
     """How well the possible instances fit together, whether any is to be trusted, and what may be wrong if not."""
     possible = result.status != Status.INFEASIBLE
     own = result.evidence.fit
-    if not isinstance(bound, BoundCalibrated) or own is None or not bool(possible.any()):
+    if not isinstance(bound, BoundCalibrated) or own is None:
         return None, True, ()
-    reference = bound.learned().reference
-    fit = file_fit(problem, y[possible], result.x[possible], reference)
-    if not fit.suspect:
-        return fit, True, ()
-    fits = not hopeless(problem, y, result.x, torch.where(possible, own, 0.0), reference)
+    fit, fits = held_together(problem, y, result.x, own, possible, bound.learned().reference)
+    if fit is None or not fit.suspect:
+        return fit, fits, ()
     quick = (BeliefPropagation(iterations=SWEEPS), GAMP(), AMP()) if problem.design.sparse else (GAMP(), AMP())
     decoder = next((one for one in quick if one.supports(problem) is None), None)
     return fit, fits, () if decoder is None else likely_causes(problem, y, decoder, calls=result.x)

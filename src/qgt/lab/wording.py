@@ -105,7 +105,7 @@ def standing(status: Status, word: Verdict, confidence: float | None, at_most: f
     if status == Status.TIME_LIMIT:
         return f"Time ran out: this is the best answer found so far, and {known}."
     if status == Status.PROVED:
-        stopped = "" if at_most is None else " Time ran out before all answers that come close were listed:"
+        stopped = "" if at_most is None else " Not all that come close are listed:"
         return f"No other answer is more probable.{stopped} {known if stopped else known.capitalize()}."
     if status == Status.NOT_CONVERGED:
         return "The decoder did not settle on an answer: these are its last calls, and nothing is proved."
