@@ -90,10 +90,10 @@ def test_json_and_the_report_carry_the_same(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_the_report_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) -> None:
-    facts = json.loads(run(f"{GIVEN} --odds 30 --calibrate 0 --json", capsys))
+    facts = json.loads(run(f"{GIVEN} --odds 300 --calibrate 0 --json", capsys))
     problem = qgt.Problem.load("problem.toml")
     y = torch.tensor([[float(cell) for cell in line.split(",")[1:]] for line in _lines("counts.csv")[1:]]).double()
-    result = qgt.Certified(odds=30.0).bind(problem)(y)
+    result = qgt.Certified(odds=300.0).bind(problem)(y)
     for i, told in enumerate(facts["results"]):
         assert told["confidence"] == pytest.approx(float(result.evidence.confidence[i]), abs=1e-6)
         assert told["status"] == qgt.Status(int(result.status[i])).name

@@ -202,9 +202,7 @@ def _counts(path: Path, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], f
         name, pool = lacking[0]
         raise ValueError(f"{path}: has no row for pool {pool!r} of {name!r}; add it, empty where it was not measured.")
     if all(map(math.isnan, found.values())):
-        raise ValueError(
-            f"{path}: no count is filled in; write the counts there, or leave the round out."
-        )
+        raise ValueError(f"{path}: no count is filled in; write the counts there, or leave the round out.")
     return found
 
 

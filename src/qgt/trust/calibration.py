@@ -44,7 +44,7 @@ PRECISE = 0.004  # the standard error of a chance that is good enough
 TOGETHER = 100  # instances of the first batch at most
 GROWTH = 4  # times as many simulated instances at a time
 WIDER, ENOUGH_WIDE = 100.0, 1000  # times the odds, for simulated instances whose lists are longer; how many of them
-USUAL_ODDS = 100.0  # of lists by decoders of somebody's own, which do not say
+USUAL_ODDS = 100.0  # of lists; taken for those of decoders of somebody's own, which do not say
 LOOK_AGAIN = 0.3  # a fit below this is looked at again, for a wrong count
 SECOND_LOOK = 0.1  # its share of the false alarms
 Part = TypeVar("Part")
@@ -169,7 +169,7 @@ class Learned:
         fit = torch.minimum(fit / (1 - SECOND_LOOK), (-odds).exp() / SECOND_LOOK).clamp(SMALLEST, 1.0)
         evidence = result.evidence
         if self.listed is not None and evidence.alternatives is not None:
-            evidence = self.listed.applied(result, believed(odds))
+            evidence = self.listed.applied(result, believed(odds), ~y.isnan().any(1))
         elif self.scored is not None:
             off = misfit(problem, y, result.x)
             possible = (result.status != Status.INFEASIBLE) & (off.noise + off.prior).isfinite()
