@@ -195,6 +195,7 @@ def _account(problem: Problem, one: _Instance, result: Decoded) -> Account:
 def _in_words(problem: Problem, made: Account, counted: int, *, listed_all: bool, file_fits: bool) -> str:
     """A possible answer in two to seven sentences."""
     word, status, noise = made.verdict, made.status, problem.noise
+    proved = status == Status.PROVED
     sentences = (
         wording.called(made.defective, problem.items, trusted=word in (Verdict.CERTAIN, Verdict.CONFIDENT)),
         wording.standing(status, word, made.confidence, made.at_most, alone=listed_all and not made.alternatives),
@@ -202,7 +203,7 @@ def _in_words(problem: Problem, made: Account, counted: int, *, listed_all: bool
         wording.misfit(made.fit, word, file_fits=file_fits),
         wording.explained(made.residuals, counted, whole=reported.exact(noise), noun=reported.noun(noise)),
         wording.others(made.alternatives),
-        wording.unlisted(made.confidence, made.alternatives) if status == Status.PROVED else "",
+        wording.unlisted(made.confidence, made.alternatives, fits=not made.residuals) if proved else "",
         wording.advice(word, status, made.retests),
     )
     return " ".join(sentence for sentence in sentences if sentence)

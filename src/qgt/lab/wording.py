@@ -170,19 +170,20 @@ def others(alternatives: Sequence[Alternative]) -> str:
     return f"{'Other answers' if len(alternatives) > 1 else 'The other answer'}: {'; '.join(told)}."
 
 
-def unlisted(confidence: float | None, alternatives: Sequence[Alternative]) -> str:
-    """What the probability that no answer has is for, where it is much: a wrong count.
+def unlisted(confidence: float | None, alternatives: Sequence[Alternative], *, fits: bool) -> str:
+    """What the probability that no listed answer has is for, where it is much; `fits` where all counts agree.
 
     Example:
-        >>> unlisted(0.7, [Alternative(0.05, ("I7",), ())])
-        'The other 25 %: a count is off by more than the noise allows. Count again, first where this answer differs.'
+        >>> unlisted(0.7, [Alternative(0.05, ("I7",), ())], fits=True)
+        'The other 25 %: answers that are not listed, or a count that is off by more than the noise allows.'
     """
     known = [one.probability for one in alternatives if one.probability is not None]
     rest = 0.0 if confidence is None else 1 - confidence - sum(known)
     if rest < UNLISTED or len(known) < len(alternatives):
         return ""
-    where = "Count again, first where this answer differs."
-    return f"The other {percent(rest)}: a count is off by more than the noise allows. {where}"
+    where = "" if fits else " Count again where this answer differs."
+    wrong = "a count that is off by more than the noise allows"
+    return f"The other {percent(rest)}: answers that are not listed, or {wrong}.{where}"
 
 
 def advice(word: Verdict, status: Status, retests: Sequence[str]) -> str:
