@@ -208,3 +208,12 @@ def test_a_missing_count_fits_anything():
     problem = problem_of(["11", "10"])
     (one,) = accounts(problem, counts(float("nan"), 1), None, result)
     assert one.residuals == () and "The count agrees with this answer exactly." in one.words
+
+
+def test_accounts_want_names_counts_and_results_of_the_same_instances():
+    problem = problem_of(["100", "010", "001"])
+    y = torch.zeros(2, 3, dtype=torch.float64)
+    result = qgt.Certified().bind(problem)(y)
+    for given, names in ((y, ["a"]), (y[:1], None)):
+        with pytest.raises(ValueError, match="give one of each"):
+            qgt.accounts(problem, given, names, result)

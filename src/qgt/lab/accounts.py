@@ -108,6 +108,8 @@ def accounts(
         ('impossible', (), ('I1', 'I2', 'I3'))
     """
     names = numbers(len(y)) if names is None else names
+    if not len(names) == len(y) == len(result.x):
+        raise ValueError(f"{len(names)} names, {len(y)} rows of y and {len(result.x)} results: give one of each.")
     sizes = problem.design.pool_sizes.to(result.x.device, torch.float64)
     expected = usual_reports(problem.noise, problem.design.count(result.x), sizes)  # (instances, pools)
     off = (y != expected) & ~y.isnan()  # a count that is missing fits anything
@@ -194,8 +196,7 @@ def _account(problem: Problem, one: _Instance, result: Decoded) -> Account:
 
 def _in_words(problem: Problem, made: Account, counted: int, *, listed_all: bool, file_fits: bool) -> str:
     """A possible answer in two to seven sentences."""
-    word, status, noise = made.verdict, made.status, problem.noise
-    proved = status == Status.PROVED
+    word, status, proved, noise = made.verdict, made.status, made.status == Status.PROVED, problem.noise
     sentences = (
         wording.called(made.defective, problem.items, trusted=word in (Verdict.CERTAIN, Verdict.CONFIDENT)),
         wording.standing(status, word, made.confidence, made.at_most, alone=listed_all and not made.alternatives),
