@@ -217,3 +217,15 @@ def test_accounts_want_names_counts_and_results_of_the_same_instances():
     for given, names in ((y, ["a"]), (y[:1], None)):
         with pytest.raises(ValueError, match="give one of each"):
             qgt.accounts(problem, given, names, result)
+
+
+def test_no_other_comes_close_only_where_others_are_listed():
+    """A decoder that proves its answer and lists no others knows nothing of them."""
+    problem = problem_of(["100", "010", "001"])
+    y = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
+    result = qgt.ExactMAP().bind(problem)(y)
+    sure = replace(result.evidence, confidence=torch.tensor([0.92], dtype=torch.float64))
+    assert (
+        "The probability of this answer is 92 %." in accounts(problem, y, None, replace(result, evidence=sure))[0].words
+    )
+    assert "no other answer comes close" in accounts(problem, y, None, qgt.Certified().bind(problem)(y))[0].words

@@ -160,10 +160,10 @@ class _Instance:
 def _account(problem: Problem, one: _Instance, result: Decoded) -> Account:
     i, evidence = one.number, result.evidence
     status = Status(int(result.status[i]))
-    incomplete = evidence.complete is not None and not bool(evidence.complete[i])
+    whole = None if evidence.complete is None else bool(evidence.complete[i])  # None where no answers are listed
     nothing = bool(one.undecided.all())
     known = None if nothing or status == Status.INFEASIBLE else _number(evidence.confidence, i)
-    confidence, at_most = (None, known) if incomplete else (known, None)
+    confidence, at_most = (None, known) if whole is False else (known, None)
     fit = _number(evidence.fit, i)
     word = verdict(status, confidence, fit if one.file_fits else 0.0)
     # What a rescue found holds only if just those counts are wrong: it stands in the words, never in the calls.
@@ -190,7 +190,7 @@ def _account(problem: Problem, one: _Instance, result: Decoded) -> Account:
         return replace(made, words=_why_impossible(problem, one))
     if nothing:
         return replace(made, words=NOTHING)
-    words = _in_words(problem, made, counted, listed_all=not incomplete, file_fits=one.file_fits)
+    words = _in_words(problem, made, counted, listed_all=whole is True, file_fits=one.file_fits)
     return replace(made, words=words)
 
 
