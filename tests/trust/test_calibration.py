@@ -153,6 +153,26 @@ def test_missing_counts_leave_no_more_confidence_than_a_list_has_of_itself() -> 
     assert float(told.max()) > 0.95 and float(less.max()) < 0.75 and bool((less <= told).all())
 
 
+def test_decoders_that_only_score_learn_what_missing_counts_cost() -> None:
+    """Where a fifth of the counts is missing, whole instances would promise a fifth of the errors that there are."""
+    g = torch.Generator().manual_seed(0)
+    design = qgt.Design.column_regular(pools=16, items=40, weight=5, generator=g)
+    problem = qgt.Problem(design, qgt.Bernoulli(0.05), qgt.SparseInteger(0.05, 1))
+    x, y = problem.simulate(600, generator=g)
+    y[:, 1:][torch.rand(600, 15, generator=g) < 0.2] = torch.nan
+    decode = qgt.Calibrated(qgt.GAMP(), seconds=60.0, simulations=4000).bind(problem)
+    result = decode(y)
+    right, sure = (result.x == x).all(1), result.evidence.confidence
+    trusted = sure >= 0.9
+    promised = float((1 - sure[trusted]).sum())
+    blind = decode.learned().applied(problem, y, decode.decode(y)).evidence.confidence
+    assert int((~right & (blind >= 0.9)).sum()) > 4 * float((1 - blind[blind >= 0.9]).sum())
+    assert int((~right & trusted).sum()) < promised + 3 * math.sqrt(promised) and int(trusted.sum()) > 200
+    whole, some = problem.simulate(5, generator=g).y, y[:1]
+    alone = decode(whole).evidence.confidence
+    assert torch.equal(decode(torch.cat([whole, some])).evidence.confidence[:5], alone)
+
+
 def test_before_any_simulation_a_list_guesses_what_it_misses() -> None:
     """Held against nearly all answers: few listed miss little, many miss much, and the mean is of the right size."""
     noisy = dense(9, items=14)
