@@ -242,6 +242,7 @@ def test_what_does_not_belong_together_is_refused_by_name(capsys: pytest.Capture
         (lambda text: text + "s9,R2-1,3\n", "which this round has not"),
         (lambda text: text.replace(",R2-1,", ",R2-1,many"), "row 2, column 3"),
         (lambda text: text + "s0,R2-1\n", "has 2 cells"),
+        (lambda text: re.sub(r"(,\d+)\n", r"\1,5\n", text, count=1), "has 4 cells"),
     ],
 )  # fmt: skip
 def test_faults_in_counts_are_named(change, said, capsys: pytest.CaptureFixture[str]) -> None:

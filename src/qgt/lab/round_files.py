@@ -180,15 +180,18 @@ def read_round(folder: Path) -> tuple[Round, dict[tuple[str, str], float]]:
 def _counts(path: Path, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], float]:
     (grid, *more) = read_grids(path)  # semicolons, too: a spreadsheet may have saved it
     cells = [list(row) for row in grid.rows]
-    if more or not cells or [cell.lower() for cell in cells[0]] != HEADER:
+    if more or not cells or [cell.lower() for cell in cells[0] if cell] != HEADER or not all(cells[0][:3]):
         raise ValueError(f"{path}: row 1 is not 'instance,pool,count'; fill in the file that 'qgt follow-up' wrote.")
     commas = has_decimal_commas(row[2] for row in cells[1:])
     found: dict[tuple[str, str], float] = {}
     for number, row in enumerate(cells[1:], 1):
         if not any(row):
             continue
-        if grid.lengths and grid.lengths[number] < len(HEADER):
-            raise ValueError(f"{grid.place(number)} has {grid.lengths[number]} cells; give instance, pool and count.")
+        if (grid.lengths and grid.lengths[number] < len(HEADER)) or any(row[len(HEADER) :]):
+            held = grid.lengths[number] if grid.lengths else len(row)
+            raise ValueError(
+                f"{grid.place(number)} has {held} cells; give instance, pool and count (a decimal comma splits a cell)."
+            )
         key, where = (unescape(row[0]), unescape(row[1])), grid.place(number)
         if key not in wanted:
             raise ValueError(f"{where} is for pool {key[1]!r} of {key[0]!r}, which this round has not.")
