@@ -90,10 +90,10 @@ def test_json_and_the_report_carry_the_same(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_the_report_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) -> None:
-    facts = json.loads(run(f"{GIVEN} --odds 30 --calibrate 0 --json", capsys))
+    facts = json.loads(run(f"{GIVEN} --odds 300 --calibrate 0 --json", capsys))
     problem = qgt.Problem.load("problem.toml")
     y = torch.tensor([[float(cell) for cell in line.split(",")[1:]] for line in _lines("counts.csv")[1:]]).double()
-    result = qgt.Certified(odds=30.0).bind(problem)(y)
+    result = qgt.Certified(odds=300.0).bind(problem)(y)
     for i, told in enumerate(facts["results"]):
         assert told["confidence"] == pytest.approx(float(result.evidence.confidence[i]), abs=1e-6)
         assert told["status"] == qgt.Status(int(result.status[i])).name
@@ -251,3 +251,20 @@ def test_the_help_names_every_decoder(capsys):
     assert main(["decode", "--help"]) == 0
     words = capsys.readouterr().out.replace(",", " ").split()
     assert [name for name in qgt.DECODERS if name not in words] == []
+
+
+def test_without_simulations_it_says_what_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
+    assert any("not known" in note for note in json.loads(run(f"{GIVEN} --calibrate 0 --json", capsys))["notes"])
+    assert "Nothing was simulated" in run(f"{GIVEN} --calibrate 0", capsys)
+    assert "Nothing was simulated" not in run(f"{GIVEN} --calibrate 0.2", capsys)
+
+
+def test_instances_without_calls_do_not_count_as_free_of_defects(capsys: pytest.CaptureFixture[str]) -> None:
+    header, *rows = _lines("counts.csv")
+    cells = rows[0].split(",")
+    lost = ",".join([cells[0], "99", *cells[2:]])
+    Path("lost.csv").write_text(f"{header}\n{lost}\n")
+    said = run("decode lost.csv --problem problem.toml --calibrate 0", capsys, code=1)
+    assert "No item of any instance is called." in said and "0.00" not in said
+    Path("lost.csv").write_text(f"{header}\n{lost}\n{rows[1]}\n")
+    assert "(1 of 2 are not called)" in run("decode lost.csv --problem problem.toml --calibrate 0", capsys, code=1)

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -92,7 +93,7 @@ def test_rounds_lead_to_the_truth(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     out = run(f"{FOLLOW} -o r2 --pools 2", capsys)
-    assert "sure (99 % or more). Wrote r2, round 2:" in out and "tests remain in all" in out
+    assert "Sure (99 % or more): 0 of 4 instances. Wrote r2, round 2:" in out and "Tests that remain in all" in out
     assert "after them." in out or "after it." in out
     fill("r2")
     assert "2 rounds: " in run(f"{DECODE} --round r2 --html page.html --certificate proofs.zip", capsys)
@@ -125,8 +126,60 @@ def test_limits_reach_the_pools(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_count_that_stays_empty_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     before = json.loads(run(f"{DECODE} --json --calibrate 0", capsys))
     run(f"{FOLLOW} -o r2", capsys)
-    after = json.loads(run(f"{DECODE} --round r2 --json", capsys))  # nothing was filled in
-    assert [one["defective"] for one in after["results"]] == [one["defective"] for one in before["results"]]
+    path = Path("r2/counts.csv")
+    assert "r2/counts.csv: no count is filled in" in run(f"{DECODE} --round r2", capsys, code=2)
+    fill("r2")
+    first = pools_of("r2")[0]["instance"]
+    path.write_text(re.sub(rf"(?m)^({first},.*,).*$", r"\1", path.read_text()))
+    after = json.loads(run(f"{DECODE} --round r2 --json", capsys))
+    both = zip(before["results"], after["results"], strict=True)
+    assert [old["defective"] == new["defective"] for old, new in both if old["instance"] == first] == [True]
+
+
+def test_rounds_contradict_no_sheet(capsys: pytest.CaptureFixture[str]) -> None:
+    """What may lie beyond a rough list is no bound, and time did not run out."""
+    sheet = json.loads(run(f"{DECODE} --json --calibrate 0", capsys))["results"]
+    run(f"{FOLLOW} -o r2", capsys)
+    fill("r2")
+    first, path = pools_of("r2")[0]["instance"], Path("r2/counts.csv")
+    path.write_text(re.sub(rf"(?m)^({first},.*,).*$", r"\1", path.read_text()))
+    told = json.loads(run(f"{DECODE} --round r2 --json", capsys))["results"]
+    before, after = (next(one for one in results if one["instance"] == first) for results in (sheet, told))
+    assert after["confidence"] is None and "Time ran out" not in after["words"]
+    assert after["confidence_at_most"] == pytest.approx(before["confidence"], abs=1e-4)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_spreadsheet_may_save_a_rounds_counts(encoding: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run(f"{FOLLOW} -o r2", capsys)
+    fill("r2")
+    plain = json.loads(run(f"{DECODE} --round r2 --json", capsys))
+    path = Path("r2/counts.csv")
+    path.write_bytes((path.read_text().replace(",", ";").replace("\n", "\r\n") + ";;\r\n").encode(encoding))
+    assert json.loads(run(f"{DECODE} --round r2 --json", capsys)) == plain
+
+
+def test_the_counts_of_a_later_round_are_not_those_of_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+    run(f"{FOLLOW} -o r2", capsys)
+    fill("r2")
+    for verb in ("decode", "follow-up -o r3"):
+        said = run(f"{verb} r2/counts.csv --problem problem.toml", capsys, code=2)
+        assert "r2/counts.csv: has the counts of a later round" in said and "--round r2" in said
+
+
+def test_pools_that_were_mixed_up_in_all_instances_leave_none_sure(capsys: pytest.CaptureFixture[str]) -> None:
+    """Most such instances look sure when each is looked at alone, and are wrong."""
+    g = torch.Generator().manual_seed(0)
+    design = qgt.Design.column_regular(pools=16, items=40, weight=5, generator=g)
+    problem = qgt.Problem(design, qgt.Bernoulli(0.05), qgt.SparseInteger(0.05, 1))
+    problem.save("problem.toml")
+    y = problem.simulate(20, generator=g).y
+    write(Path("counts.csv"), y, design.pool_names)
+    honest = json.loads(run(f"{FOLLOW} -o r2 --json", capsys))
+    assert honest["sure"] >= 15 and not any("do not look like the model" in note for note in honest["notes"])
+    write(Path("counts.csv"), y.flip(1), design.pool_names)
+    told = json.loads(run(f"{FOLLOW} -o mixed --json --time-limit 2", capsys))
+    assert told["sure"] == 0 and "do not look like the model" in told["notes"][0]
 
 
 def test_suspect_counts_are_measured_again(capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,6 +242,7 @@ def test_what_does_not_belong_together_is_refused_by_name(capsys: pytest.Capture
         (lambda text: text + "s9,R2-1,3\n", "which this round has not"),
         (lambda text: text.replace(",R2-1,", ",R2-1,many"), "row 2, column 3"),
         (lambda text: text + "s0,R2-1\n", "has 2 cells"),
+        (lambda text: re.sub(r"(,\d+)\n", r"\1,5\n", text, count=1), "has 4 cells"),
     ],
 )  # fmt: skip
 def test_faults_in_counts_are_named(change, said, capsys: pytest.CaptureFixture[str]) -> None:

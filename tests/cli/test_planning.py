@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -95,3 +96,25 @@ def test_bad_questions_are_refused_before_any_work(command, said, tmp_path, caps
     assert main(command.split()) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "p").exists()
+
+
+def test_a_plan_that_was_changed_is_refused(capsys):
+    for name, seed in (("plan", "1"), ("other", "2")):
+        given = ["--samples", "24", "--positives", "1-2", "--errors", "0.02", "--seed", seed, "--seconds", "600"]
+        assert main(["plan", *given, "-o", name]) == 0
+    assert main(["simulate", "plan/problem.toml", "--instances", "1", "-o", "bare.csv"]) == 0  # shows no check code
+    written = {name: Path("plan", name).read_text() for name in ("problem.toml", "design.csv")}
+    others = {
+        "problem.toml": written["problem.toml"].replace("rate = 0.02", "rate = 0.2"),
+        "design.csv": Path("other/design.csv").read_text(),
+    }
+    capsys.readouterr()
+    for name, text in others.items():
+        assert text != written[name]
+        Path("plan", name).write_text(text)
+        for verb in (["decode"], ["follow-up", "-o", "round2"]):
+            for problem in ("plan", "plan/problem.toml"):
+                assert main([*verb, "bare.csv", "--problem", problem]) == 2
+                assert name in capsys.readouterr().err
+        Path("plan", name).write_text(written[name])
+    assert main(["decode", "bare.csv", "--problem", "plan", "--calibrate", "0"]) == 0

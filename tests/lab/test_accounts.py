@@ -208,3 +208,24 @@ def test_a_missing_count_fits_anything():
     problem = problem_of(["11", "10"])
     (one,) = accounts(problem, counts(float("nan"), 1), None, result)
     assert one.residuals == () and "The count agrees with this answer exactly." in one.words
+
+
+def test_accounts_want_names_counts_and_results_of_the_same_instances():
+    problem = problem_of(["100", "010", "001"])
+    y = torch.zeros(2, 3, dtype=torch.float64)
+    result = qgt.Certified().bind(problem)(y)
+    for given, names in ((y, ["a"]), (y[:1], None)):
+        with pytest.raises(ValueError, match="give one of each"):
+            qgt.accounts(problem, given, names, result)
+
+
+def test_no_other_comes_close_only_where_others_are_listed():
+    """A decoder that proves its answer and lists no others knows nothing of them."""
+    problem = problem_of(["100", "010", "001"])
+    y = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
+    result = qgt.ExactMAP().bind(problem)(y)
+    sure = replace(result.evidence, confidence=torch.tensor([0.92], dtype=torch.float64))
+    assert (
+        "The probability of this answer is 92 %." in accounts(problem, y, None, replace(result, evidence=sure))[0].words
+    )
+    assert "no other answer comes close" in accounts(problem, y, None, qgt.Certified().bind(problem)(y))[0].words

@@ -55,3 +55,22 @@ def test_what_would_explain_impossible_counts_stands_in_the_words_and_never_in_t
     (one,) = decode_sheet(problem, y, None, qgt.Certified()).accounts
     assert "Look at P4 first: if only its count is wrong, I42 is defective, of 60 items." in one.words
     assert (str(one.verdict), one.defective, one.undecided) == ("impossible", (), problem.design.item_names)
+
+
+@pytest.mark.parametrize("odds", [2.0, 10.0])
+def test_short_lists_are_refused_where_nothing_tells_what_they_leave_out(odds):
+    """With half of the counts missing, a quarter of the answers that stand alone on a list of odds 2 are wrong."""
+    g = torch.Generator().manual_seed(0)
+    design = qgt.Design.column_regular(pools=16, items=40, weight=5, generator=g)
+    problem = qgt.Problem(design, qgt.Bernoulli(0.05), qgt.SparseInteger(0.05, 1))
+    y = problem.simulate(2, generator=g).y
+    short = qgt.Certified(odds=odds, certificates=False)
+    decode_sheet(problem, y, None, short, calibrate=0.2)
+    with pytest.raises(ValueError, match=f"odds={odds:g} is too small without simulations"):
+        decode_sheet(problem, y, None, short, calibrate=None)
+    y[0, 8:] = torch.nan
+    for decoder in (short, qgt.Calibrated(short, seconds=0.2).bind(problem)):
+        with pytest.raises(ValueError, match=f"odds={odds:g} is too small where counts are missing"):
+            decode_sheet(problem, y, None, decoder, calibrate=0.2)
+    made = decode_sheet(problem, y, None, qgt.Certified(odds=1.0, certificates=False), calibrate=None)
+    assert {str(one.verdict) for one in made.accounts} == {"unsure"}

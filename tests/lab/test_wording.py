@@ -52,7 +52,7 @@ def test_a_bound_that_says_nothing_is_not_said(at_most):
 def test_a_bound_is_said_as_one():
     said = wording.standing(Status.PROVED, Verdict.UNSURE, None, 0.95, alone=False)
     assert said == (
-        "No other answer is more probable. Time ran out before all answers that come close were listed: "
+        "No other answer is more probable. Not all that come close are listed: "
         "its probability is not known, but it is at most 95 %."
     )
 
@@ -87,3 +87,11 @@ def test_no_sentence_uses_the_statuss_word_for_a_verdict():
 def test_a_probability_that_was_measured_is_said_though_nothing_is_proved():
     said = [wording.standing(Status.OK, word, 0.95, None, alone=True) for word in (Verdict.CONFIDENT, Verdict.UNSURE)]
     assert said == ["The probability of this answer is 95 %.", "The probability of this answer is only 95 %."]
+
+
+def test_what_no_listed_answer_has_is_not_always_a_wrong_count():
+    """With many counts missing, much weight lies on answers that are not listed, and every count agrees."""
+    others = [wording.Alternative(0.05, ("I7",), ())]
+    assert "Count again" not in wording.unlisted(0.7, others, fits=True)
+    assert "Count again" in wording.unlisted(0.7, others, fits=False)
+    assert wording.unlisted(0.93, others, fits=True) == ""

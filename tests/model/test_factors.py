@@ -107,3 +107,10 @@ def test_a_prior_that_is_no_sum_is_refused():
     problem = qgt.Problem(qgt.Design.from_rows(["11"]), Parity())
     with pytest.raises(ValueError, match="not a sum over items and groups"):
         problem.factors(torch.zeros(1, 1, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("count", [1e17, -1e19, 1e300])
+def test_counts_beyond_whole_numbers_are_impossible_and_no_error(count):
+    problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1), qgt.SparseInteger(0.1, 1))
+    y = torch.full((1, 2), count, dtype=torch.float64)
+    assert qgt.Certified().bind(problem)(y).status.tolist() == [int(qgt.Status.INFEASIBLE)]

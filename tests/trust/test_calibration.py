@@ -18,6 +18,11 @@ from qgt.trust.listing import Listing, Wider
 SIMULATED = {qgt.Certified: 300}  # instances, not seconds: the machine may be busy
 
 
+def sound(instances: int) -> tuple[Tensor, Tensor]:
+    """That no count is wrong, and none missing."""
+    return torch.ones(instances, dtype=torch.float64), torch.ones(instances, dtype=torch.bool)
+
+
 def identity() -> qgt.Problem:
     design = qgt.Design.from_matrix(torch.eye(20, dtype=torch.uint8))
     return qgt.Problem(design, qgt.Bernoulli(0.06), qgt.SparseInteger(0.1, 1))
@@ -137,6 +142,37 @@ def test_longer_lists_give_the_chance_that_shorter_ones_miss() -> None:
     torch.testing.assert_close(found.unlisted, 1 - inside, atol=2e-3, rtol=0.0)
 
 
+def test_missing_counts_leave_no_more_confidence_than_a_list_has_of_itself() -> None:
+    """What was learned of whole instances knows nothing of those that lack counts."""
+    problem = dense(20, items=30)
+    y = problem.simulate(100, generator=torch.Generator().manual_seed(8)).y
+    plain = qgt.Certified(odds=2.0, certificates=False).bind(problem)(y)
+    sure = Listing.learn(plain.x, plain, 2.0)  # every simulated truth was listed
+    whole, some = sound(100)
+    told, less = (sure.applied(plain, whole, here).confidence for here in (some, ~some))
+    assert float(told.max()) > 0.95 and float(less.max()) < 0.75 and bool((less <= told).all())
+
+
+def test_decoders_that_only_score_learn_what_missing_counts_cost() -> None:
+    """Where a fifth of the counts is missing, whole instances would promise a fifth of the errors that there are."""
+    g = torch.Generator().manual_seed(0)
+    design = qgt.Design.column_regular(pools=16, items=40, weight=5, generator=g)
+    problem = qgt.Problem(design, qgt.Bernoulli(0.05), qgt.SparseInteger(0.05, 1))
+    x, y = problem.simulate(600, generator=g)
+    y[:, 1:][torch.rand(600, 15, generator=g) < 0.2] = torch.nan
+    decode = qgt.Calibrated(qgt.GAMP(), seconds=60.0, simulations=4000).bind(problem)
+    result = decode(y)
+    right, sure = (result.x == x).all(1), result.evidence.confidence
+    trusted = sure >= 0.9
+    promised = float((1 - sure[trusted]).sum())
+    blind = decode.learned().applied(problem, y, decode.decode(y)).evidence.confidence
+    assert int((~right & (blind >= 0.9)).sum()) > 4 * float((1 - blind[blind >= 0.9]).sum())
+    assert int((~right & trusted).sum()) < promised + 3 * math.sqrt(promised) and int(trusted.sum()) > 200
+    whole, some = problem.simulate(5, generator=g).y, y[:1]
+    alone = decode(whole).evidence.confidence
+    assert torch.equal(decode(torch.cat([whole, some])).evidence.confidence[:5], alone)
+
+
 def test_before_any_simulation_a_list_guesses_what_it_misses() -> None:
     """Held against nearly all answers: few listed miss little, many miss much, and the mean is of the right size."""
     noisy = dense(9, items=14)
@@ -145,7 +181,7 @@ def test_before_any_simulation_a_list_guesses_what_it_misses() -> None:
     plain = qgt.Certified(certificates=False).bind(problem)(y)
     missed = Wider.of(x, qgt.Certified(odds=1e8, certificates=False).bind(problem)(y), 100.0).unlisted
     nothing = Listing.learn(x[:0], plain.pick(torch.arange(0)), 100.0)
-    guessed = 1 - nothing.applied(plain, torch.ones(100, dtype=torch.float64)).confidence / plain.evidence.confidence
+    guessed = 1 - nothing.applied(plain, *sound(100)).confidence / plain.evidence.confidence
     assert 1 / 3 < float(guessed.mean() / missed.mean()) < 3.0
     assert float(torch.corrcoef(torch.stack([guessed, missed]))[0, 1]) > 0.5
 
@@ -225,7 +261,7 @@ def test_an_incomplete_list_leaves_more_room() -> None:
     cut = replace(whole, evidence=replace(whole.evidence, complete=torch.arange(200) % 2 == 0))
     wrong = x.clone()
     wrong[1::4] = 1 - wrong[1::4]  # half of the incomplete ones miss the truth
-    told = Listing.learn(wrong, cut, 100.0).applied(cut, torch.ones(200, dtype=torch.float64)).confidence
+    told = Listing.learn(wrong, cut, 100.0).applied(cut, *sound(200)).confidence
     assert float(told[1::2].mean()) < 0.7 < float(told[::2].mean())
 
 

@@ -227,3 +227,10 @@ def test_wrong_shapes_are_refused():
             score(torch.zeros(2, 3, dtype=torch.uint8), torch.zeros(shape, dtype=torch.uint8))
     with pytest.raises(ValueError, match=r"x of shape \(3,\)"):
         score(torch.zeros(3, dtype=torch.uint8), torch.zeros(3, dtype=torch.uint8))
+
+
+@pytest.mark.parametrize("other", [0.5, 2.0, float("nan")])
+def test_scores_and_counts_are_no_calls(other, unchecked):
+    x = torch.tensor([[1, 0]], dtype=torch.uint8)
+    with pytest.raises(ValueError, match="x_hat holds other numbers than 0 and 1"):
+        score(x, torch.tensor([[other, 0.0]]))

@@ -22,6 +22,10 @@ DECODER_NAMES = (
     "maximum_neighborhood, peeling (exact counts), prevalence, comp, dd, scomp or a plugin's file:Class; "
     "default certified, or belief for more than 5000 items in small pools."
 )
+UNMEASURED = (
+    "Nothing was simulated (--calibrate 0, or --defectives): whether the counts fit the model is not known, and the "
+    "confidence is the decoder's own."
+)
 
 
 @app.command()
@@ -118,6 +122,7 @@ def decode(
     texts = [*(settings or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
     name, chosen, loaded, why = _chosen(problem, decoder, model, texts, keep_proofs=certificate is not None)
     read = read_sheet(counts, problem, loaded)
+    why = [*why, *([UNMEASURED] if not calibrate or defectives is not None else ())]
     sheet = _decoded(read, chosen, loaded, defectives, calibrate, cache, chosen_device(device))
     facts = {"counts": counts, "problem": problem or model, "decoder": name, **_versions(loaded)}
     write_files(_files(sheet, output, report, html, certificate, facts))
@@ -128,8 +133,8 @@ def decode(
         tell({**written, **sheet_facts(sheet, name), "notes": [*why, *read.notes]}, "", [])
     else:
         _tell(sheet, written)
-        if why:
-            tell(None, f"\n{why[0]}", [])
+        for line in why:
+            tell(None, f"\n{line}", [])
         if read.notes:
             tell(None, f"\n{counts}: {' '.join(read.notes)}", [])
     raise typer.Exit(int(any(one.verdict == "impossible" for one in sheet.accounts)))
@@ -228,8 +233,14 @@ def _versions(problem: "qgt.Problem") -> dict[str, object]:
     return {"fingerprint": problem.fingerprint, "version": f"qgt {qgt.__version__}", "date": time.strftime("%Y-%m-%d")}
 
 
-def _mean(made: "Sequence[Account]") -> float:
-    return sum(len(one.defective) for one in made) / len(made)
+def _number_called(made: "Sequence[Account]") -> str:
+    """How many items are called defective; an instance without calls is none without defective items."""
+    called = [one for one in made if not one.undecided]
+    if not called:
+        return "No item of any instance is called."
+    mean = sum(len(one.defective) for one in called) / len(called)
+    left = f" ({len(made) - len(called)} of {len(made)} are not called)" if len(called) < len(made) else ""
+    return f"{mean:.2f} items called defective per instance, on average{left}."
 
 
 def _tell(sheet: "DecodedSheet", written: dict[str, str]) -> None:
@@ -240,7 +251,7 @@ def _tell(sheet: "DecodedSheet", written: dict[str, str]) -> None:
     if "calls" not in written:
         tell(None, "\n".join(map(calls_line, sheet.accounts)) + "\n", [])
     files = f"Wrote {', '.join(written.values())}: " if written else ""
-    title = f"{files}{_mean(sheet.accounts):.2f} items called defective per instance, on average."
+    title = f"{files}{_number_called(sheet.accounts)}"
     for line in about_file(sheet) if sheet.fit is not None and sheet.fit.suspect else ():
         tell(None, line, [])
     if sheet.result.evidence.confidence is None:  # such a decoder says no more than its status

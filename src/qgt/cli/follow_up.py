@@ -59,7 +59,7 @@ def follow_up(
 
     refuse_occupied(output)
     load_plugins(plugin)
-    decoded, before, loaded = decoded_rounds(counts, problem, rounds or (), confidence, time_limit, seed)
+    decoded, before, loaded, notes = decoded_rounds(counts, problem, rounds or (), confidence, time_limit, seed)
     each = pools if each_at_most is None else each_at_most
     found = propose(
         decoded,
@@ -74,14 +74,14 @@ def follow_up(
     stuck = _stuck(decoded, found, confidence)
     if found:
         write_files(record.files(output))
-    _tell(record, found, stuck, len(decoded.names), str(output), confidence, as_json)
+    _tell(record, found, stuck, len(decoded.names), str(output), confidence, notes, as_json)
     raise typer.Exit(int(bool(stuck)))
 
 
 def decoded_rounds(
     counts: Path, problem: Path, rounds: Sequence[Path], confidence: float, time_limit: float, seed: int = 0
-) -> "tuple[DecodedRounds, list[Round], qgt.Problem]":
-    """The instances of a file with all their rounds, decoded; the rounds' records; and the first round's problem."""
+) -> "tuple[DecodedRounds, list[Round], qgt.Problem, list[str]]":
+    """The instances of a file with all their rounds, decoded; the records; the first problem; and notes on the file."""
     from qgt.lab.accounts import numbers
     from qgt.lab.following import decode_rounds
     from qgt.lab.round_files import joined
@@ -94,7 +94,10 @@ def decoded_rounds(
     histories, before = joined([History.start(loaded, row) for row in read.y], called, rounds)
     settle = Settle(confidence=confidence, time_limit=time_limit)
     generator = own_generator("decode-rounds", seed, "cpu")
-    return decode_rounds(histories, called, settle, generator=generator), before, loaded
+    decoded = decode_rounds(histories, called, settle, first=loaded, generator=generator)
+    unfit = [decoded.fit.words] if decoded.fit is not None and decoded.fit.suspect else []
+    notes = [f"{counts}: {' '.join(read.notes)}"] if read.notes else []
+    return decoded, before, loaded, [*unfit, *notes]
 
 
 def decode_with_rounds(
@@ -114,7 +117,7 @@ def decode_with_rounds(
     from qgt.lab import reports
     from qgt.lab.round_products import round_facts, round_proofs, rounds_page
 
-    decoded, before, loaded = decoded_rounds(counts, problem, rounds, 0.99, time_limit or 10.0)
+    decoded, before, loaded, notes = decoded_rounds(counts, problem, rounds, 0.99, time_limit or 10.0)
     files: dict[Path, Callable[[Path], object]] = {}
     if output is not None:
         files[output] = partial(reports.write_calls, made=decoded.accounts, items=loaded.design.item_names)
@@ -133,12 +136,15 @@ def decode_with_rounds(
     write_files(files)
     pools = [one.problem.pools for one in decoded.histories]
     if as_json:
-        tell(round_facts(decoded, 1 + len(before), "certified", loaded.fingerprint), "", [])
+        facts_told = round_facts(decoded, 1 + len(before), "certified", loaded.fingerprint)
+        tell({**facts_told, "notes": notes}, "", [])
     else:
         if output is None:
             tell(None, "\n".join(map(reports.calls_line, decoded.accounts)) + "\n", [])
         title = f"{1 + len(before)} rounds: {sum(pools) / len(pools):.1f} tests per instance, on average."
         tell_verdicts(title, decoded.accounts)
+        for note in notes:
+            tell(None, f"\n{note}", [])
     raise typer.Exit(int(any(one.verdict == "impossible" for one in decoded.accounts)))
 
 
@@ -164,6 +170,7 @@ def _tell(
     instances: int,
     folder: str,
     confidence: float,
+    notes: Sequence[str],
     as_json: bool,
 ) -> None:
     from qgt.lab.following import in_words
@@ -180,17 +187,19 @@ def _tell(
             "pools": tests,
             "remaining": remaining,
             "stuck": list(stuck),
+            "notes": list(notes),
             "proposed": {one.account.name: [list(pool) for pool in one.pools.members] for one in found},
         }
         return tell(facts, "", [])
-    title = f"{sure} of {_many(instances, 'instance')} {'is' if sure == 1 else 'are'} sure"
-    title += f" ({100 * confidence:g} % or more)."
+    title = f"Sure ({100 * confidence:g} % or more): {sure} of {_many(instances, 'instance')}."
     if found:
         title += f" Wrote {folder}, round {record.number}: {_many(tests, 'pool')} for {_many(len(found), 'instance')}."
-        title += f" About {remaining} tests remain in all, these counted."
+        title += f" Tests that remain in all, these counted: about {remaining}."
     if stuck:
         title += f" For {', '.join(stuck[:SHOWN])} no pool would help: check the counts and the limits given."
     rows = [[one.account.name, str(one.account.verdict), in_words(one)] for one in found[:SHOWN]]
     tell(None, title, ["instance", "verdict", "next"], *rows)
     if len(found) > SHOWN:
         tell(None, f"{len(found) - SHOWN} more in {folder}/pools.csv.", [])
+    for note in notes:
+        tell(None, f"\n{note}", [])

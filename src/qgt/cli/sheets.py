@@ -26,12 +26,21 @@ def problem_file(path: Path) -> Path:
 
 
 def read_sheet(counts: Path, problem: Path | None, loaded: "qgt.Problem") -> "CountSheet":
-    """The counts of a problem's pools; samples are known by name where the problem's file belongs to a plan."""
-    from qgt.lab.counts import read_counts
-    from qgt.lab.samples import Samples
+    """The counts of a problem's pools.
 
-    beside = problem is not None and all((problem.parent / name).is_file() for name in ("plan.json", "samples.csv"))
-    samples = Samples.read(problem.parent / "samples.csv") if problem is not None and beside else None
+    Where the problem's file belongs to a plan, samples are known by name, and a plan that was changed is refused.
+    """
+    from qgt.lab.counts import read_counts
+    from qgt.lab.plan_folder import read_plan
+    from qgt.lab.round_files import COUNTS, RECORD
+
+    if counts.name == COUNTS and (counts.parent / RECORD).is_file():
+        raise ValueError(
+            f"{counts}: has the counts of a later round; give those of the first round, and --round {counts.parent}."
+        )
+    home = problem.parent if problem is not None and problem.name == "problem.toml" else None
+    planned = home is not None and all((home / name).is_file() for name in ("plan.json", "samples.csv"))
+    samples = read_plan(home).samples if home is not None and planned else None
     return read_counts(counts, loaded.design, samples)
 
 

@@ -108,6 +108,8 @@ def accounts(
         ('impossible', (), ('I1', 'I2', 'I3'))
     """
     names = numbers(len(y)) if names is None else names
+    if not len(names) == len(y) == len(result.x):
+        raise ValueError(f"{len(names)} names, {len(y)} rows of y and {len(result.x)} results: give one of each.")
     sizes = problem.design.pool_sizes.to(result.x.device, torch.float64)
     expected = usual_reports(problem.noise, problem.design.count(result.x), sizes)  # (instances, pools)
     off = (y != expected) & ~y.isnan()  # a count that is missing fits anything
@@ -158,10 +160,10 @@ class _Instance:
 def _account(problem: Problem, one: _Instance, result: Decoded) -> Account:
     i, evidence = one.number, result.evidence
     status = Status(int(result.status[i]))
-    incomplete = evidence.complete is not None and not bool(evidence.complete[i])
+    whole = None if evidence.complete is None else bool(evidence.complete[i])  # None where no answers are listed
     nothing = bool(one.undecided.all())
     known = None if nothing or status == Status.INFEASIBLE else _number(evidence.confidence, i)
-    confidence, at_most = (None, known) if incomplete else (known, None)
+    confidence, at_most = (None, known) if whole is False else (known, None)
     fit = _number(evidence.fit, i)
     word = verdict(status, confidence, fit if one.file_fits else 0.0)
     # What a rescue found holds only if just those counts are wrong: it stands in the words, never in the calls.
@@ -188,13 +190,13 @@ def _account(problem: Problem, one: _Instance, result: Decoded) -> Account:
         return replace(made, words=_why_impossible(problem, one))
     if nothing:
         return replace(made, words=NOTHING)
-    words = _in_words(problem, made, counted, listed_all=not incomplete, file_fits=one.file_fits)
+    words = _in_words(problem, made, counted, listed_all=whole is True, file_fits=one.file_fits)
     return replace(made, words=words)
 
 
 def _in_words(problem: Problem, made: Account, counted: int, *, listed_all: bool, file_fits: bool) -> str:
     """A possible answer in two to seven sentences."""
-    word, status, noise = made.verdict, made.status, problem.noise
+    word, status, proved, noise = made.verdict, made.status, made.status == Status.PROVED, problem.noise
     sentences = (
         wording.called(made.defective, problem.items, trusted=word in (Verdict.CERTAIN, Verdict.CONFIDENT)),
         wording.standing(status, word, made.confidence, made.at_most, alone=listed_all and not made.alternatives),
@@ -202,7 +204,7 @@ def _in_words(problem: Problem, made: Account, counted: int, *, listed_all: bool
         wording.misfit(made.fit, word, file_fits=file_fits),
         wording.explained(made.residuals, counted, whole=reported.exact(noise), noun=reported.noun(noise)),
         wording.others(made.alternatives),
-        wording.unlisted(made.confidence, made.alternatives) if status == Status.PROVED else "",
+        wording.unlisted(made.confidence, made.alternatives, fits=not made.residuals) if proved else "",
         wording.advice(word, status, made.retests),
     )
     return " ".join(sentence for sentence in sentences if sentence)

@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from jaxtyping import Float64
 from torch import Tensor
 
 from qgt.decoders.amp import AMP
 from qgt.decoders.belief.decoder import BeliefPropagation
+from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.contract import BoundDecoder, Decode, Decoder
 from qgt.decoders.gamp import GAMP
 from qgt.decoders.results import Decoded, Status
 from qgt.lab.accounts import Account, accounts, numbers
 from qgt.model.problem import Problem
-from qgt.trust.calibration import BoundCalibrated, Calibrated
+from qgt.trust.calibration import USUAL_ODDS, BoundCalibrated, Calibrated
 from qgt.trust.causes import Cause, likely_causes
-from qgt.trust.fit import FileFit, file_fit, hopeless
+from qgt.trust.fit import FileFit, held_together
 from qgt.trust.rescue import Rescue, rescue
 
 OnProgress = Callable[[int, int], None]  # instances done, and of how many
@@ -76,6 +76,7 @@ def decode_sheet(
         >>> [(one.name, str(one.verdict)) for one in sheet.accounts]
         [('a', 'certain'), ('b', 'impossible')]
     """
+    _refuse_short_lists(decoder, y, calibrate if defectives is None else None)
     bound = _bound(problem, decoder, defectives, calibrate, cache)
     parts, done = [], 0
     for part in y.split(PART if device == "cpu" else PART_ON_GPU):
@@ -92,6 +93,21 @@ def decode_sheet(
     rescues = _rescues(problem, y, result)
     made = accounts(problem, y, names, result, rescues=rescues, file_fits=fits)
     return DecodedSheet(problem, y, names, result, made, fit, causes)
+
+
+def _refuse_short_lists(decoder: Decoder | BoundCalibrated, y: Tensor, calibrate: float | None) -> None:
+    """Refuse lists so short that an answer is alone on its own, where no simulation tells what they leave out."""
+    plain = decoder.config.decoder if isinstance(decoder, BoundCalibrated) else decoder
+    if not isinstance(plain, Certified) or not 1 < plain.odds < USUAL_ODDS:
+        return
+    measured = isinstance(decoder, BoundCalibrated) or calibrate is not None
+    if measured and not bool(y.isnan().any()):
+        return
+    why = "where counts are missing" if measured else "without simulations"
+    raise ValueError(
+        f"odds={plain.odds:g} is too small {why}: answers that come close would not be listed, and nothing tells their "
+        f"weight; give {USUAL_ODDS:g} or more, or 1 for no probabilities at all."
+    )
 
 
 def _bound(
@@ -124,13 +140,11 @@ def _file_fit(
     """How well the possible instances fit together, whether any is to be trusted, and what may be wrong if not."""
     possible = result.status != Status.INFEASIBLE
     own = result.evidence.fit
-    if not isinstance(bound, BoundCalibrated) or own is None or not bool(possible.any()):
+    if not isinstance(bound, BoundCalibrated) or own is None:
         return None, True, ()
-    reference = bound.learned().reference
-    fit = file_fit(problem, y[possible], result.x[possible], reference)
-    if not fit.suspect:
-        return fit, True, ()
-    fits = not hopeless(problem, y, result.x, torch.where(possible, own, 0.0), reference)
+    fit, fits = held_together(problem, y, result.x, own, possible, bound.learned().reference)
+    if fit is None or not fit.suspect:
+        return fit, fits, ()
     quick = (BeliefPropagation(iterations=SWEEPS), GAMP(), AMP()) if problem.design.sparse else (GAMP(), AMP())
     decoder = next((one for one in quick if one.supports(problem) is None), None)
     return fit, fits, () if decoder is None else likely_causes(problem, y, decoder, calls=result.x)

@@ -4,15 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Generator
+from jaxtyping import Float64
+from torch import Generator, Tensor
 
 from qgt.decoders.results import Decoded, Status
 from qgt.lab.accounts import Account, accounts
 from qgt.lab.round_files import InstancePools, Round, counts_before
-from qgt.lab.verdicts import SUSPECT_BELOW, Verdict
+from qgt.lab.verdicts import Verdict
+from qgt.model.problem import Problem
 from qgt.rounds.choosing import NextPools, next_pools
 from qgt.rounds.history import History
 from qgt.rounds.settling import Settle, history_fit
+from qgt.trust.fit import FileFit, held_together
+from qgt.trust.reference import Reference
 from qgt.trust.rescue import rescue
 
 
@@ -24,12 +28,23 @@ class DecodedRounds:
     names: Sequence[str]
     result: Decoded
     accounts: Sequence[Account]
+    fit: FileFit | None = None  # how well the first round's counts fit together; None for a single instance
 
 
 def decode_rounds(
-    histories: Sequence[History], names: Sequence[str], settle: Settle, *, generator: Generator
+    histories: Sequence[History], names: Sequence[str], settle: Settle, *, first: Problem, generator: Generator
 ) -> DecodedRounds:
     """Decode instances with all their rounds, and account for each; confidence and fit count all of them.
+
+    The counts of the first round, whose pools all instances share, are held against the model as a file, too: where
+    pools were mixed up in all of them, a single instance may look sure and be wrong.
+
+    Args:
+        histories: The instances, all of the same first round.
+        names: Their names.
+        settle: What decodes them.
+        first: The first round's problem.
+        generator: For the fits.
 
     Example:
         >>> import torch, qgt
@@ -37,7 +52,7 @@ def decode_rounds(
         >>> first = History.start(problem, torch.tensor([1.0, 1.0], dtype=torch.float64))
         >>> later = first.after(torch.tensor([[0, 1, 0]], dtype=torch.uint8), torch.tensor([1.0]).double())
         >>> g = torch.Generator().manual_seed(0)
-        >>> found = decode_rounds([first, later], ["a", "b"], Settle(confidence=0.99), generator=g)
+        >>> found = decode_rounds([first, later], ["a", "b"], Settle(confidence=0.99), first=problem, generator=g)
         >>> [str(one.verdict) for one in found.accounts]
         ['unsure', 'certain']
     """
@@ -46,15 +61,36 @@ def decode_rounds(
         1.0 if status == Status.INFEASIBLE else history_fit(history, x, generator=generator)
         for history, x, status in zip(histories, result.x, result.status.tolist(), strict=True)
     ]
-    evidence = replace(result.evidence, fit=torch.tensor(fits, dtype=torch.float64))
+    evidence = replace(result.evidence, fit=torch.tensor(fits, dtype=torch.float64), confidence=_bounds(result))
     result = replace(result, evidence=evidence)
+    fit, fits_together = _file_fit(first, histories, result, generator)
     made = []
     for i, (history, name) in enumerate(zip(histories, names, strict=True)):
         own = result.pick(torch.tensor([i]))
         lost = rescue(history.problem, history.y) if int(own.status[0]) == Status.INFEASIBLE else None
         rescues = {} if lost is None else {0: lost}
-        made += accounts(history.problem, history.y[None], [name], own, rescues=rescues)
-    return DecodedRounds(histories, names, result, made)
+        made += accounts(history.problem, history.y[None], [name], own, rescues=rescues, file_fits=fits_together)
+    return DecodedRounds(histories, names, result, made, fit)
+
+
+def _bounds(result: Decoded) -> Float64[Tensor, " instances"]:
+    """The confidence; where a list is not complete, the answer's weight in it: what an account calls a bound."""
+    confidence, answers, complete = result.evidence.confidence, result.evidence.alternatives, result.evidence.complete
+    assert confidence is not None and answers is not None and complete is not None  # as `Settle` gives them
+    listed = torch.zeros_like(confidence).index_add_(0, answers.spans.owner, answers.probability)
+    return torch.where(complete, confidence, (confidence / listed).clamp(max=1.0))
+
+
+def _file_fit(
+    first: Problem, histories: Sequence[History], result: Decoded, generator: Generator
+) -> tuple[FileFit | None, bool]:
+    """How well the first round's counts fit together, and whether any answer is to be trusted."""
+    if len(histories) < 2:
+        return None, True  # its own fit says it all
+    y = torch.stack([history.y[: first.pools] for history in histories])
+    own, possible = result.evidence.fit, result.status != Status.INFEASIBLE
+    assert own is not None  # measured before
+    return held_together(first, y, result.x, own, possible, Reference.of(first, generator=generator))
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +115,8 @@ def propose(
     """Pools for every instance that is not certain; those whose counts do not fit repeat what does not."""
     found = []
     for i, (history, account) in enumerate(zip(decoded.histories, decoded.accounts, strict=True)):
-        fits = account.fit is None or account.fit >= SUSPECT_BELOW
-        if account.verdict is not Verdict.IMPOSSIBLE and fits and (account.confidence or 0.0) >= confidence:
+        trusted = account.verdict not in (Verdict.IMPOSSIBLE, Verdict.SUSPECT)
+        if trusted and (account.confidence or 0.0) >= confidence:
             continue
         again = _again(history, account)[:pools]
         if again:
@@ -133,7 +169,7 @@ def in_words(one: Proposed) -> str:
     number = len(one.pools.matrix)
     pools = f"{number} pool" + ("s" if number > 1 else "")
     if one.repeats:
-        return f"{pools}, which measure {', '.join(one.repeats)} again: the counts do not fit the model."
+        return f"{pools}, to measure {', '.join(one.repeats)} again: the counts do not fit the model."
     more = max(0, one.pools.remaining - number)
     them = "them" if number > 1 else "it"
     after = (

@@ -94,7 +94,7 @@ def write_plan(plan: Plan, folder: str | Path, *, volume: float = 10.0) -> PlanF
 
 
 def read_plan(folder: str | Path) -> PlanFolder:
-    """Read what `write_plan` wrote; raise a ValueError where the design has changed since.
+    """Read what `write_plan` wrote; raise a ValueError where the design, the prior or the noise has changed since.
 
     Example:
         >>> read_plan("nowhere")
@@ -110,6 +110,11 @@ def read_plan(folder: str | Path) -> PlanFolder:
         raise ValueError(
             f"{path}: its design has check code {check_code(problem.design)}, but the plan was made with {code}; "
             "design.csv or samples.csv has been changed: bring back the files as they were."
+        )
+    if problem.fingerprint != keys.typed("fingerprint", stored.get("fingerprint"), str):
+        raise ValueError(
+            f"{path}: its problem.toml is not the one that the plan was made with; bring it back as it was. To decode "
+            "with another prior or noise, put problem.toml and design.csv into a folder of their own."
         )
     return PlanFolder(path, short_name(problem.design), code, problem, samples, volume)
 

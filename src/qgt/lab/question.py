@@ -36,7 +36,7 @@ class Question:
         low, high = self.positives
         if not 0 <= low <= high or not 0 < high < len(self.samples):
             fault = f"positives={self.positives} is not valid for {len(self.samples)} samples"
-            raise ValueError(f"{fault}: give two numbers, the fewest and the most that you expect.")
+            raise ValueError(f"{fault}: give the fewest and the most that you expect, the most above 0 and not all.")
         if len(self.samples) > MOST_SAMPLES:
             raise ValueError(
                 f"samples holds {len(self.samples):,}: plan for {MOST_SAMPLES:,} at most, in several parts."

@@ -28,11 +28,14 @@ from torch import Tensor
 from qgt.arguments import whole
 from qgt.files import documents, keys, numbers
 from qgt.files.cells import escape, unescape
+from qgt.files.grids import read_grids
+from qgt.files.numbers import has_decimal_commas
 from qgt.files.tables import text_of
 from qgt.model.design import Design
 from qgt.rounds.history import History
 
 RECORD, POOLS, COUNTS = "round.json", "pools.csv", "counts.csv"
+HEADER = ["instance", "pool", "count"]  # of the counts
 
 
 @dataclass(frozen=True)
@@ -103,9 +106,7 @@ class Round:
         return {
             folder / RECORD: partial(Path.write_text, data=record, encoding="utf-8"),
             folder / POOLS: partial(Path.write_text, data=_csv(["instance", "pool", "items"], pools), encoding="utf-8"),
-            folder / COUNTS: partial(
-                Path.write_text, data=_csv(["instance", "pool", "count"], blank), encoding="utf-8"
-            ),
+            folder / COUNTS: partial(Path.write_text, data=_csv(HEADER, blank), encoding="utf-8"),
         }
 
 
@@ -177,35 +178,35 @@ def read_round(folder: Path) -> tuple[Round, dict[tuple[str, str], float]]:
 
 
 def _counts(path: Path, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], float]:
-    try:
-        rows = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text_of(path)), strict=True)]
-    except csv.Error as error:
-        raise ValueError(f"{path}: is not readable as CSV ({error}); check its quotes.") from error
-    if not rows or [cell.lower() for cell in rows[0]] != ["instance", "pool", "count"]:
+    (grid, *more) = read_grids(path)  # semicolons, too: a spreadsheet may have saved it
+    cells = [list(row) for row in grid.rows]
+    if more or not cells or [cell.lower() for cell in cells[0] if cell] != HEADER or not all(cells[0][:3]):
         raise ValueError(f"{path}: row 1 is not 'instance,pool,count'; fill in the file that 'qgt follow-up' wrote.")
+    commas = has_decimal_commas(row[2] for row in cells[1:])
     found: dict[tuple[str, str], float] = {}
-    for number, row in enumerate(rows[1:], 2):
+    for number, row in enumerate(cells[1:], 1):
         if not any(row):
             continue
-        if len(row) != 3:
-            raise ValueError(f"{path}: row {number} has {len(row)} cells; give three: instance, pool, count.")
-        key = unescape(row[0]), unescape(row[1])
+        if (grid.lengths and grid.lengths[number] < len(HEADER)) or any(row[len(HEADER) :]):
+            held = grid.lengths[number] if grid.lengths else len(row)
+            raise ValueError(
+                f"{grid.place(number)} has {held} cells; give instance, pool and count (a decimal comma splits a cell)."
+            )
+        key, where = (unescape(row[0]), unescape(row[1])), grid.place(number)
         if key not in wanted:
-            raise ValueError(f"{path}: row {number} is for pool {key[1]!r} of {key[0]!r}, which this round has not.")
+            raise ValueError(f"{where} is for pool {key[1]!r} of {key[0]!r}, which this round has not.")
         if key in found:
-            raise ValueError(f"{path}: row {number} gives pool {key[1]!r} of {key[0]!r} a second time; keep one.")
-        found[key] = _count(path, number, row[2])
+            raise ValueError(f"{where} gives pool {key[1]!r} of {key[0]!r} a second time; keep one.")
+        count = numbers.number(row[2], commas=commas)
+        if isinstance(count, str):
+            raise ValueError(f"{grid.place(number, 2)} holds {row[2]!r}; {count}.")
+        found[key] = count
     if lacking := sorted(wanted - found.keys()):
         name, pool = lacking[0]
         raise ValueError(f"{path}: has no row for pool {pool!r} of {name!r}; add it, empty where it was not measured.")
+    if all(map(math.isnan, found.values())):
+        raise ValueError(f"{path}: no count is filled in; write the counts there, or leave the round out.")
     return found
-
-
-def _count(path: Path, row: int, cell: str) -> float:
-    count = numbers.number(cell, commas="," in cell)
-    if isinstance(count, str):
-        raise ValueError(f"{path}: row {row}, column 3 holds {cell!r}; {count}.")
-    return count
 
 
 def joined(

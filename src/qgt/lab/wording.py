@@ -105,7 +105,7 @@ def standing(status: Status, word: Verdict, confidence: float | None, at_most: f
     if status == Status.TIME_LIMIT:
         return f"Time ran out: this is the best answer found so far, and {known}."
     if status == Status.PROVED:
-        stopped = "" if at_most is None else " Time ran out before all answers that come close were listed:"
+        stopped = "" if at_most is None else " Not all that come close are listed:"
         return f"No other answer is more probable.{stopped} {known if stopped else known.capitalize()}."
     if status == Status.NOT_CONVERGED:
         return "The decoder did not settle on an answer: these are its last calls, and nothing is proved."
@@ -170,19 +170,20 @@ def others(alternatives: Sequence[Alternative]) -> str:
     return f"{'Other answers' if len(alternatives) > 1 else 'The other answer'}: {'; '.join(told)}."
 
 
-def unlisted(confidence: float | None, alternatives: Sequence[Alternative]) -> str:
-    """What the probability that no answer has is for, where it is much: a wrong count.
+def unlisted(confidence: float | None, alternatives: Sequence[Alternative], *, fits: bool) -> str:
+    """What the probability that no listed answer has is for, where it is much; `fits` where all counts agree.
 
     Example:
-        >>> unlisted(0.7, [Alternative(0.05, ("I7",), ())])
-        'The other 25 %: a count is off by more than the noise allows. Count again, first where this answer differs.'
+        >>> unlisted(0.7, [Alternative(0.05, ("I7",), ())], fits=True)
+        'The other 25 %: answers that are not listed, or a count that is off by more than the noise allows.'
     """
     known = [one.probability for one in alternatives if one.probability is not None]
     rest = 0.0 if confidence is None else 1 - confidence - sum(known)
     if rest < UNLISTED or len(known) < len(alternatives):
         return ""
-    where = "Count again, first where this answer differs."
-    return f"The other {percent(rest)}: a count is off by more than the noise allows. {where}"
+    where = "" if fits else " Count again where this answer differs."
+    wrong = "a count that is off by more than the noise allows"
+    return f"The other {percent(rest)}: answers that are not listed, or {wrong}.{where}"
 
 
 def advice(word: Verdict, status: Status, retests: Sequence[str]) -> str:

@@ -101,8 +101,9 @@ def _tables(noise: Noise, pool_sizes: Tensor, y: Tensor) -> PoolCosts:
 
 def _distinct(y: Tensor) -> tuple[Tensor, Tensor]:
     """Values that cover all of y, and where each entry stands among them."""
-    if y.numel() and float(y.max() - y.min()) < 2**16 and bool((y == y.floor()).all()):  # far cheaper than sorting
-        lowest, highest = int(y.min()), int(y.max())
+    lowest, highest = (float(y.min()), float(y.max())) if y.numel() else (0.0, 0.0)
+    small = highest - lowest < 2**16 and max(-lowest, highest) < 2**53  # beyond, steps of one are lost
+    if y.numel() and small and bool((y == y.floor()).all()):  # far cheaper than sorting
         return torch.arange(lowest, highest + 1, dtype=y.dtype, device=y.device), (y - lowest).to(torch.int64)
     values, which = y.unique(return_inverse=True)
     return values, which

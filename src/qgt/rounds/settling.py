@@ -43,7 +43,7 @@ class Settle:
     """Decodes histories, and says how sure each answer is.
 
     `time_limit` is in seconds for each instance. The evidence is that of `Certified`, with a confidence that leaves
-    room for answers that are not listed; it is 0 where time ran out before a list was there.
+    room for answers that are not listed; it is NaN where time ran out before a list was there.
 
     Example:
         >>> import torch, qgt
@@ -82,7 +82,7 @@ class Settle:
         assert answers is not None and evidence.complete is not None and evidence.confidence is not None
         rough = (result.status == Status.PROVED) & (evidence.confidence < self.confidence)
         room = 1 - torch.where(evidence.complete, unlisted(answers, self.odds), unlisted(answers, self.rough))
-        confidence = torch.where(evidence.complete | rough, evidence.confidence * room, 0.0)
+        confidence = torch.where(evidence.complete | rough, evidence.confidence * room, torch.nan)
         listed = Answers(answers.spans, answers.x, answers.log_joint, answers.probability * room[answers.spans.owner])
         return replace(result, evidence=replace(evidence, confidence=confidence, alternatives=listed))
 

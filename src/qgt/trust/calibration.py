@@ -44,7 +44,7 @@ PRECISE = 0.004  # the standard error of a chance that is good enough
 TOGETHER = 100  # instances of the first batch at most
 GROWTH = 4  # times as many simulated instances at a time
 WIDER, ENOUGH_WIDE = 100.0, 1000  # times the odds, for simulated instances whose lists are longer; how many of them
-USUAL_ODDS = 100.0  # of lists by decoders of somebody's own, which do not say
+USUAL_ODDS = 100.0  # of lists; taken for those of decoders of somebody's own, which do not say
 LOOK_AGAIN = 0.3  # a fit below this is looked at again, for a wrong count
 SECOND_LOOK = 0.1  # its share of the false alarms
 Part = TypeVar("Part")
@@ -98,7 +98,15 @@ class BoundCalibrated:
     def __call__(self, y: Tensor) -> Decoded:
         """Decode, and replace what the decoder says of its confidence by what was learned."""
         y = check_counts(self.problem, y, missing=True)  # the decoder refuses missing ones if it takes none
-        return self.learned(y.device).applied(self.problem, y, self.decode(y))
+        learned, result, lacking = self.learned(y.device), self.decode(y), y.isnan().any(1)
+        told = learned.applied(self.problem, y, result)
+        if learned.scored is None or not bool(lacking.any()):
+            return told
+        # What was learned of whole instances knows nothing of those that lack counts: they are simulated as they are.
+        again = learn(self.config, self.problem, self.decode, y.device, y[lacking].isnan().cpu())
+        own, evidence = again.applied(self.problem, y, result).evidence, told.evidence
+        sure, fit = _where(lacking, own.confidence, evidence.confidence), _where(lacking, own.fit, evidence.fit)
+        return replace(told, evidence=replace(evidence, confidence=sure, fit=fit))
 
     def learned(self, device: torch.device | str = "cpu") -> "Learned":
         """What the simulations taught; they run at the first call."""
@@ -169,7 +177,7 @@ class Learned:
         fit = torch.minimum(fit / (1 - SECOND_LOOK), (-odds).exp() / SECOND_LOOK).clamp(SMALLEST, 1.0)
         evidence = result.evidence
         if self.listed is not None and evidence.alternatives is not None:
-            evidence = self.listed.applied(result, believed(odds))
+            evidence = self.listed.applied(result, believed(odds), ~y.isnan().any(1))
         elif self.scored is not None:
             off = misfit(problem, y, result.x)
             possible = (result.status != Status.INFEASIBLE) & (off.noise + off.prior).isfinite()
@@ -190,12 +198,18 @@ def _looked_at_again(problem: Problem, y: Tensor, result: Decoded, fit: Tensor) 
     return odds
 
 
-def learn(config: Calibrated, problem: Problem, decode: Decode, device: torch.device) -> Learned:
-    """Simulate until the time is spent, and fit what the decoder says to what was true."""
+def _where(which: Tensor, one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    return other if one is None or other is None else torch.where(which, one, other)
+
+
+def learn(
+    config: Calibrated, problem: Problem, decode: Decode, device: torch.device, missing: Tensor | None = None
+) -> Learned:
+    """Simulate until the time is spent, and fit what the decoder says to what was true; `missing` is drawn from."""
     generator = torch.Generator().manual_seed(0)
-    decoder, seconds = config.decoder, config.seconds
+    decoder, seconds, most = config.decoder, config.seconds, config.simulations
     if not isinstance(decoder, Certified):
-        x, y, result = _simulated(problem, lambda each: decode, seconds, config.simulations, device, generator)
+        x, y, result = _simulated(problem, lambda each: decode, seconds, most, device, generator, missing=missing)
         if result.evidence.alternatives is not None and result.evidence.complete is not None:
             listed = Listing.learn(x, result, USUAL_ODDS)
             return Learned(len(x), Reference.of(problem, generator=generator), listed, None)
@@ -207,11 +221,11 @@ def learn(config: Calibrated, problem: Problem, decode: Decode, device: torch.de
     bound = _hurried(plain, problem) if plain.time_limit is None else _own(plain, problem)
     # And they must be decoded together as a sheet's are, for a batch shares its time: not two first, then more.
     first = FIRST if plain.time_limit is None else max(FIRST, int(seconds / 2 / plain.time_limit))
-    x, y, result = _simulated(problem, bound, seconds / 2, config.simulations, device, generator, first)
+    x, y, result = _simulated(problem, bound, seconds / 2, most, device, generator, first)
     if decoder.odds == 1:  # it tells no probabilities
         return Learned(len(x), Reference.of(problem, generator=generator), None, None)
-    most = min(ENOUGH_WIDE, config.simulations)
-    more_x, _, more = _simulated(problem, _hurried(wide, problem), seconds / 2, most, device, generator)
+    enough = min(ENOUGH_WIDE, most)
+    more_x, _, more = _simulated(problem, _hurried(wide, problem), seconds / 2, enough, device, generator)
     listed = Listing.learn(x, result, decoder.odds, Wider.of(more_x, more, decoder.odds))
     return Learned(len(x) + len(more_x), Reference.of(problem, generator=generator), listed, None)
 
@@ -243,12 +257,15 @@ def _simulated(
     device: torch.device,
     generator: torch.Generator,
     first: int = FIRST,
+    missing: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Decoded]:
     """Truths, counts and results of as many instances as are decoded in the time, or are enough; `first` ones first."""
     start, size, done, wrong = time.perf_counter(), min(first, TOGETHER), 0, 0
     truths, counts, results = [], [], []
     while done < most:
         x, y = problem.simulate(min(size, most - done), generator=generator)
+        if missing is not None:
+            y[missing[torch.randint(len(missing), (len(y),), generator=generator)]] = torch.nan
         left = max(seconds - (time.perf_counter() - start), seconds / 10)
         truths.append(x)
         counts.append(y)

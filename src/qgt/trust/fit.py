@@ -7,7 +7,7 @@ whole file: one verdict over all instances, which sees what no single one shows,
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float64, UInt8
+from jaxtyping import Bool, Float64, UInt8
 from torch import Tensor
 
 from qgt.model.problem import Problem
@@ -168,6 +168,30 @@ def hopeless(
     if int(bad.sum()) >= MANY and int(bad.sum()) > MOST * len(y):
         return True
     return file_fit(problem, y[~bad], x[~bad], reference).p < FILE_HOPELESS
+
+
+def held_together(
+    problem: Problem,
+    y: Float64[Tensor, "instances pools"],
+    x: UInt8[Tensor, "instances items"],
+    fit: Float64[Tensor, " instances"],
+    possible: Bool[Tensor, " instances"],
+    reference: Reference,
+) -> tuple[FileFit | None, bool]:
+    """How well a file's possible instances fit together, None where there are none; and whether any is to be trusted.
+
+    Args:
+        problem: What the file should be of.
+        y: Its counts.
+        x: Its answers.
+        fit: Each instance's own.
+        possible: Which instances have a possible answer.
+        reference: What instances of the model look like.
+    """
+    if not bool(possible.any()):
+        return None, True
+    found = file_fit(problem, y[possible], x[possible], reference)
+    return found, not found.suspect or not hopeless(problem, y, x, torch.where(possible, fit, 0.0), reference)
 
 
 def expected_off(problem: Problem) -> float:

@@ -79,12 +79,22 @@ class Listing:
             whole = _fitted(shape[complete], unlisted[complete], guess[complete])
         return cls(odds, whole, _fitted(shape[cut], unlisted[cut], guess[cut]))
 
-    def applied(self, result: Decoded, sound: Float64[Tensor, " instances"]) -> Evidence:
-        """Evidence in which the answers listed leave room for those that are not, and for counts that are not sound."""
+    def applied(
+        self, result: Decoded, sound: Float64[Tensor, " instances"], whole: Bool[Tensor, " instances"]
+    ) -> Evidence:
+        """Evidence in which the answers listed leave room for those that are not, and for counts that are not sound.
+
+        Args:
+            result: What the decoder returned.
+            sound: The probability that no count of an instance is wrong.
+            whole: Which instances have all their counts, as the simulated ones had. Without some of them more answers
+                come close than what was learned knows of, so no chance is below the list's own guess.
+        """
         evidence, answers = result.evidence, result.evidence.alternatives
         assert answers is not None and evidence.complete is not None
         shape, guess = _shape(result).cpu(), _guess(answers, self.odds, evidence.complete).cpu()
         chance = torch.where(evidence.complete.cpu(), self.complete(shape, guess), self.incomplete(shape, guess))
+        chance = torch.where(whole.cpu(), chance, torch.maximum(chance, guess.sigmoid()))
         room = (1 - chance.to(result.x.device)) * sound
         probability = answers.probability * room[answers.spans.owner]
         return replace(

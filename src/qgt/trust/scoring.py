@@ -176,6 +176,9 @@ def triples(
     """
     if x.shape != x_hat.shape or x.dim() != 2:
         raise ValueError(f"x of shape {tuple(x.shape)} and x_hat of {tuple(x_hat.shape)}: give the same (n, items).")
+    for name, given in (("x", x), ("x_hat", x_hat)):
+        if bool(((given != 0) & (given != 1)).any()):
+            raise ValueError(f"{name} holds other numbers than 0 and 1: give statuses, not scores or counts.")
     truth, calls = x.bool(), x_hat.to(x.device).bool()
     return torch.stack([(truth & calls).sum(1), (~truth & calls).sum(1), (truth & ~calls).sum(1)], dim=1)
 

@@ -29,7 +29,7 @@ def decoded(problem: Problem, counts: Mapping[str, Any], settings: Settings) -> 
         folders = [_folder(Path(name) / str(n), one) for n, one in enumerate(counts.get("rounds", ()))]
         histories, before = joined(first, counts["names"], folders)
     settle = Settle(confidence=CONFIDENCE, time_limit=settings.seconds)
-    return decode_rounds(histories, counts["names"], settle, generator=_generator()), before
+    return decode_rounds(histories, counts["names"], settle, first=problem, generator=_generator()), before
 
 
 def proposal(
