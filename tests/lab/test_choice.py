@@ -39,5 +39,5 @@ def test_the_command_says_which_and_why(tmp_path, monkeypatch, capsys) -> None:
     command = ["decode", "counts.csv", "--problem", "problem.toml", "--calibrate", "0", "-o", "calls.csv"]
     assert main(command) == 0
     assert "Decoded by belief, not by certified: a search among 800 items" in " ".join(capsys.readouterr().out.split())
-    assert main([*command, "--odds", "10"]) == 0
+    assert main([*command, "--odds", "200"]) == 0
     assert "Decoded by belief" not in capsys.readouterr().out
