@@ -13,7 +13,8 @@ def test_prevalence_has_a_line_for_each_policy_and_the_bound():
     assert sorted(texts(figure)) == ["entropy bound", "follow-up"]
     (ax,) = figure.axes
     figure.draw_without_rendering()
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["1 %", "10 %"]
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["1", "10"]
+    assert ax.get_xlabel() == "prevalence, %"
 
 
 def test_rounds_has_a_point_for_each_policy_and_says_how_often_it_is_right():
