@@ -1,19 +1,14 @@
 """Tables of several rounds: tests that each policy needs, and what its confidence is worth when tests stop by it."""
 
-import math
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import qgt
+from follow_up import EDGES, ITEMS, bound, mean
 from page_tables.cells import read
 from qgt.files.text import markdown_table
-from qgt.theory.limits import fewest_tests
 from qgt.trust.scoring import wilson
-
-ITEMS = 100
-EDGES = (0.0, 0.9, 0.99, 0.995, 0.997, 0.998, 0.999, 0.9995, 0.9999, 1.0)  # of bins of confidence, as they were counted
 
 
 def _cases(root: Path, part: str) -> Iterator[tuple[list[str], dict[str, Any]]]:
@@ -26,11 +21,8 @@ def _cases(root: Path, part: str) -> Iterator[tuple[list[str], dict[str, Any]]]:
 
 def _mean(histogram: dict[str, int]) -> tuple[float, float, float]:
     """The mean of a histogram, and its 95 % interval."""
-    n = sum(histogram.values())
-    mean = sum(int(k) * number for k, number in histogram.items()) / n
-    spread = sum((int(k) - mean) ** 2 * number for k, number in histogram.items()) / n
-    half = 1.96 * math.sqrt(spread / n)
-    return mean, mean - half, mean + half
+    middle, error = mean(histogram)
+    return middle, middle - 1.96 * error, middle + 1.96 * error
 
 
 def _success(case: dict[str, Any]) -> str:
@@ -45,12 +37,11 @@ def follow_up_table(root: Path) -> str:
     for (policy, rate, noise, *_), case in _cases(root, "table"):
         tests, low, high = (value / ITEMS for value in _mean(case["tests"]))
         rounds, *_ = _mean(case["rounds"])
-        model = qgt.SparseInteger(float(noise), 1) if float(noise) else qgt.Noiseless()
-        bound = fewest_tests(model, float(rate), items=ITEMS) / ITEMS
+        least = bound(float(rate), float(noise)) / ITEMS
         n = sum(case["tests"].values())
         cells = [
             f"{tests:.3f} ({low:.3f} to {high:.3f})",
-            f"{bound:.3f}",
+            f"{least:.3f}",
             f"{rounds:.2f}",
             f"{case['transfers'] / n:.0f}",
         ]
@@ -78,7 +69,8 @@ def goals_table(root: Path) -> str:
             (tests, low, high), (rounds, *_) = _mean(case["tests"]), _mean(case["rounds"])
             n = sum(case["tests"].values())
             spread = " / ".join(str(_quantile(case["tests"], share)) for share in (0.5, 0.9, 0.99))
-            by_round = ", ".join(f"{100 * number / n:.0f} %" for number in case["rounds"].values())
+            last = max(map(int, case["rounds"]))
+            by_round = ", ".join(f"{100 * case['rounds'].get(str(k), 0) / n:.0f} %" for k in range(1, last + 1))
             name = policy if part == "goals" else f"households of 4, {policy.split()[0].replace('=', ' ')} pools"
             lines.append([name, f"{tests:.2f} ({low:.2f} to {high:.2f})", spread, f"{rounds:.2f}", by_round,
                           _success(case), f"{n:,}", f"{case['seconds'] / n:.2f}"])  # fmt: skip
@@ -101,7 +93,7 @@ def stopping_table(root: Path) -> str:
     """What was told when tests stopped, and how often it was right."""
     lines = []
     for (policy, *_), case in _cases(root, "goals"):
-        for (low, high), (n, told, right) in zip(pairwise(EDGES), case["confidence"], strict=True):
+        for (low, high), (n, told, right) in zip(pairwise((*EDGES, 1.0)), case["confidence"], strict=True):
             if n:
                 least, most = wilson(right, n)
                 name = f"{low} to {high}" if low else f"below {high}"

@@ -90,7 +90,7 @@ class Recordings:
         given = _Inputs(rows, fixed, state)
         nodes = max(LEAST, 1 << (len(fixed) - 1).bit_length())
         key = nodes, len(rows.slopes), iterations
-        with self.lock:
+        with self.lock, torch.cuda.device(fixed.device):
             if key not in self.made:
                 self.made[key] = _Recording.of(self.model, given.padded(nodes), iterations)
             return self.made[key].replay(given)
