@@ -6,11 +6,13 @@ python benchmarks/follow_up.py frontier --instances 800 --processes 16    # one 
 python benchmarks/follow_up.py table --instances 1000 --processes 16      # policies by prevalence, with noise or not
 python benchmarks/follow_up.py curve --instances 500 --processes 16       # tests against prevalence, 0.5 to 20 %
 python benchmarks/follow_up.py households --instances 2000 --processes 16
+python benchmarks/follow_up.py time --instances 400 --processes 2         # goals by the clock, on a machine left alone
 python benchmarks/follow_up.py merge ROWS.json ...                        # rows of other machines into the results
 python benchmarks/follow_up.py draw                                       # figures, from the results alone
 
 Results grow in results/follow_up.json, or in the file --results names, as batches end. A run that was stopped, or that
---minutes ended, goes on where it was; batches that the results have are not run again.
+--minutes ended, goes on where it was; batches that the results have are not run again. --policies and --rates run some
+cases of a part alone.
 """
 
 import argparse
@@ -38,6 +40,7 @@ from qgt.theory.limits import fewest_tests, information
 
 RESULTS, IMAGES = Path("results/follow_up.json"), Path("docs/images")
 BATCH = 25  # instances that share a first round
+TIMED = 1_000_000  # the first seed of batches that are timed and not kept
 EDGES = (0.0, 0.9, 0.99, 0.995, 0.997, 0.998, 0.999, 0.9995, 0.9999)  # of bins of confidence
 ITEMS = 100
 PARTS = ("goals", "sweep", "frontier", "table", "curve", "households")
@@ -187,16 +190,16 @@ def mean(histogram: dict[str, int]) -> tuple[float, float]:
     return average, math.sqrt(variance / n)
 
 
-def measure(part: str, instances: int, processes: int, minutes: float, results: Path) -> None:
+def measure(wanted: list[Case], instances: int, processes: int, minutes: float, results: Path) -> None:
     """Run what is not there yet, until the minutes are over; every batch that ends is kept."""
     data = read(results)
     data["measured_on"] = provenance("cpu")
-    for case in cases(part):  # rows of a policy with other settings are not this one's
+    for case in wanted:  # rows of a policy with other settings are not this one's
         if data["cases"].get(case.key, {}).get("policy") != repr(policy_of(case)):
             data["cases"].pop(case.key, None)
     jobs = []
     for seed in range(-(-instances // BATCH)):  # all cases grow together
-        jobs += [(case, seed) for case in cases(part) if seed not in data["cases"].get(case.key, {}).get("seeds", [])]
+        jobs += [(case, seed) for case in wanted if seed not in data["cases"].get(case.key, {}).get("seeds", [])]
     start = last = time.monotonic()
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         for number, (key, found) in enumerate(pool.imap_unordered(run, jobs), 1):
@@ -208,9 +211,28 @@ def measure(part: str, instances: int, processes: int, minutes: float, results: 
                 print(f"{number} of {len(jobs)} batches", flush=True)
             if over:
                 break
-    for case in cases(part):
+    for case in wanted:
         if case.key in data["cases"]:
             print(line(case, data["cases"][case.key]))
+
+
+def time_goals(wanted: list[Case], instances: int, processes: int, results: Path) -> None:
+    """Seconds by the clock for each instance, with so many processes: start and imports of a process not among them."""
+    data, batches = read(results), -(-instances // BATCH)
+    data["measured_on"], data["clock"] = provenance("cpu"), {}
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        pool.map(_imported, range(processes), chunksize=1)
+        for case in wanted:
+            start = time.monotonic()
+            list(pool.imap_unordered(run, [(case, TIMED + seed) for seed in range(batches)]))
+            seconds = (time.monotonic() - start) / (batches * BATCH)
+            data["clock"][case.key] = {"seconds": seconds, "instances": batches * BATCH, "processes": processes}
+            print(f"{case.key}: {seconds:.3f} s an instance by the clock, {processes} processes", flush=True)
+    write(results, data)
+
+
+def _imported(number: int) -> int:
+    return number
 
 
 def read(results: Path) -> dict[str, Any]:
@@ -222,7 +244,8 @@ def read(results: Path) -> dict[str, Any]:
 def write(results: Path, data: dict[str, Any]) -> None:
     """Write them, a line for each case."""
     rows = ",\n".join(f"  {json.dumps(key)}: {json.dumps(found)}" for key, found in sorted(data["cases"].items()))
-    write_text(results, f'{{"measured_on": {json.dumps(data["measured_on"])},\n "cases": {{\n{rows}\n}}}}\n')
+    head = f'"measured_on": {json.dumps(data["measured_on"])},\n "clock": {json.dumps(data.get("clock", {}))}'
+    write_text(results, f'{{{head},\n "cases": {{\n{rows}\n}}}}\n')
 
 
 def merge(results: Path, others: list[Path]) -> None:
@@ -291,11 +314,13 @@ def _failed(found: dict[str, Any]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("part", choices=(*PARTS, "merge", "draw"))
+    parser.add_argument("part", choices=(*PARTS, "time", "merge", "draw"))
     parser.add_argument("files", nargs="*", type=Path, help="for merge")
     parser.add_argument("--instances", type=int, default=50, help="of each case, in batches of 25")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so many; running again goes on")
+    parser.add_argument("--policies", nargs="+", help="these alone, by their names in the results")
+    parser.add_argument("--rates", nargs="+", type=float, help="these prevalences alone")
     parser.add_argument("--results", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     if arguments.part == "draw":
@@ -303,7 +328,17 @@ def main() -> None:
     elif arguments.part == "merge":
         merge(arguments.results, arguments.files)
     else:
-        measure(arguments.part, arguments.instances, arguments.processes, arguments.minutes, arguments.results)
+        wanted = [
+            case
+            for case in cases("goals" if arguments.part == "time" else arguments.part)
+            if case.policy in (arguments.policies or [case.policy]) and case.rate in (arguments.rates or [case.rate])
+        ]
+        if not wanted:
+            raise SystemExit(f"No case of {arguments.part} has these policies and rates.")
+        if arguments.part == "time":
+            time_goals(wanted, arguments.instances, arguments.processes, arguments.results)
+        else:
+            measure(wanted, arguments.instances, arguments.processes, arguments.minutes, arguments.results)
 
 
 if __name__ == "__main__":
