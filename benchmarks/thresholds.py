@@ -152,12 +152,13 @@ def main() -> None:
     parser.add_argument("--items", type=int, nargs="+", default=[10_000])
     parser.add_argument("--instances", type=int, default=5)
     parser.add_argument("--ratios", type=float, nargs="+", default=RATIOS)
+    parser.add_argument("--designs", nargs="+", choices=list(DESIGNS), default=list(DESIGNS))
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--processes", type=int, default=1, help="points measured at a time, on the CPU")
     parser.add_argument("--draw", action="store_true", help="only draw")
     given = parser.parse_args()
     rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-    grid = [] if given.draw else [(n, i, r) for i in given.items for n in DESIGNS for r in given.ratios]
+    grid = [] if given.draw else [(n, i, r) for i in given.items for n in given.designs for r in given.ratios]
     for found in measured([one for one in grid if _instances(rows, one) < given.instances], given):
         point = {key: found[key] for key in ("design", "items", "ratio")}
         rows = [row for row in rows if not point.items() <= row.items()] + [found]  # fewer instances than now
