@@ -9,8 +9,8 @@ is the one whose free defectives have the least r_j, and any other x of the node
 So a node is done where its bound reaches the limit, or where every swap would: then only its own x is looked at. Else
 it splits: the root by k, a node with a fractional item by that, others by the first item that differs from their own x.
 
-All instances' open nodes lie on common stacks, from whose top as many as make a good batch are relaxed together: hard
-instances fill the batch with their own nodes, and new instances are fed in when it runs low.
+All instances' open nodes lie on common stacks (`stacks`), from which as many as make a good batch are relaxed together:
+hard instances fill the batch with their own nodes, and new instances are fed in when it runs low.
 
 Where tables have steps, pools tell little of k, and nodes leave it open for longer; and items that no x below the limit
 has otherwise are fixed before a node splits, for every item fixed makes the envelopes of its pools tighter (`ranges`).
@@ -36,6 +36,7 @@ from qgt.decoders.certified.ranges import TIED, Ranges, nothing_due, turning_cos
 from qgt.decoders.certified.recording import Recordings
 from qgt.decoders.certified.relaxation import least_pools, reduced_costs, relax, rows_of
 from qgt.decoders.certified.shares import Given, Shares
+from qgt.decoders.certified.stacks import Stacks
 from qgt.model.prior import FREE
 
 ROOT_ITERATIONS, ITERATIONS = 100, 60
@@ -57,12 +58,11 @@ class Search:
     answer: Tensor  # (instances, items), uint8
     weight: Tensor  # (instances,), float64: of the answers found, where the best one's is 1
     eased: Tensor  # (instances,), bool: those that are searched for what is within `rough` of the best cost alone
+    stacks: Stacks  # open nodes
     sure: float = 0.0  # the share of the best answer's weight below which an instance is eased
     rough: float = 0.0
     found: list[Found] = field(default_factory=list)
     leaves: list[Leaves] = field(default_factory=list)
-    hopeful: list[Nodes] = field(default_factory=list)  # open nodes that may hold a better answer, in blocks
-    others: list[Nodes] = field(default_factory=list)  # open nodes that may hold one below the limit
     left: list[Nodes] = field(default_factory=list)  # open nodes that are not looked at any more
     first: Nodes | None = None  # the roots, where something is known of them already
     recordings: Recordings | None = None  # of relaxations on a GPU
@@ -73,7 +73,8 @@ class Search:
         finite = torch.where(tables.costs.isfinite(), tables.costs, 0.0).amax(1)  # (values,)
         worst = model.most + finite[tables.which].sum(1) + 1.0
         answer = torch.zeros(len(worst), len(model.known), dtype=torch.uint8, device=worst.device)
-        return cls(model, tables, slack, keep_leaves, worst, answer, torch.zeros_like(worst), worst.isnan())
+        stacks = Stacks.empty(len(worst), worst.device)
+        return cls(model, tables, slack, keep_leaves, worst, answer, torch.zeros_like(worst), worst.isnan(), stacks)
 
     def limit(self, owner: Tensor) -> Tensor:
         """Answers that cost less than this are looked for."""
@@ -113,35 +114,34 @@ class Search:
         roots = iter(torch.arange(len(self.best), device=self.best.device).split(batch))
         iterations = ITERATIONS if self.ranges is None else ITERATIONS_WITH_STEPS
         while deadline is None or time.perf_counter() < deadline:
-            waiting = self.open if deadline is None or sets.crowded(self.others) else self.hopeful  # proofs, then lists
+            proofs_first = deadline is not None and not self.stacks.crowded
+            waiting = self.stacks.hopeful if proofs_first else self.stacks.open
             few = sum(len(block.owner) for block in waiting) < batch
             owner = next(roots, None) if few else None
             if owner is not None and len(owner):
                 nodes = self._roots(owner)
-            elif self.hopeful or (self.others and most > 0):
-                nodes = self._relax(sets.taken(self.hopeful, self.others, batch), iterations)
+            elif self.stacks.hopeful or (self.stacks.others and most > 0):
+                nodes = self._relax(self.stacks.take(batch), iterations)
                 most -= len(nodes.owner)
             else:
                 return
             self._branch(nodes)
             self.eased |= self.weight * self.sure > 1  # what is found later only makes the best answer less sure
             yield
-        self.others.extend(self._untouched(owner) for owner in roots)
+        self.left.extend(self._untouched(owner) for owner in roots)
 
     def unexplored(self) -> Tensor:
         """The least bound of the open nodes of each instance, infinite where there is none: (instances,)."""
-        return sets.least_bounds(self.open + self.left, len(self.best), self.best.device)
+        return sets.least_bounds(self.open, len(self.best), self.best.device)
 
     def drop(self, done: Tensor) -> None:
         """Look no more at the open nodes of some instances, (instances,) bool."""
-        self.left.extend(block.pick(done[block.owner]) for block in self.open)
-        for stack in (self.hopeful, self.others):
-            stack[:] = [rest for block in stack if len((rest := block.pick(~done[block.owner])).owner)]
+        self.left.extend(self.stacks.drop(done))
 
     @property
     def open(self) -> list[Nodes]:
         """All open nodes."""
-        return self.others + self.hopeful
+        return self.stacks.open + self.left
 
     def _untouched(self, owner: Tensor) -> Nodes:
         """The roots of some instances."""
@@ -218,12 +218,8 @@ class Search:
         return nodes.pick(~many), loose[~many], swap[~many]
 
     def _push(self, nodes: Nodes) -> None:
-        """Put nodes on their stacks, the least bounds on top."""
-        nodes = nodes.pick(nodes.bound.argsort(descending=True))
-        hopeful = nodes.bound < self.best[nodes.owner] - CLOSE
-        for stack, part in ((self.hopeful, hopeful), (self.others, ~hopeful)):
-            if bool(part.any()):
-                stack.append(nodes.pick(part))
+        """Put nodes among the open ones."""
+        self.stacks.push(nodes, nodes.bound < self.best[nodes.owner] - CLOSE)
 
     def _swaps(self, nodes: Nodes) -> tuple[Tensor, Tensor, Tensor]:
         """The nodes' own x, the least cost of swapping each free item in or out, and a bound for all their x."""
@@ -297,4 +293,4 @@ class Search:
 
     def open_leaves(self) -> list[Leaves]:
         """The open nodes as leaves: what is left of a search that ran out of time."""
-        return [as_leaves(block, *sets.numbers_of(block), self.shares) for block in self.open + self.left]
+        return [as_leaves(block, *sets.numbers_of(block), self.shares) for block in self.open]

@@ -16,7 +16,6 @@ from qgt.decoders.results import KEPT
 from qgt.model.prior import FREE
 
 LOOSE = 32  # items that may be turned round, each for a child of its own
-CROWD = 2**26  # items of open nodes, with which new instances wait until lists are done
 FRACTIONAL = 0.1  # a relaxed item this far from 0 and 1 is worth a split
 
 
@@ -69,25 +68,6 @@ def least_bounds(blocks: list[Nodes], instances: int, device: torch.device) -> T
     for block in blocks:
         least.scatter_reduce_(0, block.owner, block.bound, "amin")
     return least
-
-
-def taken(hopeful: list[Nodes], others: list[Nodes], batch: int) -> Nodes:
-    """As many nodes as make a batch off two stacks, the hopeful ones first: a good answer found early spares work."""
-    found: list[Nodes] = []
-    while (hopeful or others) and batch > 0:
-        stack = hopeful or others
-        block = stack.pop()
-        rest = max(0, len(block.owner) - batch)
-        if rest:
-            stack.append(block.pick(slice(0, rest)))
-        found.append(block.pick(slice(rest, None)))
-        batch -= len(found[-1].owner)
-    return joined(found)
-
-
-def crowded(blocks: list[Nodes]) -> bool:
-    """Whether nodes take up much memory."""
-    return sum(block.fixed.numel() for block in blocks) > CROWD
 
 
 def numbers_of(nodes: Nodes) -> tuple[Tensor, Tensor]:
