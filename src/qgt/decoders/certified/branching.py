@@ -40,8 +40,8 @@ from qgt.decoders.certified.stacks import Stacks
 from qgt.model.prior import FREE
 
 ROOT_ITERATIONS, ITERATIONS = 100, 60
-ITERATIONS_WITH_STEPS = 120  # their envelopes change from node to node, so multipliers have farther to go
-ROOT_ITERATIONS_WITH_SHARES = 200
+ITERATIONS_WITH_STEPS = 100  # their envelopes change from node to node, so multipliers have farther to go
+ROOT_ITERATIONS_WITH_SHARES = 120
 NUMBERS = 6  # of defectives, into which a node with steps may be split
 MANY = 0.1  # of a node's free items, fixed at once: then its bound is worth another look
 

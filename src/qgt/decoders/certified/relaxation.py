@@ -35,7 +35,7 @@ from qgt.model.prior import FREE
 STEP = 0.05  # of the primal variables, for costs of a few nats
 STEP_WITH_SHARES = 0.2
 HALF = 0.5  # of the dual step is for shares, the rest for the other multipliers
-CHECK = 10  # iterations between looks at the bound
+CHECK = 20  # iterations between looks at the bound
 RESTART = 100  # iterations between restarts from the best multipliers
 
 
