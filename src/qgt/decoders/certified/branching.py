@@ -39,7 +39,7 @@ from qgt.decoders.certified.shares import Given, Shares
 from qgt.decoders.certified.stacks import Stacks
 from qgt.model.prior import FREE
 
-ROOT_ITERATIONS, ITERATIONS = 100, 60
+ROOT_ITERATIONS, ITERATIONS = 100, 40
 ITERATIONS_WITH_STEPS = 100  # their envelopes change from node to node, so multipliers have farther to go
 ROOT_ITERATIONS_WITH_SHARES = 120
 NUMBERS = 6  # of defectives, into which a node with steps may be split
