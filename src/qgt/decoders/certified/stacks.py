@@ -25,12 +25,16 @@ class Turn:
     others: list[Nodes] = field(default_factory=list)  # they may hold one for the list
 
 
+def _no_turns() -> list[Turn]:
+    return [Turn() for _ in range(len(TURNS) + 1)]
+
+
 @dataclass(eq=False)
 class Stacks:
     """All open nodes, by turns."""
 
     spent: Tensor  # (instances,), int64: nodes looked at
-    turns: list[Turn] = field(default_factory=lambda: [Turn() for _ in range(len(TURNS) + 1)])
+    turns: list[Turn] = field(default_factory=_no_turns)
 
     @classmethod
     def empty(cls, instances: int, device: torch.device) -> "Stacks":
@@ -48,6 +52,8 @@ class Stacks:
     def take(self, batch: int) -> Nodes:
         """As many nodes as make a batch."""
         found: list[Nodes] = []
+        if sum(len(block.owner) for block in self.open) <= batch:  # all of them, in any order
+            found, self.turns, batch = self.open, _no_turns(), 0
         for number, turn in enumerate(self.turns):
             for stack in (turn.hopeful, turn.others):
                 while stack and batch > 0:
