@@ -1,6 +1,7 @@
 """Is confidence the share of answers that are right? Calibrated decoders on fresh instances of many problems.
 
     python benchmarks/calibration.py --processes 16 --seconds 480 -o results/calibration.json     # 8 minutes
+    python benchmarks/calibration.py --put ROWS.json ...                    # rows of other runs, in place of theirs
     python benchmarks/calibration.py --draw docs/images/calibration.png     # from the results, with matplotlib
 
 Each row is one problem and one decoder, in several parts: simulations run once in each part, as for a sheet, then fresh
@@ -135,6 +136,7 @@ def row(parts: list[Part]) -> dict[str, Any]:
     return {
         "problem": parts[0].task.problem,
         "decoder": parts[0].task.decoder,
+        "calibrate": parts[0].task.calibrate,
         "parts": len(parts),
         "simulated": sum(part.simulated for part in parts) // len(parts),
         "instances": sum(n for n, _, _ in bins),
@@ -168,6 +170,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-o", "--output", type=Path, default=Path("results/calibration.json"))
     parser.add_argument("--draw", type=Path, help="only draw the figure from the results")
+    parser.add_argument("--put", type=Path, nargs="+", help="only put the rows of these files into the results")
     parser.add_argument("--instances", type=int, default=20_000, help="of each part at most")
     parser.add_argument("--seconds", type=float, default=480.0, help="after which to stop")
     parser.add_argument("--each", type=float, default=30.0, help="seconds of decoding for each part")
@@ -181,6 +184,9 @@ def main() -> None:
     if told.draw is not None:
         draw(told.draw, json.loads(told.output.read_text()))
         return
+    if told.put is not None:
+        put(told.output, [json.loads(path.read_text()) for path in told.put])
+        return
     tasks, found = planned(told), dict[tuple[str, str], list[Part]]()
     for part in in_processes(work, tasks, processes=told.processes, seconds=told.seconds):
         parts = found.setdefault((part.task.problem, part.task.decoder), [])
@@ -189,6 +195,14 @@ def main() -> None:
         rows = [row(found[key]) for p in PROBLEMS for d in DECODERS if (key := (p, d)) in found]
         settings = {"seed": told.seed, "calibrate": told.calibrate, "each": told.each}
         write(told.output, {"measured_on": provenance("cpu"), **settings, "rows": rows})
+
+
+def put(output: Path, others: list[dict[str, Any]]) -> None:
+    """Put rows of other runs into the results, in place of those of the same problem and decoder."""
+    stored = json.loads(output.read_text())
+    rows = {(row["problem"], row["decoder"]): row for run in (stored, *others) for row in run["rows"]}
+    in_order = [rows[key] for problem in PROBLEMS for decoder in DECODERS if (key := (problem, decoder)) in rows]
+    write(output, {**stored, "measured_on": others[-1]["measured_on"], "rows": in_order})
 
 
 def planned(told: argparse.Namespace) -> list[Task]:

@@ -101,7 +101,7 @@ def policy_of(case: Case) -> Policy:
     ours = {
         "follow-up": FollowUp(first=first, risk=0.05, confidence=0.996, odds=30.0, time_limit=2.0),
         "one pool a round": FollowUp(first=first, pools=1, confidence=0.996, odds=30.0, time_limit=2.0),
-        "three pools, then one a round": FollowUp(first=3, pools=1, confidence=0.996, odds=30.0, time_limit=2.0),
+        "all items, then one pool a round": FollowUp(first=1, pools=1, confidence=0.996, odds=30.0, time_limit=2.0),
         "three pools a round": FollowUp(first=first, pools=3, confidence=0.996, odds=30.0, time_limit=2.0),
         "one follow-up": FollowUp(
             first + 5, pools=20, risk=0.006, follow_ups=1, confidence=0.998, odds=300.0, time_limit=4.0
@@ -133,7 +133,7 @@ def cases(part: str) -> Iterator[Case]:
         for rate in (0.01, 0.03, 0.06, 0.1):
             yield from (Case(part, policy, rate, noise) for noise in (0.0, 0.1) for policy in (*OURS, *SCHEMES))
         # Where most instances have one defective item or none, a first round for all of them is the larger part.
-        yield from (Case(part, "three pools, then one a round", 0.01, noise) for noise in (0.0, 0.1))
+        yield from (Case(part, "all items, then one pool a round", 0.01, noise) for noise in (0.0, 0.1))
     elif part == "curve":
         for rate in (0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.12, 0.16, 0.2):
             yield from (Case(part, policy, rate, 0.1) for policy in ("follow-up", "non-adaptive", "grouped_halving"))

@@ -61,6 +61,16 @@ def certified_split_table(root: Path) -> str:
     return markdown_table(["M", "odds", "machine", "instances", "roots, s", "branching, s", "stragglers, s"], lines)
 
 
+def recordings_table(root: Path) -> str:
+    """What made the search faster on a GPU, one change after another."""
+    lines = []
+    for row in read(root, "certified").get("recordings on cuda", []):
+        seconds = [f"{row[name]['seconds']:.2f}" for name in ("plain", "few moves", "recorded")]
+        lines.append([row["M"], f"{row['instances']:,}", f"{row['iterations']} ({row['looks']})", *seconds])
+    header = ["M", "instances", "iterations (between looks at bounds)", "30 moves, s", "3 moves, s", "and replayed, s"]
+    return markdown_table(header, lines)
+
+
 def growth_table(root: Path) -> str:
     """What is proved within a budget as problems grow."""
     data, lines = read(root, "certified"), []
@@ -117,6 +127,7 @@ TABLES = {
     "certified_success": certified_success_table,
     "certified_speed": certified_speed_table,
     "certified_split": certified_split_table,
+    "recordings": recordings_table,
     "growth": growth_table,
     "map": map_table,
     "forgery": forgery_table,

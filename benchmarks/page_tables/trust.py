@@ -48,12 +48,13 @@ def calibration_table(root: Path) -> str:
     """How far confidence is from the share of right answers, beyond scatter."""
     lines = []
     for row in read(root, "calibration")["rows"]:
-        beyond = [_beyond(row["error"], row["scatter"]), _beyond(row["complete_error"], row["complete_scatter"])]
+        beyond = [_beyond(row["error"], row["scatter"]), f"{row['scatter']:.4f}"]
+        beyond += [_beyond(row["complete_error"], row["complete_scatter"])]
         right = f"{row['right'] / row['instances']:.3f}"
         complete = f"{100 * row['complete'] / row['instances']:.0f} %"
         lines.append([row["problem"], row["decoder"], f"{row['instances']:,}", right, complete, *beyond])
     header = ["problem", "decoder", "instances", "right", "list complete"]
-    return markdown_table([*header, "calibration error beyond scatter", "of complete lists"], lines)
+    return markdown_table([*header, "calibration error beyond scatter", "scatter", "of complete lists"], lines)
 
 
 def calibration_figure(root: Path) -> str:

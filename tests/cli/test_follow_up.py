@@ -146,7 +146,8 @@ def test_rounds_contradict_no_sheet(capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(run(f"{DECODE} --round r2 --json", capsys))["results"]
     before, after = (next(one for one in results if one["instance"] == first) for results in (sheet, told))
     assert after["confidence"] is None and "Time ran out" not in after["words"]
-    assert after["confidence_at_most"] == pytest.approx(before["confidence"], abs=1e-4)
+    # The list holds all answers of the sheet's list, and may hold some beyond them: they only take from the bound.
+    assert 0 <= before["confidence"] - after["confidence_at_most"] <= 1e-3
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])

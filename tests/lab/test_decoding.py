@@ -72,5 +72,7 @@ def test_short_lists_are_refused_where_nothing_tells_what_they_leave_out(odds):
     for decoder in (short, qgt.Calibrated(short, seconds=0.2).bind(problem)):
         with pytest.raises(ValueError, match=f"odds={odds:g} is too small where counts are missing"):
             decode_sheet(problem, y, None, decoder, calibrate=0.2)
+    with pytest.raises(ValueError, match="too small where counts are missing"):
+        qgt.Calibrated(short, seconds=0.2).bind(problem)(y)
     made = decode_sheet(problem, y, None, qgt.Certified(odds=1.0, certificates=False), calibrate=None)
     assert {str(one.verdict) for one in made.accounts} == {"unsure"}

@@ -11,13 +11,12 @@ from torch import Tensor
 
 from qgt.decoders.amp import AMP
 from qgt.decoders.belief.decoder import BeliefPropagation
-from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.contract import BoundDecoder, Decode, Decoder
 from qgt.decoders.gamp import GAMP
 from qgt.decoders.results import Decoded, Status
 from qgt.lab.accounts import Account, accounts, numbers
 from qgt.model.problem import Problem
-from qgt.trust.calibration import USUAL_ODDS, BoundCalibrated, Calibrated
+from qgt.trust.calibration import BoundCalibrated, Calibrated, refuse_short_lists
 from qgt.trust.causes import Cause, likely_causes
 from qgt.trust.fit import FileFit, held_together
 from qgt.trust.rescue import Rescue, rescue
@@ -76,7 +75,10 @@ def decode_sheet(
         >>> [(one.name, str(one.verdict)) for one in sheet.accounts]
         [('a', 'certain'), ('b', 'impossible')]
     """
-    _refuse_short_lists(decoder, y, calibrate if defectives is None else None)
+    if not isinstance(decoder, BoundCalibrated):
+        measured = calibrate is not None and defectives is None
+        if not measured or bool(y.isnan().any()):  # before anything is simulated
+            refuse_short_lists(decoder, "where counts are missing" if measured else "without simulations")
     bound = _bound(problem, decoder, defectives, calibrate, cache)
     parts, done = [], 0
     for part in y.split(PART if device == "cpu" else PART_ON_GPU):
@@ -93,21 +95,6 @@ def decode_sheet(
     rescues = _rescues(problem, y, result)
     made = accounts(problem, y, names, result, rescues=rescues, file_fits=fits)
     return DecodedSheet(problem, y, names, result, made, fit, causes)
-
-
-def _refuse_short_lists(decoder: Decoder | BoundCalibrated, y: Tensor, calibrate: float | None) -> None:
-    """Refuse lists so short that an answer is alone on its own, where no simulation tells what they leave out."""
-    plain = decoder.config.decoder if isinstance(decoder, BoundCalibrated) else decoder
-    if not isinstance(plain, Certified) or not 1 < plain.odds < USUAL_ODDS:
-        return
-    measured = isinstance(decoder, BoundCalibrated) or calibrate is not None
-    if measured and not bool(y.isnan().any()):
-        return
-    why = "where counts are missing" if measured else "without simulations"
-    raise ValueError(
-        f"odds={plain.odds:g} is too small {why}: answers that come close would not be listed, and nothing tells their "
-        f"weight; give {USUAL_ODDS:g} or more, or 1 for no probabilities at all."
-    )
 
 
 def _bound(

@@ -18,6 +18,7 @@ from qgt.rounds.settling import Settle, history_fit
 from qgt.trust.fit import FileFit, held_together
 from qgt.trust.reference import Reference
 from qgt.trust.rescue import rescue
+from qgt.trust.wrong_counts import second_look
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +58,8 @@ def decode_rounds(
         ['unsure', 'certain']
     """
     result = settle(histories)
-    fits = [
-        1.0 if status == Status.INFEASIBLE else history_fit(history, x, generator=generator)
-        for history, x, status in zip(histories, result.x, result.status.tolist(), strict=True)
-    ]
-    evidence = replace(result.evidence, fit=torch.tensor(fits, dtype=torch.float64), confidence=_bounds(result))
-    result = replace(result, evidence=evidence)
+    fits, sound = _fits(histories, result, generator)
+    result = replace(result, evidence=replace(result.evidence, fit=fits, confidence=_bounds(result) * sound))
     fit, fits_together = _file_fit(first, histories, result, generator)
     made = []
     for i, (history, name) in enumerate(zip(histories, names, strict=True)):
@@ -71,6 +68,17 @@ def decode_rounds(
         rescues = {} if lost is None else {0: lost}
         made += accounts(history.problem, history.y[None], [name], own, rescues=rescues, file_fits=fits_together)
     return DecodedRounds(histories, names, result, made, fit)
+
+
+def _fits(histories: Sequence[History], result: Decoded, generator: Generator) -> tuple[Tensor, Tensor]:
+    """How well all counts of each instance fit its answer, and the probability that none of them is wrong."""
+    found = [(torch.ones(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64))] * len(histories)
+    for i, history in enumerate(histories):
+        if int(result.status[i]) != Status.INFEASIBLE:
+            fit = torch.tensor([history_fit(history, result.x[i], generator=generator)], dtype=torch.float64)
+            found[i] = second_look(history.problem, history.y[None], result.pick(torch.tensor([i])), fit)
+    fits, sound = zip(*found, strict=True)
+    return torch.cat(fits), torch.cat(sound)
 
 
 def _bounds(result: Decoded) -> Float64[Tensor, " instances"]:

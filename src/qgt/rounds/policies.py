@@ -54,9 +54,10 @@ class Policy(Protocol):
 class FollowUp:
     """A first round for all; then pools by what they are expected to tell, until the answer is sure.
 
-    `first` pools hold half of the items each. A later round has at most `pools` pools, and no more than make a wrong
-    answer after it less likely than `risk`; and `spare` random ones, which tell of answers that are not listed. After
-    `follow_ups` later rounds the calls stand as they are; 0 is a non-adaptive test.
+    `first` pools hold half of the items each; a single one holds all, and so tells how many are defective. A later
+    round has at most `pools` pools, and no more than make a wrong answer after it less likely than `risk`; and `spare`
+    random ones, which tell of answers that are not listed. After `follow_ups` later rounds the calls stand as they
+    are; 0 is a non-adaptive test.
 
     Example:
         >>> import torch, qgt
@@ -82,6 +83,8 @@ class FollowUp:
 
     def first_round(self, setting: Setting, *, generator: Generator) -> UInt8[Tensor, "pools items"]:
         """Each item in each pool with probability 1/2: regular designs tell as much, and take longer to search."""
+        if self.first == 1:
+            return torch.ones(1, setting.items, dtype=torch.uint8)
         return Design.bernoulli(pools=self.first, items=setting.items, generator=generator).matrix
 
     def done(self, histories: Sequence[History]) -> Standing:

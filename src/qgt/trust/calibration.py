@@ -33,11 +33,11 @@ from qgt.decoders.results import Decoded, Evidence, Status
 from qgt.model.problem import Problem
 from qgt.trust import cache
 from qgt.trust.features import Scoring, features
-from qgt.trust.fit import INSTANCE_ALARM, instance_fit
+from qgt.trust.fit import instance_fit
 from qgt.trust.listing import Listing, Wider
-from qgt.trust.reference import SMALLEST, Reference, misfit
+from qgt.trust.reference import Reference, misfit
 from qgt.trust.regression import Logistic, Monotone
-from qgt.trust.wrong_counts import believed, wrong_count_odds
+from qgt.trust.wrong_counts import second_look
 
 FIRST = 2  # simulated instances, before the time is looked at: one may take long
 PRECISE = 0.004  # the standard error of a chance that is good enough
@@ -45,8 +45,6 @@ TOGETHER = 100  # instances of the first batch at most
 GROWTH = 4  # times as many simulated instances at a time
 WIDER, ENOUGH_WIDE = 100.0, 1000  # times the odds, for simulated instances whose lists are longer; how many of them
 USUAL_ODDS = 100.0  # of lists; taken for those of decoders of somebody's own, which do not say
-LOOK_AGAIN = 0.3  # a fit below this is looked at again, for a wrong count
-SECOND_LOOK = 0.1  # its share of the false alarms
 Part = TypeVar("Part")
 
 
@@ -98,6 +96,8 @@ class BoundCalibrated:
     def __call__(self, y: Tensor) -> Decoded:
         """Decode, and replace what the decoder says of its confidence by what was learned."""
         y = check_counts(self.problem, y, missing=True)  # the decoder refuses missing ones if it takes none
+        if bool(y.isnan().any()):
+            refuse_short_lists(self.config.decoder, "where counts are missing")
         learned, result, lacking = self.learned(y.device), self.decode(y), y.isnan().any(1)
         told = learned.applied(self.problem, y, result)
         if learned.scored is None or not bool(lacking.any()):
@@ -172,12 +172,10 @@ class Learned:
     def applied(self, problem: Problem, y: Tensor, result: Decoded) -> Decoded:
         """A result with its confidence and fit."""
         fit = instance_fit(problem, y, result.x, self.reference).to(y.device)
-        odds = _looked_at_again(problem, y, result, fit)
-        # Of two p-values the least is taken, each divided by its share of the false alarms.
-        fit = torch.minimum(fit / (1 - SECOND_LOOK), (-odds).exp() / SECOND_LOOK).clamp(SMALLEST, 1.0)
+        fit, sound = second_look(problem, y, result, fit)
         evidence = result.evidence
         if self.listed is not None and evidence.alternatives is not None:
-            evidence = self.listed.applied(result, believed(odds), ~y.isnan().any(1))
+            evidence = self.listed.applied(result, sound, ~y.isnan().any(1))
         elif self.scored is not None:
             off = misfit(problem, y, result.x)
             possible = (result.status != Status.INFEASIBLE) & (off.noise + off.prior).isfinite()
@@ -186,16 +184,13 @@ class Learned:
         return replace(result, evidence=replace(evidence, fit=fit))
 
 
-def _looked_at_again(problem: Problem, y: Tensor, result: Decoded, fit: Tensor) -> Tensor:
-    """How much better a wrong count explains each instance, in nats; -inf where nothing speaks for one.
-
-    Only instances that fit neither well, so that no count is off by much, nor too badly to be trusted are looked at.
-    """
-    doubtful = ((fit >= INSTANCE_ALARM * (1 - SECOND_LOOK)) & (fit < LOOK_AGAIN)).nonzero().flatten()
-    odds = torch.full_like(fit, -torch.inf)
-    if len(doubtful):
-        odds[doubtful] = wrong_count_odds(problem, y[doubtful], result.pick(doubtful))
-    return odds
+def refuse_short_lists(decoder: Decoder, why: str) -> None:
+    """Refuse lists so short that an answer is alone on its own, where no simulation tells what they leave out."""
+    if isinstance(decoder, Certified) and 1 < decoder.odds < USUAL_ODDS:
+        raise ValueError(
+            f"odds={decoder.odds:g} is too small {why}: answers that come close would not be listed, and nothing tells "
+            f"their weight; give {USUAL_ODDS:g} or more, or 1 for no probabilities at all."
+        )
 
 
 def _where(which: Tensor, one: Tensor | None, other: Tensor | None) -> Tensor | None:
