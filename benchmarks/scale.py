@@ -11,7 +11,6 @@ limit is not tried on more items. What is in the file already is not measured ag
 
 import argparse
 import json
-import math
 import os
 import resource
 import subprocess
@@ -19,6 +18,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import torch
 
 import qgt
@@ -33,6 +33,7 @@ DECODERS = {
     "linear_program": ("linear program", qgt.LinearProgram()),
     "certified": ("certified, odds 1", qgt.Certified(odds=1.0, time_limit=60.0, certificates=False)),
 }
+LARGE = 10_000  # items: from here on a slope is that of the work
 WEIGHT, RATIO, RATE, NOISE = 8, 0.25, 0.06, 0.1
 
 
@@ -101,7 +102,7 @@ def save(rows: list[dict[str, object]]) -> None:
 
 
 def draw(rows: list[dict[str, object]]) -> None:
-    """Seconds and gigabytes against items, both logarithmic, with the slope of seconds over the last factor of ten."""
+    """Seconds and gigabytes against items, both logarithmic, with the slope of seconds."""
     from matplotlib.figure import Figure
 
     from qgt.pictures.figures import COLOURS, MARKERS, save_figure
@@ -117,15 +118,15 @@ def draw(rows: list[dict[str, object]]) -> None:
         for ax, key in zip(axes, ("seconds", "gigabytes"), strict=True):
             points = [(_items(row), float(str(row[key]))) for row in mine]
             where = "" if device == "cpu" else f", {device}"
-            # Most of a small problem's memory is that of the libraries: its growth has no slope.
-            label = f"{DECODERS[decoder][0]}{where}{_slope(points) if key == 'seconds' else ''}"
+            late = any(row["status"] == qgt.Status.TIME_LIMIT.name for row in mine)
+            label = f"{DECODERS[decoder][0]}{where}{': stopped after a minute' if late else _slope(points)}"
             style = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 5}
             ax.loglog(*zip(*points, strict=True), label=label, linestyle="-" if device == "cpu" else "--", **style)
     for ax, words in zip(axes, ("seconds for one instance", "peak memory of the process, GB"), strict=True):
         ax.set_xlabel("items")
         ax.set_ylabel(words)
         ax.grid(True, which="major", alpha=0.3)
-        ax.legend(fontsize=7)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=8)
     save_figure(figure, FIGURE, "png")
 
 
@@ -134,11 +135,12 @@ def _items(row: dict[str, object]) -> int:
 
 
 def _slope(points: list[tuple[int, float]]) -> str:
-    """The exponent of growth over the last factor of ten or more."""
-    if len(points) < 2 or min(points[-1][1], points[-2][1]) <= 0:
+    """The exponent of growth, by least squares; small problems count only where there are no others."""
+    large = [point for point in points if point[0] >= LARGE]
+    if len(points) < 2:
         return ""
-    (a, s), (b, t) = points[-2:]
-    return f": slope {math.log(t / s) / math.log(b / a):.2f}"
+    items, seconds = zip(*(large if len(large) > 1 else points), strict=True)
+    return f": slope {np.polyfit(np.log(items), np.log(seconds), 1)[0]:.2f}"
 
 
 def main() -> None:
