@@ -92,9 +92,9 @@ def draw(results: Path, picture: Path) -> None:
             number, items = row["instances"], SETTINGS[row["setting"]][0]
             score = qgt.Score(items, {(1, 0, 0): right, (0, 1, 1): number - right})
             point = {"pools": row["M"], "setting": row["setting"]}
-            label = "Certified: the limit" if decoder == CERTIFIED else decoder
             limit = decoder == CERTIFIED
-            found.append(StudyResult(point, decoder, label, limit, 1, score, {}, 0.0, True))
+            statuses = {qgt.Status.PROVED.name: number - row["undecided"]} if limit else {}
+            found.append(StudyResult(point, decoder, decoder, limit, 1, score, statuses, 0.0, True))
     curves_figure(found).savefig(picture, dpi=150)
 
 

@@ -66,6 +66,7 @@ SETTINGS: dict[str, Callable[[], qgt.Problem]] = {
     "N = 20,000, weight 4, 0.5 %, M = 2,000": lambda: one_rate(regular(20_000, 2000, 4), 0.005, OFF),
     "positive or negative, N = 100, M = 45": lambda: one_rate(regular(100, 45, 5), 0.02, TESTS),
     "positive or negative, 6 %, N = 100, M = 45": lambda: one_rate(regular(100, 45, 5), 0.06, TESTS),
+    "positive or negative, pools of 35 items, N = 100, M = 40": lambda: one_rate(regular(100, 40, 14), 0.02, TESTS),
     "positive or negative, no errors, N = 100, M = 45": lambda: one_rate(
         regular(100, 45, 5), 0.05, qgt.PositiveNegative()
     ),

@@ -6,6 +6,7 @@ import qgt
 from page_tables.cells import p_value, read, with_interval
 from qgt.files.text import markdown_table
 from qgt.study import StudyCounts, StudyResult
+from qgt.trust.scoring import wilson
 
 
 def decoders_table(root: Path) -> str:
@@ -49,7 +50,23 @@ def classical_table(root: Path) -> str:
     return markdown_table(["setting", "M", *rows[0]["right"], "of it proved"], lines)
 
 
+def prevalence_table(root: Path) -> str:
+    """Success with the true prevalence and without it, on the same instances."""
+    lines = []
+    for row in read(root, "prevalence")["rows"]:
+        n = row["instances"]
+        cells = []
+        for name in ("known", "unknown"):
+            low, high = wilson(row[name]["right"], n)
+            cells.append(f"{row[name]['right'] / n:.4f} ({low:.4f} to {high:.4f})")
+        cells += [row["only known"], row["only unknown"], f"{100 * row['unknown']['proved'] / n:.1f} %"]
+        lines.append([row["M"], f"{100 * row['rate']:g} %", f"{n:,}", *cells])
+    header = ["M", "prevalence", "instances", "success, rate known", "rate from 1 to 15 %", "right only with the rate"]
+    return markdown_table([*header, "right only without it", "proved without it"], lines)
+
+
 TABLES = {
+    "prevalence": prevalence_table,
     "decoders": decoders_table,
     "decoders_pairs": pairs_table,
     "classical": classical_table,
