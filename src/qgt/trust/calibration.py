@@ -34,7 +34,7 @@ from qgt.model.problem import Problem
 from qgt.trust import cache
 from qgt.trust.features import Scoring, features
 from qgt.trust.fit import instance_fit
-from qgt.trust.listing import Listing, Wider
+from qgt.trust.listing import KINDS, Listing, Wider
 from qgt.trust.reference import Reference, misfit
 from qgt.trust.regression import Logistic, Monotone
 from qgt.trust.wrong_counts import second_look
@@ -42,6 +42,7 @@ from qgt.trust.wrong_counts import second_look
 FIRST = 2  # simulated instances, before the time is looked at: one may take long
 PRECISE = 0.004  # the standard error of a chance that is good enough
 TOGETHER = 100  # instances of the first batch at most
+MOST = 0.8  # of the time, after which no more are begun
 GROWTH = 4  # times as many simulated instances at a time
 WIDER, ENOUGH_WIDE = 100.0, 1000  # times the odds, for simulated instances whose lists are longer; how many of them
 USUAL_ODDS = 100.0  # of lists; taken for those of decoders of somebody's own, which do not say
@@ -143,7 +144,7 @@ class Learned:
         """All of it, for a file."""
         parts: dict[str, Any] = {"reference": self.reference}
         if self.listed is not None:
-            parts |= {"complete": self.listed.complete, "incomplete": self.listed.incomplete}
+            parts |= {name: getattr(self.listed, name) for name in KINDS}
         if self.scored is not None:
             parts |= {"weigh": self.scored.weigh, "read": self.scored.read}
         named = {
@@ -163,7 +164,7 @@ class Learned:
         try:
             listed = None
             if "complete.bias" in kept:
-                listed = Listing(float(kept["odds"]), part(Logistic, "complete"), part(Logistic, "incomplete"))
+                listed = Listing(float(kept["odds"]), *(part(Logistic, name) for name in KINDS))
             scored = Scoring(part(Logistic, "weigh"), part(Monotone, "read")) if "weigh.bias" in kept else None
             return cls(int(kept["simulated"]), part(Reference, "reference"), listed, scored)
         except KeyError:
@@ -268,7 +269,7 @@ def _simulated(
         done += len(x)
         spent = time.perf_counter() - start
         wrong += _surprises(x, results[-1])
-        if spent > seconds / 2 or math.sqrt(wrong + 1) / done < PRECISE:
+        if spent > MOST * seconds or math.sqrt(wrong + 1) / done < PRECISE:
             break
         # As many as the rest of the time allows, but not many times as many as there are: the guess may be wrong.
         size = max(1, int(min(GROWTH * done, done * (seconds - spent) / max(spent, 1e-9))))

@@ -25,6 +25,8 @@ FAR = 20.0  # nats: a gap beyond which all are alike
 FASTEST = 0.6  # growth of lists: a longer list grows less than a short one, so a guess by its end is too high
 UNLIKELY = 1e-6  # no guess is lower
 CUT_SHORT = 0.1  # nor lower than this for a list that is not complete
+KINDS = ("complete", "proved", "open")  # of lists
+OPEN = 0.5  # nor than this where even the answer is not proved
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,29 +57,35 @@ class Wider:
             (answers.probability / inside.clamp(min=1e-300)[owner])[near][order],
         )
         result = replace(wide, evidence=replace(wide.evidence, alternatives=shorter))
-        return cls(_shape(result)[complete], _guess(shorter, odds, complete)[complete], unlisted[complete])
+        return cls(_shape(result)[complete], _guess(result, odds)[complete], unlisted[complete])
 
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """The chance that the truth is not among the answers listed, where the list is complete and where it is not."""
+    """The chance that the truth is not among the answers listed, by how far the search got.
+
+    An answer that is not proved is a world of its own: often a single x is listed then, with all of the weight, and
+    most such x are wrong.
+    """
 
     odds: float  # of the lists
-    complete: Logistic
-    incomplete: Logistic
+    complete: Logistic  # for complete lists
+    proved: Logistic  # where the answer is proved, and the list was cut short
+    open: Logistic  # where not even the answer is proved
 
     @classmethod
     def learn(cls, x: Tensor, result: Decoded, odds: float, wider: Wider | None = None) -> "Listing":
         """From simulated truths and results, and from others of longer odds."""
         answers, complete = result.evidence.alternatives, result.evidence.complete
         assert answers is not None and complete is not None  # as the caller saw
-        unlisted, shape, guess = (~_found(x, answers)).double(), _shape(result), _guess(answers, odds, complete)
-        cut = ~complete
+        unlisted, shape, guess = (~_found(x, answers)).double(), _shape(result), _guess(result, odds)
+        proved, open_ = _cut_short(result)
         if wider is not None and len(wider.unlisted) >= ENOUGH:  # a chance tells far more than a yes or a no
             whole = _fitted(wider.shape, wider.unlisted, wider.guess)
         else:
             whole = _fitted(shape[complete], unlisted[complete], guess[complete])
-        return cls(odds, whole, _fitted(shape[cut], unlisted[cut], guess[cut]))
+        parts = [_fitted(shape[some], unlisted[some], guess[some]) for some in (proved, open_)]
+        return cls(odds, whole, *parts)
 
     def applied(
         self, result: Decoded, sound: Float64[Tensor, " instances"], whole: Bool[Tensor, " instances"]
@@ -92,8 +100,9 @@ class Listing:
         """
         evidence, answers = result.evidence, result.evidence.alternatives
         assert answers is not None and evidence.complete is not None
-        shape, guess = _shape(result).cpu(), _guess(answers, self.odds, evidence.complete).cpu()
-        chance = torch.where(evidence.complete.cpu(), self.complete(shape, guess), self.incomplete(shape, guess))
+        shape, guess, (proved, open_) = _shape(result).cpu(), _guess(result, self.odds).cpu(), _cut_short(result)
+        chance = torch.where(proved.cpu(), self.proved(shape, guess), self.complete(shape, guess))
+        chance = torch.where(open_.cpu(), self.open(shape, guess), chance)
         chance = torch.where(whole.cpu(), chance, torch.maximum(chance, guess.sigmoid()))
         room = (1 - chance.to(result.x.device)) * sound
         probability = answers.probability * room[answers.spans.owner]
@@ -109,8 +118,17 @@ def _fitted(shape: Tensor, chance: Tensor, guess: Tensor) -> Logistic:
     return Logistic.fit(shape if len(shape) >= ENOUGH else torch.zeros_like(shape), chance, expected=guess)
 
 
-def _guess(answers: Answers, odds: float, complete: Tensor) -> Float64[Tensor, " instances"]:
+def _cut_short(result: Decoded) -> tuple[Bool[Tensor, " instances"], Bool[Tensor, " instances"]]:
+    """Which lists are not complete though the answer is proved, and which because not even that is."""
+    complete, proved = result.evidence.complete, result.status == Status.PROVED
+    assert complete is not None
+    return ~complete & proved, ~complete & ~proved
+
+
+def _guess(result: Decoded, odds: float) -> Float64[Tensor, " instances"]:
     """The logit of the weight that a list leaves to answers beyond its end, by how it grew in its second half."""
+    answers, (proved, open_) = result.evidence.alternatives, _cut_short(result)
+    assert answers is not None
     spans, reach = answers.spans, math.log(odds)
     zeros = torch.zeros(len(spans), dtype=torch.float64, device=answers.x.device)
     best = (zeros - torch.inf).scatter_reduce(0, spans.owner, answers.log_joint, "amax")
@@ -119,7 +137,8 @@ def _guess(answers: Answers, odds: float, complete: Tensor) -> Float64[Tensor, "
     near = zeros.index_add(0, spans.owner, (behind < reach / 2).double())
     grown = (((spans.numbers + 1) / (near + 0.5)).log() / (reach / 2)).clamp(max=FASTEST)
     beyond = spans.numbers * grown / (1 - grown) / odds / weight.clamp(min=1.0)
-    return torch.maximum(beyond, torch.where(complete, UNLIKELY, CUT_SHORT)).log()  # odds of those beyond
+    least = torch.where(open_, OPEN, torch.where(proved, CUT_SHORT, UNLIKELY))
+    return torch.maximum(beyond, least).log()  # odds of those beyond
 
 
 def _found(x: Tensor, answers: Answers) -> Bool[Tensor, " instances"]:
