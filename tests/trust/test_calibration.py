@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import qgt
+from qgt.decoders.results import Answers, Spans
 from qgt.testing import check_decoder
 from qgt.testing.suite import small_problem
 from qgt.trust import calibration
@@ -263,6 +264,30 @@ def test_an_incomplete_list_leaves_more_room() -> None:
     wrong[1::4] = 1 - wrong[1::4]  # half of the incomplete ones miss the truth
     told = Listing.learn(wrong, cut, 100.0).applied(cut, *sound(200)).confidence
     assert float(told[1::2].mean()) < 0.7 < float(told[::2].mean())
+
+
+def test_what_a_list_that_was_cut_short_leaves_out_depends_on_whether_its_answer_is_proved() -> None:
+    """One answer alone is a good sign where it is proved and a bad one where it is not: no sum of the two says that."""
+    number = torch.arange(800)
+    alone, proved = number % 2 == 0, number % 4 < 2
+    listed = torch.where(proved, torch.where(alone, 1.0, 0.6), torch.where(alone, 0.2, 0.9))
+    truth = torch.randint(0, 2, (800, 6), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    found = (number // 4 % 10) < 10 * listed  # the same share in each of the four groups
+    best = torch.where(found[:, None], truth, 1 - truth)
+    other = best.clone()
+    other[:, 0] ^= 1  # never the truth
+    rows = torch.stack([best, other], 1)[torch.stack([torch.ones_like(alone), ~alone], 1)]
+    spans = Spans((2 - alone.long()).cumsum(0))
+    share = (1 / spans.numbers.double())[spans.owner]
+    answers = Answers(spans, rows, share.log(), share)
+    status = torch.where(proved, int(qgt.Status.PROVED), int(qgt.Status.TIME_LIMIT)).to(torch.uint8)
+    evidence = qgt.Evidence(alternatives=answers, complete=torch.zeros(800, dtype=torch.bool))
+    result = qgt.Decoded(best, status, None, evidence)
+    told = Listing.learn(truth, result, 100.0).applied(result, *sound(800)).confidence
+    assert told is not None
+    for group in (alone & proved, ~alone & proved, alone & ~proved, ~alone & ~proved):
+        right = listed[group] / spans.numbers[group]
+        assert float((told[group] - right).abs().max()) < 0.06
 
 
 @pytest.mark.parametrize(("name", "value"), [("seconds", 0.0), ("seconds", -1.0), ("simulations", 0)])
