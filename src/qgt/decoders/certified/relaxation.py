@@ -36,6 +36,7 @@ STEP = 0.05  # of the primal variables, for costs of a few nats
 STEP_WITH_SHARES = 0.2
 HALF = 0.5  # of the dual step is for shares, the rest for the other multipliers
 CHECK = 20  # iterations between looks at the bound
+LARGE, CHECK_LARGE = 2**17, 10  # entries of A from which a look costs little beside ten iterations
 RESTART = 100  # iterations between restarts from the best multipliers
 
 
@@ -144,8 +145,9 @@ def relax(
     kept = State(*(part.clone() for part in state))
     at = torch.arange(len(enough), device=enough.device)  # the nodes still worked on
     run = _Run.start(model, rows, fixed, state, given)
-    for done in range(CHECK, iterations + 1, CHECK):
-        run.advance(CHECK)
+    check = CHECK if model.matrix.numel() < LARGE else CHECK_LARGE
+    for done in range(check, iterations + 1, check):
+        run.advance(check)
         for multipliers in run.multipliers:
             bound = lower_bound(model, run.rows, run.fixed, multipliers, run.given)
             better = bound > best[at]
@@ -156,7 +158,7 @@ def relax(
         if done % RESTART == 0:
             run.restart(kept.pi[at], kept.shares[at])
         open_ = best[at] < enough[at]
-        if done + CHECK > iterations or float(open_.float().mean()) < 0.75:  # shrinking costs a copy
+        if done + check > iterations or float(open_.float().mean()) < 0.75:  # shrinking costs a copy
             kept.x[at], kept.counts[at] = run.x, run.counts
             left = open_.nonzero()[:, 0]
             at, run = at[left], run.pick(left)
