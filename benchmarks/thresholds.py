@@ -102,7 +102,7 @@ def draw(rows: list[dict[str, object]]) -> None:
 
     from qgt.pictures.figures import COLOURS, LIMIT_COLOUR, save_figure
 
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    figure = Figure(figsize=(7, 4.6), layout="constrained")
     ax = figure.subplots()
     for number, name in enumerate(DESIGNS):
         for items, style in ((10_000, "--"), (100_000, "-")):
@@ -122,7 +122,7 @@ def draw(rows: list[dict[str, object]]) -> None:
     ax.set_xlabel("pools for each item, M/N")
     ax.set_ylabel("share of instances solved")
     ax.grid(True, alpha=0.3)
-    ax.legend(fontsize=8)
+    figure.legend(loc="outside upper center", ncols=2, fontsize=8)
     save_figure(figure, FIGURE, "png")
 
 
