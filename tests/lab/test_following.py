@@ -1,9 +1,11 @@
 """Instances with several rounds, decoded and accounted for."""
 
+from dataclasses import replace
+
 import torch
 
 import qgt
-from qgt.lab.following import decode_rounds
+from qgt.lab.following import decode_rounds, propose
 from qgt.lab.verdicts import Verdict
 from qgt.rounds.history import History
 from qgt.rounds.settling import Settle
@@ -27,6 +29,22 @@ def test_an_answer_that_one_wrong_count_made_is_not_trusted() -> None:
         (account,) = decode_rounds([history], ["a"], settle, first=problem, generator=g).accounts
         assert account.verdict in (Verdict.SUSPECT, Verdict.UNSURE)
     assert sure == 2
+
+
+def test_where_no_answer_but_a_count_is_in_doubt_the_count_is_measured_again() -> None:
+    problem = qgt.Problem(
+        qgt.Design.from_rows(["110", "011", "101"] * 3), qgt.Bernoulli(0.1), qgt.SparseInteger(rate=0.05, bound=1)
+    )
+    y = torch.tensor([1.0, 1.0, 0.0] * 3, dtype=torch.float64)
+    y[8] = 1.0  # off by one
+    g = torch.Generator().manual_seed(0)
+    decoded = decode_rounds([History.start(problem, y)], ["a"], Settle(confidence=0.99), first=problem, generator=g)
+    (account,) = decoded.accounts
+    assert account.verdict is Verdict.CERTAIN and account.confidence is not None
+    assert propose(decoded, confidence=0.99, pools=3, generator=g) == []
+    doubted = replace(decoded, accounts=[replace(account, verdict=Verdict.UNSURE, confidence=0.5)])
+    (one,) = propose(doubted, confidence=0.99, pools=3, generator=g)
+    assert one.repeats == (problem.design.pool_names[8],)
 
 
 def test_honest_instances_stay_certain() -> None:

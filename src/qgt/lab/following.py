@@ -127,25 +127,24 @@ def propose(
         if trusted and (account.confidence or 0.0) >= confidence:
             continue
         again = _again(history, account)[:pools]
-        if again:
+        if trusted or not again:
+            own = decoded.result.pick(torch.tensor([i]))
+            (chosen,) = next_pools(
+                history.problem, history.y[None], own, pools=pools, at_most=at_most, each_at_most=each_at_most,
+                risk=risk, generator=generator,
+            )  # fmt: skip
+            if len(chosen.matrix):
+                found.append(Proposed(account, chosen, ()))
+                continue
+        if again:  # answers are not to be trusted, or leave no doubt among them: it is counts that are in doubt
             names = history.problem.design.pool_names
             matrix = history.problem.design.matrix[again]
             found.append(Proposed(account, NextPools(matrix, 0.0, 0.0, 1.0), tuple(names[pool] for pool in again)))
-            continue
-        own = decoded.result.pick(torch.tensor([i]))
-        (chosen,) = next_pools(
-            history.problem, history.y[None], own, pools=pools, at_most=at_most, each_at_most=each_at_most, risk=risk,
-            generator=generator,
-        )  # fmt: skip
-        if len(chosen.matrix):
-            found.append(Proposed(account, chosen, ()))
     return found
 
 
 def _again(history: History, account: Account) -> list[int]:
-    """The pools to measure again: those that are off, the farthest first, where the counts do not fit the model."""
-    if account.verdict not in (Verdict.SUSPECT, Verdict.IMPOSSIBLE):
-        return []
+    """The pools to measure again: those whose counts must be wrong, or those that are off, the farthest first."""
     problem, names = history.problem, history.problem.design.pool_names
     if account.verdict is Verdict.IMPOSSIBLE:
         lost = rescue(problem, history.y)

@@ -45,17 +45,6 @@ def second_look(
 
     Where counts fit well none is off by much, and where they fit too badly the answer is not trusted anyway: there the
     fit stays as it is, but for the share of false alarms that the second look takes, and no count is held for wrong.
-
-    Example:
-        >>> import torch, qgt
-        >>> g = torch.Generator().manual_seed(0)
-        >>> design = qgt.Design.bernoulli(pools=35, items=100, generator=g)
-        >>> problem = qgt.Problem(design, qgt.Bernoulli(0.06), qgt.SparseInteger(0.1, 1))
-        >>> y = problem.simulate(1, generator=g).y
-        >>> y[0, 7] += 2  # no error of the model
-        >>> fit, sound = second_look(problem, y, qgt.Certified().bind(problem)(y), torch.tensor([0.05]).double())
-        >>> bool(fit < 0.01), bool(sound < 0.5)
-        (True, True)
     """
     doubtful = ((fit >= INSTANCE_ALARM * (1 - SECOND_LOOK)) & (fit < LOOK_AGAIN)).nonzero().flatten()
     odds = torch.full_like(fit, -torch.inf)

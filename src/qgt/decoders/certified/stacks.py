@@ -34,12 +34,13 @@ class Stacks:
     """All open nodes, by turns."""
 
     spent: Tensor  # (instances,), int64: nodes looked at
+    edges: Tensor  # of turns, where the nodes are
     turns: list[Turn] = field(default_factory=_no_turns)
 
     @classmethod
     def empty(cls, instances: int, device: torch.device) -> "Stacks":
         """No open nodes."""
-        return cls(torch.zeros(instances, dtype=torch.int64, device=device))
+        return cls(torch.zeros(instances, dtype=torch.int64, device=device), TURNS.to(device))
 
     def push(self, nodes: Nodes, hopeful: Tensor) -> None:
         """Put nodes on their stacks, the least bounds on top."""
@@ -51,9 +52,18 @@ class Stacks:
 
     def take(self, batch: int) -> Nodes:
         """As many nodes as make a batch."""
+        nodes = joined(self._all() if sum(len(block.owner) for block in self.open) <= batch else self._first(batch))
+        self.spent += torch.bincount(nodes.owner, minlength=len(self.spent))
+        return nodes
+
+    def _all(self) -> list[Nodes]:
+        """Every node, in any order."""
+        found, self.turns = self.open, _no_turns()
+        return found
+
+    def _first(self, batch: int) -> list[Nodes]:
+        """Those whose turn comes first."""
         found: list[Nodes] = []
-        if sum(len(block.owner) for block in self.open) <= batch:  # all of them, in any order
-            found, self.turns, batch = self.open, _no_turns(), 0
         for number, turn in enumerate(self.turns):
             for stack in (turn.hopeful, turn.others):
                 while stack and batch > 0:
@@ -63,13 +73,11 @@ class Stacks:
                         stack.append(block.pick(slice(0, rest)))
                     found.append(block.pick(slice(rest, None)))
                     batch -= len(found[-1].owner)
-        nodes = joined(found)
-        self.spent += torch.bincount(nodes.owner, minlength=len(self.spent))
-        return nodes
+        return found
 
     def _sunk(self, block: Nodes, number: int, *, hopeful: bool) -> Nodes:
         """The nodes of a block whose turn it is; the others go where they belong."""
-        turn = torch.bucketize(self.spent[block.owner], TURNS.to(block.owner.device))
+        turn = torch.bucketize(self.spent[block.owner], self.edges)
         for later in turn[turn > number].unique().tolist():
             place = self.turns[later]
             (place.hopeful if hopeful else place.others).append(block.pick(turn == later))
