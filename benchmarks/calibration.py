@@ -200,9 +200,11 @@ def main() -> None:
 def put(output: Path, others: list[dict[str, Any]]) -> None:
     """Put rows of other runs into the results, in place of those of the same problem and decoder."""
     stored = json.loads(output.read_text())
-    rows = {(row["problem"], row["decoder"]): row for run in (stored, *others) for row in run["rows"]}
+    rows = {(row["problem"], row["decoder"]): row for row in stored["rows"]}
+    for run in others:
+        rows |= {(row["problem"], row["decoder"]): {**row, "measured_on": run["measured_on"]} for row in run["rows"]}
     in_order = [rows[key] for problem in PROBLEMS for decoder in DECODERS if (key := (problem, decoder)) in rows]
-    write(output, {**stored, "measured_on": others[-1]["measured_on"], "rows": in_order})
+    write(output, {**stored, "rows": in_order})
 
 
 def planned(told: argparse.Namespace) -> list[Task]:
