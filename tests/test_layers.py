@@ -31,7 +31,6 @@ ROOMS = (
     ("__main__",),
 )
 HOMELESS = {"utils", "common", "helpers", "types"}
-LONGEST = 300
 SOURCE = Path(qgt.__file__).parent
 
 
@@ -86,8 +85,6 @@ def faults(sources: Mapping[str, str]) -> list[str]:
             found.append(f"{path} is in no room: give it a place in ROOMS")
         if HOMELESS & set(module.split(".")):
             found.append(f"{path}: a homeless function means a missing concept; name the module after it")
-        if len(text.splitlines()) > LONGEST:
-            found.append(f"{path} has {len(text.splitlines())} lines, more than {LONGEST}")
         below = list(imported(path, ast.parse(text), modules))
         graph[module] = {name for name, _ in below}
         for name, line in below:
@@ -156,7 +153,6 @@ def test_the_parts_need_torch_only():
             {"decoders/utils.py": ""},
             "decoders/utils.py: a homeless function means a missing concept; name the module after it",
         ),
-        ({"model/design.py": "x = 1\n" * 301}, "model/design.py has 301 lines, more than 300"),
     ],
 )  # fmt: skip
 def test_the_checker_catches(added, said):

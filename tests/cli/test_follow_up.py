@@ -88,7 +88,7 @@ def test_rounds_lead_to_the_truth(capsys: pytest.CaptureFixture[str]) -> None:
     assert tables.read("calls.csv").values == tables.read("truth.csv").values
     assert told["rounds"] == number - 1 and told["tests"] == sum(sum(one["rounds"]) for one in told["results"]) > 36
     assert all(len(one["rounds"]) >= 1 and one["rounds"][0] == 9 for one in told["results"])
-    assert Path("report.csv").read_text().startswith("instance,verdict")
+    assert Path("report.csv").read_text().startswith("plate,verdict")
 
 
 def test_in_words(capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,7 +99,7 @@ def test_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert "2 rounds: " in run(f"{DECODE} --round r2 --html page.html --certificate proofs.zip", capsys)
     page = Path("page.html").read_text()
     assert (
-        "4 instances of 30 items, counted in 9 pools and " in page
+        "4 plates of 30 samples, counted in 9 pools and " in page
         and " more in a later round: " in page
         and "<dt>rounds</dt>" in page
     )
@@ -133,7 +133,7 @@ def test_a_count_that_stays_empty_is_missing(capsys: pytest.CaptureFixture[str])
     path.write_text(re.sub(rf"(?m)^({first},.*,).*$", r"\1", path.read_text()))
     after = json.loads(run(f"{DECODE} --round r2 --json", capsys))
     both = zip(before["results"], after["results"], strict=True)
-    assert [old["defective"] == new["defective"] for old, new in both if old["instance"] == first] == [True]
+    assert [old["answer"] == new["answer"] for old, new in both if old["instance"] == first] == [True]
 
 
 def test_rounds_contradict_no_sheet(capsys: pytest.CaptureFixture[str]) -> None:

@@ -105,7 +105,7 @@ def test_a_hostile_cell_is_refused_by_its_place(text, plan, tmp_path, capsys):
             assert re.search(r"row \d+|UTF-8|NUL|CSV", err)
         else:  # read as what it is: nothing, or zero
             assert text.strip("\ufeff\u200b\u2028") in READ or text in READ
-            assert "none defective (certain)" in out
+            assert "none positive (certain)" in out
 
 
 @pytest.mark.parametrize("text", [text for text in HOSTILE if "\x00" not in text and len(text) < 200])

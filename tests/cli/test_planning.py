@@ -43,7 +43,7 @@ def test_from_nothing_to_calls_without_editing_a_file(capsys):
     given = ["decode", "plan/counts.csv", "--problem", "plan"]
     assert main([*given, "-o", "calls.csv", "--calibrate", "1", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["results"][0]["defective"] == ["S5", "S51"]
+    assert found["results"][0]["answer"] == ["S5", "S51"]
     assert any(folder.code in note for note in found["notes"])
     with open("calls.csv") as stream:
         header, row = list(csv.reader(stream))

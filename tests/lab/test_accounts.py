@@ -9,7 +9,7 @@ import torch
 import qgt
 from qgt.decoders.results import Answers, Decoded, Evidence, Spans, Status
 from qgt.lab.accounts import Account, accounts, tally
-from qgt.lab.verdicts import Verdict
+from qgt.lab.verdicts import Call, Verdict
 
 NOISE = qgt.SparseInteger(rate=0.1, bound=1)
 
@@ -61,12 +61,12 @@ def test_verdicts_of_a_batch_and_of_none():
 def test_a_certain_decode():
     one = account(problem_of(["100", "010", "001"]), counts(1, 0, 1))
     assert one.words == (
-        "Defective: Ann & 0 and Ann & 2 (2 of 3 items). The probability of this answer is over 99 %, and no other "
+        "Positive: Ann & 0 and Ann & 2 (2 of 3 samples). The probability of this answer is over 99 %, and no other "
         "answer comes close. All 3 counts agree with this answer exactly. Nothing needs a retest."
     )
     none = account(problem_of(["100", "010", "001"]), counts(0, 0, 0))
-    assert none.words.startswith("None of the 3 items is defective.")
-    assert (one.undecided, one.residuals, one.alternatives, one.retests) == ((), (), (), ())
+    assert none.words.startswith("None of the 3 samples is positive.")
+    assert (one.residuals, one.alternatives, one.retests, one.called(Call.NONE)) == ((), (), (), ())
 
 
 def test_a_count_that_is_off_is_named():
@@ -80,7 +80,7 @@ def test_alternatives_are_told_by_their_difference():
     answers = [[1, 0, 0, 0], [0, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 0], [0, 0, 0, 1]]
     one = told(by_hand(answers, [0.4, 0.3, 0.15, 0.1, 0.05], Status.PROVED, True))
     assert (one.verdict, one.confidence) == (Verdict.UNSURE, 0.4)
-    assert one.words.startswith("Best answer: Ann & 0 (1 of 4 items).")
+    assert one.words.startswith("Best answer: Ann & 0 (1 of 4 samples).")
     assert "the probability of this one is only 40 %" in one.words
     assert "Other answers: Ann & 1 instead of Ann & 0 (30 %); also Ann & 2 (15 %); without Ann & 0 (10 %)" in one.words
     assert "; and 1 more, together 5 %." in one.words
@@ -102,15 +102,16 @@ def test_an_incomplete_list_gives_no_confidence_anywhere(weight, status):
 def test_a_search_cut_short_says_so():
     one = told(by_hand([[1, 0], [1, 1]], [0.8, 0.2], Status.TIME_LIMIT, False))
     assert "Time ran out: this is the best answer found so far" in one.words
-    assert one.words.endswith("To settle it, retest Ann & 1: the answers differ only there.")
+    assert one.words.endswith("retest the samples in doubt, the most doubtful first: Ann & 0 and Ann & 1.")
     alone = told(by_hand([[1, 0]], [1.0], Status.TIME_LIMIT, False))
-    assert alone.words.endswith("Decode again with more time.")
+    said = "No probability is known, so 1 sample is not called: decode again with more time. Retest Ann & 0."
+    assert alone.words.endswith(said)
 
 
 def test_a_misfit_outranks_certainty():
     one = told(by_hand([[1, 0]], [1.0], Status.PROVED, True, fit=2e-4))
     assert (one.verdict, one.fit) == (Verdict.SUSPECT, 2e-4)
-    assert one.words.startswith("Best answer: Ann & 0 (1 of 2 items). Do not trust this answer: the counts do not fit")
+    assert one.words.startswith("Best answer: Ann & 0 (1 of 2 samples). Do not trust this answer: the counts do not")
     assert "p = 0.0002" in one.words and "over 99 %" not in one.words and "retest" not in one.words
     fine = told(by_hand([[1, 0]], [1.0], Status.PROVED, True, fit=0.5))
     assert (fine.verdict, fine.fit) == (Verdict.CERTAIN, 0.5)
@@ -125,16 +126,16 @@ def test_time_that_ran_out_before_any_answer_is_no_all_clear(known):
     }[known]
     status = torch.tensor([Status.TIME_LIMIT], dtype=torch.uint8)
     one = told(Decoded(torch.zeros(1, 2, dtype=torch.uint8), status, None, evidence))
-    assert one.words.startswith("Time ran out before any possible answer was found, so no item is called.")
-    assert (one.verdict, one.defective, one.undecided) == (Verdict.UNSURE, (), ("Ann & 0", "Ann & 1"))
+    assert one.words.startswith("Time ran out before any possible answer was found, so no sample is called.")
+    assert (one.verdict, one.answer, one.called(Call.NONE)) == (Verdict.UNSURE, (), ("Ann & 0", "Ann & 1"))
     assert (one.confidence, one.at_most) == (None, None)
 
 
 def test_impossible_counts_name_the_pools_to_count_again():
     alone = account(problem_of(["110", "011"], NOISE), counts(9, 1))
     assert alone.words == (
-        "No set of defective items explains these counts, so no item is called. 1 of 2 counts is impossible whatever "
-        "the others are: tube 0 (counted 9, of 2 items). Count there again, or check the design."
+        "No set of positive samples explains these counts, so no sample is called. 1 of 2 counts is impossible "
+        "whatever the others are: tube 0 (counted 9, of 2 samples). Count there again, or check the design."
     )
     together = account(problem_of(["11", "11"]), counts(1, 2))
     assert "together they contradict each other. The model says that counts are never off" in together.words
@@ -146,16 +147,61 @@ def test_impossible_counts_name_the_pools_to_count_again():
 def test_impossible_counts_are_no_all_clear(decoder):
     one = account(problem_of(["110", "011"]), counts(7, 0), qgt.DECODERS[decoder]())
     assert one.verdict is Verdict.IMPOSSIBLE
-    assert (one.defective, one.undecided) == ((), ("Ann & 0", "Ann & 1", "Ann & 2"))
+    assert (one.answer, one.called(Call.NONE)) == ((), ("Ann & 0", "Ann & 1", "Ann & 2"))
     assert (one.confidence, one.at_most, one.residuals) == (None, None, ())
 
 
-def test_items_that_the_evidence_settles_are_called_though_the_counts_are_impossible():
-    result = by_hand([[1, 0, 0], [1, 1, 0]], [0.5, 0.5], Status.INFEASIBLE, True)
-    one = told(result)
-    assert (one.defective, one.undecided) == (("Ann & 0",), ("Ann & 1",))
-    settled = replace(result.evidence, unsettled=torch.zeros(1, 3, dtype=torch.bool))
-    assert told(replace(result, evidence=settled)).undecided == ("Ann & 0", "Ann & 1", "Ann & 2")
+def test_impossible_counts_call_nobody_whatever_the_evidence_settles():
+    one = told(by_hand([[1, 0, 0], [1, 1, 0]], [0.5, 0.5], Status.INFEASIBLE, True))
+    assert (one.answer, one.called(Call.NONE)) == ((), ("Ann & 0", "Ann & 1", "Ann & 2"))
+
+
+def calls(one: Account) -> list[str]:
+    return [str(each.call) for each in one.calls]
+
+
+def test_samples_on_which_the_answers_of_an_unsure_plate_differ_are_retested_whatever_their_probability():
+    answers = [[1, 0, 0, 1], [0, 1, 0, 1], [1, 0, 1, 1]]
+    one = told(by_hand(answers, [0.5, 0.496, 0.004], Status.PROVED, True))
+    assert (one.verdict, calls(one)) == (Verdict.UNSURE, ["retest", "retest", "retest", "positive"])
+    assert [each.probability for each in one.calls] == pytest.approx([0.504, 0.496, 0.004, 1.0])
+    assert one.retests == ("Ann & 0", "Ann & 1", "Ann & 2")
+
+
+def test_a_probability_of_more_than_one_per_cent_is_never_negative():
+    one = told(by_hand([[1, 0, 0], [1, 1, 0], [1, 0, 1]], [0.975, 0.0125, 0.0075], Status.PROVED, True))
+    assert (one.verdict, calls(one)) == (Verdict.CONFIDENT, ["positive", "retest", "negative"])
+
+
+def test_what_no_listed_answer_explains_counts_for_every_sample():
+    """A tenth of the probability is not listed: by the prior each sample has a twentieth of that."""
+    one = told(by_hand([[1, 0, 0]], [0.9], Status.PROVED, True))
+    assert [each.probability for each in one.calls] == pytest.approx([0.905, 0.005, 0.005])
+    (far,) = accounts(
+        problem_of(["1" * 3], rate=0.2), counts(1), None, by_hand([[1, 0, 0]], [0.9], Status.PROVED, True)
+    )
+    assert (far.verdict, calls(far)) == (Verdict.CONFIDENT, ["positive", "retest", "retest"])
+
+
+def test_a_suspect_plate_calls_nobody_positive_or_negative():
+    one = told(by_hand([[1, 0], [1, 1]], [0.995, 0.005], Status.PROVED, True, fit=1e-6))
+    assert (one.verdict, calls(one)) == (Verdict.SUSPECT, ["retest", "none"])
+    assert {each.probability for each in one.calls} == {None}
+
+
+def test_without_a_probability_nobody_is_negative():
+    problem = problem_of(["100", "010", "001"])
+    for decoder in (qgt.ExactMAP(), qgt.AMP(), qgt.Certified(odds=1.0)):
+        assert calls(account(problem, counts(1, 0, 0), decoder)) == ["retest", "none", "none"]
+    assert calls(account(problem, counts(1, 0, 0), qgt.Exhaustive())) == ["positive", "negative", "negative"]
+
+
+def test_answers_beyond_a_hundred_are_counted_and_not_named():
+    answers = [[0] * 150] + [[int(i == j) for j in range(150)] for i in range(149)]
+    one = told(by_hand(answers, [1 / 150] * 150, Status.PROVED, True))
+    assert (len(one.alternatives), one.more.number) == (100, 49)
+    assert one.more.probability == pytest.approx(49 / 150)
+    assert "and 146 more, together 97 %" in one.words and one.plain["alternatives_left_out"] == 49
 
 
 def test_counts_that_are_not_whole_are_told_to_be_rounded():
@@ -185,14 +231,18 @@ def test_accounts_of_simulated_decodes_agree_with_the_result():
     for i, one in enumerate(made):
         listed = result.evidence.alternatives.of_instance(i)
         assert one.name == str(i + 1)
-        assert one.defective == tuple(names[j] for j in result.x[i].nonzero().flatten().tolist())
+        assert one.answer == tuple(names[j] for j in result.x[i].nonzero().flatten().tolist())
         assert one.confidence == float(result.evidence.confidence[i])
         for other, x in zip(one.alternatives, listed.x[1:], strict=True):
-            changed = set(one.defective) - set(other.dropped) | set(other.added)
+            changed = set(one.answer) - set(other.dropped) | set(other.added)
             assert changed == {names[j] for j in x.nonzero().flatten().tolist()}
         off = (y[i] != problem.design.count(result.x)[i]).nonzero().flatten().tolist()
         assert [residual.pool for residual in one.residuals] == [problem.design.pool_names[j] for j in off]
-        assert set(one.retests) == {names[j] for j in result.evidence.unsettled[i].nonzero().flatten().tolist()}
+        unsettled = {names[j] for j in result.evidence.unsettled[i].nonzero().flatten().tolist()}
+        assert set(one.retests) == unsettled if one.verdict is Verdict.UNSURE else set(one.retests) <= unsettled
+        for each in one.calls:
+            assert each.call is not Call.NEGATIVE or each.probability <= 0.01
+            assert each.call is not Call.POSITIVE or each.probability >= 0.9
         assert 2 <= one.words.count(". ") + 1 <= 7
         assert json.loads(json.dumps(one.plain, allow_nan=False)) == one.plain
 

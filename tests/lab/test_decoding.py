@@ -6,6 +6,7 @@ import torch
 import qgt
 from qgt.lab import decoding
 from qgt.lab.decoding import decode_sheet
+from qgt.lab.verdicts import Call
 
 
 def sheet(instances: int = 10) -> tuple[qgt.Problem, torch.Tensor]:
@@ -25,7 +26,7 @@ def test_parts_give_what_the_whole_gives(decoder, monkeypatch):
     made = decode_sheet(problem, y, None, qgt.DECODERS[decoder](), on_progress=lambda *step: seen.append(step))
     assert seen == [(3, 10), (6, 10), (9, 10), (10, 10)]
     for one, other in zip(made.accounts, whole.accounts, strict=True):
-        assert (one.name, one.verdict, one.defective) == (other.name, other.verdict, other.defective)
+        assert (one.name, one.verdict, one.answer) == (other.name, other.verdict, other.answer)
         assert {(a.added, a.dropped) for a in one.alternatives} == {(a.added, a.dropped) for a in other.alternatives}
     assert torch.equal(made.result.x, whole.result.x) and torch.equal(made.result.status, whole.result.status)
     assert made.names == [str(i) for i in range(1, 11)]
@@ -41,7 +42,7 @@ def test_certificates_of_parts_hold(monkeypatch):
 def test_defectives_go_to_decoders_that_take_them():
     problem, y = sheet()
     made = decode_sheet(problem, y, None, qgt.MaximumNeighborhood(), defectives=3)
-    assert {len(one.defective) for one in made.accounts} == {3}
+    assert {len(one.answer) for one in made.accounts} == {3}
     with pytest.raises(ValueError, match="defectives=3 was given, but this decoder cannot use it"):
         decode_sheet(problem, y, None, qgt.Certified(), defectives=3)
 
@@ -53,8 +54,8 @@ def test_what_would_explain_impossible_counts_stands_in_the_words_and_never_in_t
     y = problem.simulate(1, generator=g).y
     y[0, 3] += 1
     (one,) = decode_sheet(problem, y, None, qgt.Certified()).accounts
-    assert "Look at P4 first: if only its count is wrong, I42 is defective, of 60 items." in one.words
-    assert (str(one.verdict), one.defective, one.undecided) == ("impossible", (), problem.design.item_names)
+    assert "Look at P4 first: if only its count is wrong, I42 is positive, of 60 samples." in one.words
+    assert (str(one.verdict), one.answer, one.called(Call.NONE)) == ("impossible", (), problem.design.item_names)
 
 
 @pytest.mark.parametrize("odds", [2.0, 10.0])

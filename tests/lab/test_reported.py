@@ -41,7 +41,7 @@ def test_ranges_and_reads_have_their_own_words() -> None:
 def test_reports_that_cannot_be_are_told_how_to_write_them() -> None:
     one = account(qgt.PositiveNegative(0.9, 0.9), [2.0, 0.0, 1.0, 0.0])
     assert one.verdict == "impossible"
-    assert "1 of 4 results cannot be, P1 (2)" in one.words and "write 1 for positive and 0 for negative" in one.words
+    assert "1 of 4 results is not valid: P1 (2)" in one.words and "write 1 for positive and 0 for negative" in one.words
 
 
 def test_pools_of_different_kinds_are_each_spoken_of_as_they_are() -> None:

@@ -11,15 +11,21 @@ from hypothesis import strategies as st
 
 import qgt
 from qgt.lab.decoding import decode_sheet
+from qgt.lab.naming import label
 from qgt.lab.report_pages import card, sheet_page
 from qgt.lab.reports import (
     COLUMNS,
+    SAMPLE_COLUMNS,
     calls_line,
     in_one_cell,
     refuse_undecided,
+    sample_rows,
+    write_answers,
     write_calls,
     write_report,
+    write_samples,
 )
+from qgt.lab.verdicts import Call
 
 ODD = ("=1+1", "Lee, Ann", "a; b", 'say "x"', "-5", "@x", "right\u202eleft", "plain")
 
@@ -63,9 +69,10 @@ def test_the_report_holds_every_account(tmp_path: Path):
 
     for row, one in zip(rows, sheet.accounts, strict=True):
         assert not any(cell[:1] in ("=", "+", "-", "@", "\t", "\r") for cell in row.values() if cell)
-        assert (text(row["instance"]), row["verdict"], row["words"]) == (one.name, one.verdict, one.words)
-        for column in ("defective", "undecided", "retests"):
-            assert tuple(parts(text(row[column]))) == getattr(one, column)
+        assert (text(row["plate"]), row["verdict"], row["words"]) == (one.name, one.verdict, one.words)
+        lists = {"positive": one.positives, "retest": one.retests, "no_call": one.called(Call.NONE)}
+        for column, names in {**lists, "answer": one.answer}.items():
+            assert tuple(parts(text(row[column]))) == names
         others = [re.fullmatch(r"([\d.]+): (.*)", part, re.DOTALL).groups() for part in parts(row["alternatives"])]
         for (probability, changes), other in zip(others, one.alternatives, strict=True):
             assert float(probability) == pytest.approx(other.probability, abs=1e-4)
@@ -77,22 +84,26 @@ def test_the_report_holds_every_account(tmp_path: Path):
         assert [(p, float(c), float(e)) for p, c, e in off] == [tuple(r)[:3] for r in one.residuals]
 
 
-def test_calls_leave_undecided_items_empty_and_score_refuses_them(tmp_path: Path):
+def test_calls_leave_what_is_not_called_empty_and_score_refuses_that(tmp_path: Path):
     _, sheet = odd_sheet()
     path = tmp_path / "calls.csv"
     write_calls(path, sheet.accounts, ODD)
     with path.open(newline="", encoding="utf-8") as stream:
         head, *rows = csv.reader(stream)
-    assert head[:3] == ["instance", "'=1+1", "Lee, Ann"]
+    assert head[:3] == ["plate", "'=1+1", "Lee, Ann"]
     assert [row[0] for row in rows] == [*(f"'={i}<q>" for i in range(19)), "\x1b[2J"]
-    for i, (row, one) in enumerate(zip(rows, sheet.accounts, strict=True)):
-        wanted = [""] * 8 if one.undecided else [str(call) for call in sheet.result.x[i].tolist()]
-        assert row[1:] == wanted
-    assert sheet.accounts[3].undecided == ODD
-    with pytest.raises(ValueError, match=r"row 5, column 2 is empty: the item is undecided"):
+    cells = {Call.POSITIVE: "1", Call.NEGATIVE: "0", Call.RETEST: "", Call.NONE: ""}
+    for row, one in zip(rows, sheet.accounts, strict=True):
+        assert row[1:] == [cells[each.call] for each in one.calls]
+    assert sheet.accounts[3].called(Call.NONE) == ODD and {"0", "1", ""} == {cell for row in rows for cell in row[1:]}
+    with pytest.raises(ValueError, match=r"row \d+, column \d+ is empty: the sample is not called"):
         refuse_undecided(path)
-    write_calls(path, sheet.accounts[:3], ODD)
-    refuse_undecided(path)
+    write_answers(path, sheet.result, sheet.names, ODD)
+    with pytest.raises(ValueError, match=r"row 5, column 2 is empty"):  # no answer explains it
+        refuse_undecided(path)
+    rows = [line.split(",")[-8:] for line in path.read_text("utf-8").splitlines()[1:]]
+    answers = [[str(call) for call in x] for x in sheet.result.x.tolist()]
+    assert rows == [[""] * 8 if i == 3 else x for i, x in enumerate(answers)]
     refuse_undecided(tmp_path / "absent.csv")  # whoever reads it says so
 
 
@@ -101,22 +112,49 @@ def test_a_line_of_calls_is_one_printable_line():
     lines = [calls_line(one) for one in sheet.accounts]
     assert all(line.isprintable() for line in lines)
     assert lines[3] == "=3<q>: no call (impossible)" and lines[19].startswith(r'"\u001b[2J": ')
-    assert any("none defective (" in line for line in lines) == any(
-        not one.defective and not one.undecided for one in sheet.accounts
-    )
+    clear = [{each.call for each in one.calls} == {Call.NEGATIVE} for one in sheet.accounts]
+    assert ["none positive (" in line for line in lines] == clear and any(clear)
+
+
+def test_a_line_for_each_sample_says_what_the_account_says(tmp_path: Path):
+    _, sheet = odd_sheet()
+    samples = qgt.Samples.placed(ODD)
+    write_samples(tmp_path / "samples.csv", sample_rows(sheet.accounts, "ABC234", samples.places))
+    with (tmp_path / "samples.csv").open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert tuple(rows[0]) == SAMPLE_COLUMNS and len(rows) == 20 * 8
+    told = [(one, *each) for one in sheet.accounts for each in one.calls]
+    for row, (one, sample, call, probability) in zip(rows, told, strict=True):
+        assert (row["sample"].removeprefix("'"), row["call"], row["verdict"]) == (sample, call.value, one.verdict.value)
+        assert row["probability"] == ("" if probability is None else str(round(probability, 6)))
+        assert (row["plate"], row["well"], row["check code"]) == (*samples.places[sample], "ABC234")
+    assert {row["call"] for row in rows} == {"positive", "negative", "retest", "none"}
+
+
+def test_no_cell_is_longer_than_a_spreadsheet_takes():
+    cell = in_one_cell([f"sample {i:06}" for i in range(10_000)], more=5)
+    shown = parts(cell)
+    assert len(cell) < 32_767 and shown[0] == "sample 000000" and shown[-1] == f"... and {10_005 - len(shown) + 1} more"
 
 
 def test_a_page_shows_every_instance_and_escapes_every_name():
     _, sheet = odd_sheet()
     page = sheet_page(sheet, title="<i>", facts={"counts": "<u>.csv"})
-    assert page.count('<tr><th scope="row">=') == 19
+    overview = page[: page.index("Every sample")]
+    assert overview.count('<tr><th scope="row">=') == 19
     doubtful = [one for one in sheet.accounts if one.verdict != "certain"]
     assert page.count("<article") == len(doubtful) > 3
     assert set(re.findall(r'href="#(.*?)"', page)) == set(re.findall(r'<article class="card" id="(.*?)"', page))
     assert "=3&lt;q&gt;" in page and "&lt;i&gt;" in page and "&lt;u&gt;.csv" in page
     assert not re.search("<q>|<i>|<u>", page)
-    assert "20 instances of 8 items, counted in 5 pools: " in page
-    assert page.count("<td>check the counts</td>") == 1 and "<td>retest " in page
+    assert "20 plates of 8 samples, counted in 5 pools: " in page
+    assert page.count("<td>check the counts</td>") == 1 and "<td>retest</td>" in page
+    assert label(sheet.problem.design) in page and "Signature" in page
+    calls = re.findall(r"<td>(positive|negative|test again|no call)</td>", page[page.index("Every sample") :])
+    assert calls == sorted(
+        (each.call.words for one in sheet.accounts for each in one.calls),
+        key=lambda word: ["positive", "test again", "no call", "negative"].index(word),
+    )
 
 
 def test_a_card_tells_the_truth_where_it_is_known():

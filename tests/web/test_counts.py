@@ -164,7 +164,7 @@ def test_impossible_counts_call_nothing(visitor):
     values = counts(problem)
     answer = visitor.enter(run, boxes([values[0] + 1, *values[1:]]))
     assert "No sample is called." in answer.text
-    assert answer.text.count('<td class="uncalled"') == problem.items
+    assert answer.text.count('<td class="none"') == problem.items
     assert '<td class="negative"' not in answer.text
     calls = visitor.get(answer.url.path + "/calls.csv").text.splitlines()[1]
     assert set(calls.removeprefix("Monday 1")) == {","}

@@ -17,6 +17,7 @@ from qgt.lab.counts import read_counts
 from qgt.lab.plan_folder import read_plan
 from qgt.web.bench import unpack
 
+FILES = ("report.html", "report.xlsx", "report.csv", "calls.csv", "calls_by_sample.csv", "results.json")
 NASTY = [
     "<script>alert(1)</script>",
     "=cmd|'/C calc'!A0",
@@ -112,14 +113,23 @@ def test_every_download_is_what_it_says(visitor, tmp_path):
     got = {
         name: visitor.get(f"{answer.url.path}/{name}") for name in re.findall(r'/versions/1/(\w+\.\w+)"', answer.text)
     }
-    assert set(got) == {"report.html", "report.xlsx", "report.csv", "calls.csv", "results.json", "proofs.safetensors"}
+    assert set(got) == {*FILES, "proofs.safetensors"}
     assert all(one.headers["content-disposition"].startswith("attachment; filename=") for one in got.values())
     positive = [problem.design.item_names[j] for j in (2, 7)]
-    assert json.loads(got["results.json"].content)["results"][0]["defective"] == positive
+    assert json.loads(got["results.json"].content)["results"][0]["answer"] == positive
     (row,) = csv.DictReader(io.StringIO(got["calls.csv"].text))
     assert [name for name, call in row.items() if call == "1"] == positive
     book = load_workbook(io.BytesIO(got["report.xlsx"].content))
     assert [name for name, call in book["calls"].iter_rows(min_row=2, values_only=True) if call == 1] == positive
+    lines = list(csv.DictReader(io.StringIO(got["calls_by_sample.csv"].text)))
+    assert [line["sample"] for line in lines if line["call"] == "positive"] == positive
+    assert [tuple(row) for row in book["samples"].iter_rows(min_row=2, values_only=True)] == [
+        (*(line[head] for head in ("plate", "well", "sample", "call")), float(line["probability"]), line["verdict"],
+         line["check code"], line["counts"])
+        for line in lines
+    ]  # fmt: skip
+    calls = json.loads(got["results.json"].content)["results"][0]["calls"]
+    assert [line["call"] for line in lines] == list(calls.values())
     proofs = tmp_path / "proofs.safetensors"
     proofs.write_bytes(got["proofs.safetensors"].content)
     y = problem.design.matrix[:, [2, 7]].sum(1)[None].to(torch.float64)
@@ -236,7 +246,7 @@ def test_a_follow_up_round_settles_a_plate_in_doubt(visitor, tmp_path):
     late = visitor.post(f"{old.url.path}/follow-up/counts", counts)
     assert late.status_code == 422 and "is newer than the one this round follows" in late.text
     names = re.findall(r'/versions/\d+/(\w+\.\w+)"', answer.text)
-    assert set(names) == {"report.html", "report.xlsx", "report.csv", "calls.csv", "results.json", "proofs.zip"}
+    assert set(names) == {*FILES, "proofs.zip"}
     report = visitor.get(f"{answer.url.path}/report")
     assert report.status_code == 200 and "later round" in report.text
     with zipfile.ZipFile(io.BytesIO(visitor.get(f"{answer.url.path}/proofs.zip").content)) as archive:

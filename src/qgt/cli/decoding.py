@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import qgt
-from qgt.cli.sheets import Counts, problem_file, read_sheet, tell_verdicts
+from qgt.cli.sheets import Counts, Outputs, exit_code, planned_samples, problem_file, read_sheet, tell_verdicts
 from qgt.cli.shell import Json, Plugins, app, check_files, chosen_device, load_plugins, share_done, tell, write_files
 
 if TYPE_CHECKING:
     from qgt.lab.accounts import Account
     from qgt.lab.counts import CountSheet
     from qgt.lab.decoding import DecodedSheet
+    from qgt.lab.samples import Samples
 
 # Typed out, so that help need not import them.
 DECODER_NAMES = (
@@ -22,6 +23,7 @@ DECODER_NAMES = (
     "maximum_neighborhood, peeling (exact counts), prevalence, comp, dd, scomp or a plugin's file:Class; "
     "default certified, or belief for more than 5000 items in small pools."
 )
+LIMITED, USUAL_LIMIT = ("certified", "exact"), 5.0  # seconds for each plate: as on the page
 UNMEASURED = (
     "Nothing was simulated (--calibrate 0, or --defectives): whether the counts fit the model is not known, and the "
     "confidence is the decoder's own."
@@ -36,10 +38,17 @@ def decode(
         typer.Option(metavar="PROBLEM", help="Design, prior and noise: TOML or JSON, or a folder of 'qgt plan'."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="CSV of calls; else they are printed.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="CSV of calls, a column per sample; else printed."),
+    ] = None,
+    by_sample: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="CSV of calls, a line per sample, for laboratory systems.")
+    ] = None,
+    answers: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="CSV of best answers, sure or not: for 'qgt score' only.")
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="CSV: each instance's verdict, alternatives and retests.")
+        Path | None, typer.Option(metavar="FILE", help="CSV: each plate's verdict, calls, answers and words.")
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="A page about all of it, to forward.")] = None,
     certificate: Annotated[
@@ -54,7 +63,8 @@ def decode(
         float | None, typer.Option(metavar="R", help="List answers at least 1/R as probable; default 100.")
     ] = None,
     time_limit: Annotated[
-        float | None, typer.Option(metavar="S", help="Seconds per instance, for certified and exact.")
+        float | None,
+        typer.Option(metavar="S", help="Seconds per plate, for certified and exact; default 5. 0: no limit."),
     ] = None,
     defectives: Annotated[
         int | None, typer.Option(metavar="K", help="Defectives per instance, if known (amp, maximum_neighborhood).")
@@ -73,16 +83,17 @@ def decode(
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Decode counts: call each item of each instance defective (1) or not (0), and say how far to trust it.
+    """Decode counts: call each sample of each plate, and say how far to trust it.
 
     \b
     certain     the most probable answer, with a probability of 99 % or more
     confident   the same, with 90 % or more
-    unsure      the answer may be wrong: retest the items that are named, or give more time
+    unsure      the answer may be wrong: retest the samples that are named, or give more time
     suspect     the counts do not fit the model: check the counts, the design and the noise
-    impossible  no answer explains the counts; nothing is called, and the cells in FILE are empty
+    impossible  no answer explains the counts: nothing is called
 
-    Exit code 1 says that some instance is impossible.
+    A sample is positive (1), negative (0), to be tested again, or not called at all: the cells of the last two are
+    empty in -o FILE. Exit code 1 says that some plate is suspect or impossible.
 
     \b
     Examples:
@@ -97,8 +108,8 @@ def decode(
     if model is not None and decoder is not None:
         raise ValueError("decoder and model were both given: give one of them.")
     problem = None if problem is None else problem_file(problem)
-    outputs = {"calls": output, "report": report, "page": html, "certificate": certificate}
-    check_files([*outputs.values()], inputs=[counts, problem, model, *(rounds or ()), *(plugin or ())])
+    outputs = Outputs(output, by_sample, answers, report, html, certificate)
+    check_files([*outputs], inputs=[counts, problem, model, *(rounds or ()), *(plugin or ())])
     load_plugins(plugin)
     if rounds:
         from qgt.cli.follow_up import decode_with_rounds
@@ -110,23 +121,23 @@ def decode(
             counts,
             problem,
             rounds,
-            output=output,
-            report=report,
-            html=html,
-            certificate=certificate,
+            outputs,
             facts=lambda loaded: {"counts": counts, "problem": problem, "rounds": 1 + len(rounds), **_versions(loaded)},
-            time_limit=time_limit,
+            time_limit=time_limit or None,
             as_json=as_json,
         )
-    given = {"odds": odds, "time_limit": time_limit}
+    given = {"odds": odds, "time_limit": time_limit or None}
     texts = [*(settings or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
-    name, chosen, loaded, why = _chosen(problem, decoder, model, texts, keep_proofs=certificate is not None)
+    name, chosen, loaded, why = _chosen(
+        problem, decoder, model, texts, keep_proofs=certificate is not None, limited=time_limit is None
+    )
     read = read_sheet(counts, problem, loaded)
     why = [*why, *([UNMEASURED] if not calibrate or defectives is not None else ())]
     sheet = _decoded(read, chosen, loaded, defectives, calibrate, cache, chosen_device(device))
     facts = {"counts": counts, "problem": problem or model, "decoder": name, **_versions(loaded)}
-    write_files(_files(sheet, output, report, html, certificate, facts))
-    written = {key: str(path) for key, path in outputs.items() if path is not None}
+    samples = planned_samples(problem)
+    write_files(_files(sheet, outputs, facts, samples))
+    written = outputs.written
     if as_json:
         from qgt.lab.products import sheet_facts
 
@@ -137,7 +148,7 @@ def decode(
             tell(None, f"\n{line}", [])
         if read.notes:
             tell(None, f"\n{counts}: {' '.join(read.notes)}", [])
-    raise typer.Exit(int(any(one.verdict == "impossible" for one in sheet.accounts)))
+    raise typer.Exit(exit_code(sheet.accounts))
 
 
 def refuse_with_rounds(given: Mapping[str, object]) -> None:
@@ -148,7 +159,13 @@ def refuse_with_rounds(given: Mapping[str, object]) -> None:
 
 
 def _chosen(
-    problem: Path | None, name: str | None, model: Path | None, settings: list[str], *, keep_proofs: bool
+    problem: Path | None,
+    name: str | None,
+    model: Path | None,
+    settings: list[str],
+    *,
+    keep_proofs: bool,
+    limited: bool,
 ) -> tuple[str, "qgt.Decoder", "qgt.Problem", Sequence[str]]:
     """The decoder asked for, with its options, the problem to bind it to, and why another than the usual one."""
     from qgt.decoders.registry import make_decoder
@@ -169,6 +186,8 @@ def _chosen(
     options = parse_settings(name, settings)
     if name == "certified":
         options.setdefault("certificates", str(keep_proofs).lower())
+    if name in LIMITED and limited:
+        options.setdefault("time_limit", str(USUAL_LIMIT))
     return name, make_decoder(name, options), loaded, [why] if why else ()
 
 
@@ -199,30 +218,25 @@ def _decoded(
 
 
 def _files(
-    sheet: "DecodedSheet",
-    output: Path | None,
-    report: Path | None,
-    html: Path | None,
-    certificate: Path | None,
-    facts: dict[str, object],
+    sheet: "DecodedSheet", outputs: Outputs, facts: dict[str, object], samples: "Samples | None"
 ) -> dict[Path, Callable[[Path], object]]:
     """What writes each file that was asked for."""
     from qgt.lab import reports
 
-    files: dict[Path, Callable[[Path], object]] = {}
-    if output is not None:
-        files[output] = partial(reports.write_calls, made=sheet.accounts, items=sheet.problem.design.item_names)
-    if report is not None:
-        files[report] = partial(reports.write_report, made=sheet.accounts)
-    if html is not None:
+    files = outputs.of_accounts(sheet.accounts, sheet.problem.design, samples)
+    if outputs.answers is not None:
+        items = sheet.problem.design.item_names
+        files[outputs.answers] = partial(reports.write_answers, result=sheet.result, names=sheet.names, items=items)
+    if outputs.page is not None:
         from qgt.lab.report_pages import sheet_page
 
-        page = sheet_page(sheet, title=f"Decoded: {Path(str(facts['counts'])).name}", facts=facts)
-        files[html] = partial(Path.write_text, data=page, encoding="utf-8")
-    if certificate is not None:
+        title = f"Decoded: {Path(str(facts['counts'])).name}"
+        page = sheet_page(sheet, title=title, facts=facts, samples=samples)
+        files[outputs.page] = partial(Path.write_text, data=page, encoding="utf-8")
+    if outputs.certificate is not None:
         from qgt.decoders.certified.certificate_file import write_certificate
 
-        files[certificate] = partial(write_certificate, problem=sheet.problem, y=sheet.y, result=sheet.result)
+        files[outputs.certificate] = partial(write_certificate, problem=sheet.problem, y=sheet.y, result=sheet.result)
     return files
 
 
@@ -234,13 +248,12 @@ def _versions(problem: "qgt.Problem") -> dict[str, object]:
 
 
 def _number_called(made: "Sequence[Account]") -> str:
-    """How many items are called defective; an instance without calls is none without defective items."""
-    called = [one for one in made if not one.undecided]
-    if not called:
-        return "No item of any instance is called."
-    mean = sum(len(one.defective) for one in called) / len(called)
-    left = f" ({len(made) - len(called)} of {len(made)} are not called)" if len(called) < len(made) else ""
-    return f"{mean:.2f} items called defective per instance, on average{left}."
+    """How many samples have each call."""
+    from qgt.lab.verdicts import Call
+
+    numbers = {word: sum(len(one.called(word)) for one in made) for word in Call}
+    told = [f"{number:,} {word.words}" for word, number in numbers.items() if number]
+    return f"{sum(numbers.values()):,} samples: {', '.join(told)}."
 
 
 def _tell(sheet: "DecodedSheet", written: dict[str, str]) -> None:

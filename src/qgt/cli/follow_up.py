@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import qgt
-from qgt.cli.sheets import Counts, ProblemFile, problem_file, read_sheet, tell_verdicts
+from qgt.cli.sheets import (
+    Counts,
+    Outputs,
+    ProblemFile,
+    exit_code,
+    planned_samples,
+    problem_file,
+    read_sheet,
+    tell_verdicts,
+)
 from qgt.cli.shell import Json, Plugins, Seed, app, check_files, load_plugins, own_generator, tell, write_files
 
 if TYPE_CHECKING:
@@ -104,11 +113,8 @@ def decode_with_rounds(
     counts: Path,
     problem: Path,
     rounds: Sequence[Path],
+    outputs: Outputs,
     *,
-    output: Path | None,
-    report: Path | None,
-    html: Path | None,
-    certificate: Path | None,
     facts: Callable[["qgt.Problem"], dict[str, object]],
     time_limit: float | None,
     as_json: bool,
@@ -118,34 +124,35 @@ def decode_with_rounds(
     from qgt.lab.round_products import round_facts, round_proofs, rounds_page
 
     decoded, before, loaded, notes = decoded_rounds(counts, problem, rounds, 0.99, time_limit or 10.0)
-    files: dict[Path, Callable[[Path], object]] = {}
-    if output is not None:
-        files[output] = partial(reports.write_calls, made=decoded.accounts, items=loaded.design.item_names)
-    if report is not None:
-        files[report] = partial(reports.write_report, made=decoded.accounts)
-    if html is not None:
-        page = rounds_page(decoded, title=f"Decoded: {counts.name}", facts=facts(loaded))
-        files[html] = partial(Path.write_text, data=page, encoding="utf-8")
-    if certificate is not None:
+    samples = planned_samples(problem)
+    files = outputs.of_accounts(decoded.accounts, loaded.design, samples)
+    if outputs.answers is not None:
+        items = loaded.design.item_names
+        answers = partial(reports.write_answers, result=decoded.result, names=decoded.names, items=items)
+        files[outputs.answers] = answers
+    if outputs.page is not None:
+        page = rounds_page(decoded, title=f"Decoded: {counts.name}", facts=facts(loaded), samples=samples)
+        files[outputs.page] = partial(Path.write_text, data=page, encoding="utf-8")
+    if outputs.certificate is not None:
         proofs = round_proofs(decoded, seconds=time_limit or 10.0)
         if proofs is None:
             raise ValueError(
                 "certificate has no meaning for this prior: no answer under it can be proved; leave it out."
             )
-        files[certificate] = partial(Path.write_bytes, data=proofs)
+        files[outputs.certificate] = partial(Path.write_bytes, data=proofs)
     write_files(files)
     pools = [one.problem.pools for one in decoded.histories]
     if as_json:
         facts_told = round_facts(decoded, 1 + len(before), "certified", loaded.fingerprint)
         tell({**facts_told, "notes": notes}, "", [])
     else:
-        if output is None:
+        if outputs.calls is None:
             tell(None, "\n".join(map(reports.calls_line, decoded.accounts)) + "\n", [])
         title = f"{1 + len(before)} rounds: {sum(pools) / len(pools):.1f} tests per instance, on average."
         tell_verdicts(title, decoded.accounts)
         for note in notes:
             tell(None, f"\n{note}", [])
-    raise typer.Exit(int(any(one.verdict == "impossible" for one in decoded.accounts)))
+    raise typer.Exit(exit_code(decoded.accounts))
 
 
 def _many(number: int, noun: str) -> str:

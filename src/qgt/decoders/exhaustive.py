@@ -59,7 +59,8 @@ class Exhaustive:
             parts = [here.decode(problem, part) for part in y.split(rows)]  # no instances are one part of none
             x, scores, confidence = (torch.cat(part) for part in zip(*parts, strict=True))
             status = torch.where(confidence > 0, Status.PROVED, Status.INFEASIBLE).to(torch.uint8)
-            return Decoded(x, status, scores, Evidence(problem.log_joint(x, y), confidence=confidence))
+            evidence = Evidence(problem.log_joint(x, y), confidence=confidence, marginals=scores)
+            return Decoded(x, status, scores, evidence)
 
         return BoundDecoder(problem, decode, takes_missing=True)
 

@@ -115,6 +115,17 @@ class Answers:
         spans, rows = self.spans.alone(instance)
         return Answers(spans, self.x[rows], self.log_joint[rows], self.probability[rows])
 
+    def marginals(self) -> Float64[Tensor, "instances items"]:
+        """The probability that an item is defective, as far as the answers listed have it."""
+        owner = self.spans.owner
+        found = torch.zeros(len(self.spans), self.x.shape[1], dtype=torch.float64, device=self.x.device)
+        return found.index_add_(0, owner, self.probability[:, None] * self.x)
+
+    def listed(self) -> Float64[Tensor, " instances"]:
+        """The probability of all answers listed for an instance together."""
+        found = torch.zeros(len(self.spans), dtype=torch.float64, device=self.x.device)
+        return found.index_add_(0, self.spans.owner, self.probability)
+
     def cpu(self) -> "Answers":
         """The same, on the CPU."""
         return Answers(Spans(self.spans.ends.cpu()), self.x.cpu(), self.log_joint.cpu(), self.probability.cpu())
@@ -178,6 +189,7 @@ class Evidence:
     bound: Float64[Tensor, " instances"] | None = None  # on the log joint of any x: what is not excluded
     complete: Bool[Tensor, " instances"] | None = None  # whether every answer that comes close is listed
     confidence: Float64[Tensor, " instances"] | None = None  # the probability of the answer, as far as is known
+    marginals: Float64[Tensor, "instances items"] | None = None  # of each item being defective; NaN where not known
     unsettled: Bool[Tensor, "instances items"] | None = None  # items on which the answers listed differ
     alternatives: Answers | None = None  # the answers that come close, the answer itself first
     fit: Float64[Tensor, " instances"] | None = None  # p-value: how often counts of the model fit their answer worse

@@ -54,7 +54,7 @@ def check_sheet(
         y: The counts.
         names: The instances' names; None numbers them from 1.
         result: What `qgt.load_certificate` read.
-        calls: 1, 0, or NaN where an item is not called.
+        calls: 1, 0, or NaN where a sample is not called: only samples that are called can differ.
 
     Example:
         >>> import torch, qgt
@@ -85,16 +85,11 @@ def _why_not(result: Decoded, i: int) -> str:
 
 def _differing(problem: Problem, result: Decoded, i: int, calls: Tensor) -> str:
     """How an instance's calls differ from the answer that the certificate is about; empty where they do not."""
-    missing, answer = calls.isnan(), result.x[i]
+    called, answer = ~calls.isnan(), result.x[i]
     if int(result.status[i]) == Status.INFEASIBLE:
-        return "" if bool(missing.all()) else "items are called, but no answer explains the counts"
-    if bool(missing.all()):
-        proved = int(result.status[i]) == Status.PROVED
-        return "no item is called, but the certificate has an answer" if proved else ""
-    if bool(missing.any()):
-        return f"{_items(problem, missing)} not called, but the certificate has an answer"
-    other = (calls != answer).nonzero().flatten()
-    if not len(other):
+        return "samples are called, but no answer explains the counts" if bool(called.any()) else ""
+    other = (calls != answer) & called
+    if not bool(other.any()):
         return ""
     answers = result.evidence.alternatives
     near = None if answers is None else answers.of_instance(i)
@@ -102,7 +97,7 @@ def _differing(problem: Problem, result: Decoded, i: int, calls: Tensor) -> str:
     if near is not None and len(same):
         share = percent(float(near.probability[int(same[0])]))
         return f"the calls are another answer, less probable than the proved one: {share} of those listed"
-    return f"the calls differ from the proved answer in {_items(problem, calls != answer)}"
+    return f"the calls differ from the proved answer in {_items(problem, other)}"
 
 
 def _items(problem: Problem, which: Tensor) -> str:

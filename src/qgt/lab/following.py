@@ -16,6 +16,7 @@ from qgt.rounds.choosing import NextPools, next_pools
 from qgt.rounds.history import History
 from qgt.rounds.settling import Settle, history_fit
 from qgt.trust.fit import FileFit, held_together
+from qgt.trust.marginals import prior_rates
 from qgt.trust.reference import Reference
 from qgt.trust.rescue import rescue
 from qgt.trust.wrong_counts import second_look
@@ -29,6 +30,7 @@ class DecodedRounds:
     names: Sequence[str]
     result: Decoded
     accounts: Sequence[Account]
+    first: Problem  # of the first round
     fit: FileFit | None = None  # how well the first round's counts fit together; None for a single instance
 
 
@@ -59,7 +61,9 @@ def decode_rounds(
     """
     result = settle(histories)
     fits, sound = _fits(histories, result, generator)
-    result = replace(result, evidence=replace(result.evidence, fit=fits, confidence=_bounds(result) * sound))
+    marginals = _with_wrong_counts(result, sound, first)
+    evidence = replace(result.evidence, fit=fits, confidence=_bounds(result) * sound, marginals=marginals)
+    result = replace(result, evidence=evidence)
     fit, fits_together = _file_fit(first, histories, result, generator)
     made = []
     for i, (history, name) in enumerate(zip(histories, names, strict=True)):
@@ -67,7 +71,7 @@ def decode_rounds(
         lost = rescue(history.problem, history.y) if int(own.status[0]) == Status.INFEASIBLE else None
         rescues = {} if lost is None else {0: lost}
         made += accounts(history.problem, history.y[None], [name], own, rescues=rescues, file_fits=fits_together)
-    return DecodedRounds(histories, names, result, made, fit)
+    return DecodedRounds(histories, names, result, made, first, fit)
 
 
 def _fits(histories: Sequence[History], result: Decoded, generator: Generator) -> tuple[Tensor, Tensor]:
@@ -87,6 +91,14 @@ def _bounds(result: Decoded) -> Float64[Tensor, " instances"]:
     assert confidence is not None and answers is not None and complete is not None  # as `Settle` gives them
     listed = torch.zeros_like(confidence).index_add_(0, answers.spans.owner, answers.probability)
     return torch.where(complete, confidence, (confidence / listed).clamp(max=1.0))
+
+
+def _with_wrong_counts(result: Decoded, sound: Tensor, first: Problem) -> Float64[Tensor, "instances items"] | None:
+    """The probability that each item is defective, where a count may be wrong: nothing is known of the item then."""
+    marginals, rates = result.evidence.marginals, prior_rates(first)
+    if marginals is None or rates is None:
+        return None
+    return sound[:, None] * marginals + (1 - sound)[:, None] * rates
 
 
 def _file_fit(

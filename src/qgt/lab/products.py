@@ -13,22 +13,34 @@ from qgt.files.workbooks import Row, write_workbook
 from qgt.lab import reports
 from qgt.lab.accounts import Account
 from qgt.lab.decoding import DecodedSheet
+from qgt.lab.naming import check_code
 from qgt.lab.report_pages import sheet_page
+from qgt.lab.samples import Samples
+from qgt.lab.verdicts import Call
+from qgt.model.design import Design
 
-HTML, CALLS, REPORT, XLSX, JSON, PROOFS = (
-    *("report.html", "calls.csv", "report.csv", "report.xlsx", "results.json"),
+HTML, CALLS, BY_SAMPLE, REPORT, XLSX, JSON, PROOFS = (
+    *("report.html", "calls.csv", "calls_by_sample.csv", "report.csv", "report.xlsx", "results.json"),
     "proofs.safetensors",
 )
 
 
-def products(sheet: DecodedSheet, *, title: str, decoder: str, facts: Mapping[str, object]) -> dict[str, bytes]:
+def products(
+    sheet: DecodedSheet,
+    *,
+    title: str,
+    decoder: str,
+    facts: Mapping[str, object],
+    samples: Samples | None = None,
+) -> dict[str, bytes]:
     """The files of a decoded sheet by their names: a page, tables, plain data and, where there are any, proofs.
 
     Args:
         sheet: What was decoded.
         title: The page's title.
         decoder: The decoder's name.
-        facts: What stands at the foot of the page: files, versions, the design's name.
+        facts: What stands at the foot of the page: files, versions.
+        samples: Where the samples stand, if that is known.
 
     Example:
         >>> import torch, qgt
@@ -38,10 +50,10 @@ def products(sheet: DecodedSheet, *, title: str, decoder: str, facts: Mapping[st
         >>> sheet = decode_sheet(problem, y, ["a"], qgt.Certified(), calibrate=None)
         >>> made = products(sheet, title="Monday", decoder="certified", facts={})
         >>> made["calls.csv"]
-        b'instance,I1,I2,I3\\na,0,0,1\\n'
+        b'plate,I1,I2,I3\\na,0,0,1\\n'
     """
-    made = account_products(sheet.accounts, sheet.problem.design.item_names, sheet_facts(sheet, decoder))
-    made[HTML] = sheet_page(sheet, title=title, facts=facts).encode()
+    made = account_products(sheet.accounts, sheet.problem.design, sheet_facts(sheet, decoder), samples)
+    made[HTML] = sheet_page(sheet, title=title, facts=facts, samples=samples).encode()
     if sheet.result.proof is not None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / PROOFS
@@ -50,20 +62,30 @@ def products(sheet: DecodedSheet, *, title: str, decoder: str, facts: Mapping[st
     return made
 
 
-def account_products(made: Sequence[Account], items: Sequence[str], facts: Mapping[str, object]) -> dict[str, bytes]:
+def account_products(
+    made: Sequence[Account], design: Design, facts: Mapping[str, object], samples: Samples | None = None
+) -> dict[str, bytes]:
     """The tables of accounts, and everything as JSON: what there is also of several rounds.
 
     Args:
         made: The accounts.
-        items: The names of all items.
+        design: The design of the first round.
         facts: What the JSON file holds.
+        samples: Where the samples stand, if that is known.
     """
+    lines = list(reports.sample_rows(made, check_code(design), None if samples is None else samples.places))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        reports.write_calls(folder / CALLS, made, items)
+        reports.write_calls(folder / CALLS, made, design.item_names)
+        reports.write_samples(folder / BY_SAMPLE, lines)
         reports.write_report(folder / REPORT, made)
         if find_spec("openpyxl") is not None:
-            write_workbook(folder / XLSX, {"report": _report(made), "calls": _calls(made, items)})
+            sheets: dict[str, Sequence[Row]] = {
+                "report": _report(made),
+                "samples": [reports.SAMPLE_COLUMNS, *lines],
+                "calls": _calls(made),
+            }
+            write_workbook(folder / XLSX, sheets)
         found = {path.name: path.read_bytes() for path in folder.iterdir()}
     return {**found, JSON: json.dumps(facts, allow_nan=False, indent=1).encode()}
 
@@ -74,7 +96,8 @@ def sheet_facts(sheet: DecodedSheet, decoder: str) -> dict[str, object]:
     return {
         "decoder": decoder,
         "instances": len(sheet.accounts),
-        "mean_defectives_called": sum(len(one.defective) for one in sheet.accounts) / len(sheet.accounts),
+        "check_code": check_code(sheet.problem.design),
+        "called": {word.value: sum(len(one.called(word)) for one in sheet.accounts) for word in Call},
         "status": {one.name: int((status == one).sum()) for one in Status},
         "fingerprint": sheet.problem.fingerprint,
         "file_fit": None if sheet.fit is None else dataclasses.asdict(sheet.fit),
@@ -87,9 +110,9 @@ def _report(made: Sequence[Account]) -> list[Row]:
     return [reports.COLUMNS, *map(reports.report_row, made)]
 
 
-def _calls(made: Sequence[Account], items: Sequence[str]) -> list[Row]:
-    """One row for each item and one column for each instance: spreadsheets are longer than they are wide."""
-    calls = [{**dict.fromkeys(one.defective, 1), **dict.fromkeys(one.undecided, None)} for one in made]
-    rows: list[Row] = [["item", *(one.name for one in made)]]
-    rows += [[item, *(call.get(item, 0) for call in calls)] for item in items]
+def _calls(made: Sequence[Account]) -> list[Row]:
+    """One row for each sample and one column for each instance: spreadsheets are longer than they are wide."""
+    rows: list[Row] = [["sample", *(one.name for one in made)]]
+    for line in zip(*(one.calls for one in made), strict=True):
+        rows.append([line[0].sample, *(int(each.call.cell) if each.call.cell else None for each in line)])
     return rows

@@ -19,6 +19,7 @@ from qgt.files import documents, tables
 from qgt.lab.following import DecodedRounds
 from qgt.lab.products import HTML, account_products
 from qgt.lab.report_pages import accounts_page
+from qgt.lab.samples import Samples
 from qgt.lab.wording import quoted
 from qgt.model.problem import Problem
 from qgt.rounds.history import History
@@ -51,7 +52,13 @@ def round_facts(found: DecodedRounds, rounds: int, decoder: str, fingerprint: st
 
 
 def round_products(
-    found: DecodedRounds, *, title: str, plain: Mapping[str, object], facts: Mapping[str, object], seconds: float
+    found: DecodedRounds,
+    *,
+    title: str,
+    plain: Mapping[str, object],
+    facts: Mapping[str, object],
+    seconds: float,
+    samples: Samples | None = None,
 ) -> dict[str, bytes]:
     """The files of decoded rounds by their names: those of a sheet, with an archive of proofs.
 
@@ -61,15 +68,18 @@ def round_products(
         plain: What the JSON file holds, see `round_facts`.
         facts: What stands at the foot of the page.
         seconds: Time to prove each instance.
+        samples: Where the samples stand, if that is known.
     """
-    made = account_products(found.accounts, found.histories[0].problem.design.item_names, plain)
-    made[HTML] = rounds_page(found, title=title, facts=facts).encode()
+    made = account_products(found.accounts, found.first.design, plain, samples)
+    made[HTML] = rounds_page(found, title=title, facts=facts, samples=samples).encode()
     if (proofs := round_proofs(found, seconds=seconds)) is not None:
         made[PROOFS_OF_ROUNDS] = proofs
     return made
 
 
-def rounds_page(found: DecodedRounds, *, title: str, facts: Mapping[str, object]) -> str:
+def rounds_page(
+    found: DecodedRounds, *, title: str, facts: Mapping[str, object], samples: Samples | None = None
+) -> str:
     """A page about decoded rounds, like that about a sheet."""
     measured = {name: (one.problem, one.y) for name, one in zip(found.names, found.histories, strict=True)}
     first, most = found.histories[0].rounds[0], max(len(one.rounds) for one in found.histories)
@@ -77,7 +87,7 @@ def rounds_page(found: DecodedRounds, *, title: str, facts: Mapping[str, object]
     where = f"counted in {first} pools"
     if later:
         where += f" and {later} more in {'a later round' if most == 2 else f'{most - 1} later rounds'}"
-    return accounts_page(found.accounts, measured, where=where, title=title, facts=facts)
+    return accounts_page(found.accounts, measured, where=where, title=title, facts=facts, samples=samples)
 
 
 def round_proofs(found: DecodedRounds, *, seconds: float) -> bytes | None:

@@ -65,6 +65,11 @@ class Samples:
         """The plates, in the order of their first samples."""
         return tuple(dict.fromkeys(self.plates))
 
+    @property
+    def places(self) -> dict[str, tuple[str, str]]:
+        """The plate and the well of each sample."""
+        return dict(zip(self.names, zip(self.plates, self.wells, strict=True), strict=True))
+
     def plate_size(self, plate: str) -> int:
         """How many wells a plate must have for its samples: 96 or 384."""
         return wells_of.smallest([w for p, w in zip(self.plates, self.wells, strict=True) if p == plate])

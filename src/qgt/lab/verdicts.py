@@ -1,4 +1,4 @@
-"""Verdicts: how far to trust one answer, in one word that a person can act on.
+"""Verdicts and calls: how far to trust one answer, and what to report for each sample, in words to act on.
 
     impossible  no set of defective items explains the counts
     suspect     the counts fit the model so badly that the model, the design or a count is probably wrong
@@ -8,14 +8,26 @@
 
 The first that applies is the verdict. All but `impossible` are given under the model: they mean nothing where the
 design or the prior is wrong in a way that the counts do not show.
+
+A verdict is about a whole plate, a call about one sample:
+
+    positive    the sample is positive with a probability of 90 % or more
+    negative    the sample is positive with a probability of 1 % or less
+    retest      something in between; or the answers of an unsure plate differ on the sample; or the best answer has it
+                as positive, but that answer is not to be trusted
+    none        nothing is known: the plate is impossible or suspect, or no probability was measured
+
+This is the one rule for calls. Every file, page and screen shows what it gives.
 """
 
 from enum import StrEnum
 
 from qgt.decoders.results import Status
 from qgt.trust.fit import INSTANCE_ALARM
+from qgt.trust.regression import CERTAIN
 
-CERTAIN_FROM, CONFIDENT_FROM = 0.99, 0.9
+CERTAIN_FROM, CONFIDENT_FROM = CERTAIN, 0.9
+POSITIVE_FROM, NEGATIVE_TO = 0.9, 0.01  # probabilities that a sample is positive
 SUSPECT_BELOW = INSTANCE_ALARM  # p-value of the fit: so rarely is an instance of the model itself called suspect
 
 
@@ -39,7 +51,7 @@ class Verdict(StrEnum):
         return {
             "impossible": "no answer explains the counts: a count, the design or the noise is wrong; nothing is called",
             "suspect": "the counts do not fit the model: check the counts, the design and the noise",
-            "unsure": "the answer may be wrong: retest the items that are named, or decode with more time",
+            "unsure": "the answer may be wrong: retest the samples that are named, or decode with more time",
             "confident": "the most probable answer, with a probability of 90 % or more",
             "certain": "the most probable answer, with a probability of 99 % or more",
         }[self.value]
@@ -66,3 +78,59 @@ def verdict(status: Status, confidence: float | None, fit: float | None = None) 
     if not finished or confidence is None or not confidence >= CONFIDENT_FROM:
         return Verdict.UNSURE
     return Verdict.CERTAIN if confidence >= CERTAIN_FROM else Verdict.CONFIDENT
+
+
+class Call(StrEnum):
+    """What to report for one sample.
+
+    Example:
+        >>> Call("retest"), Call.NONE.sign
+        (<Call.RETEST: 'retest'>, '/')
+    """
+
+    POSITIVE = "positive"
+    RETEST = "retest"
+    NONE = "none"
+    NEGATIVE = "negative"
+
+    @property
+    def sign(self) -> str:
+        """What is seen where colours are not."""
+        return {"positive": "+", "retest": "?", "none": "/", "negative": "\N{MIDDLE DOT}"}[self.value]
+
+    @property
+    def words(self) -> str:
+        """What is read aloud."""
+        return {"retest": "test again", "none": "no call"}.get(self.value, self.value)
+
+    @property
+    def cell(self) -> str:
+        """The cell of a table of calls: 1, 0, or empty where nothing is decided."""
+        return {"positive": "1", "negative": "0"}.get(self.value, "")
+
+
+def call(word: Verdict, probability: float | None, *, answered: bool, differs: bool) -> Call:
+    """The call of one sample.
+
+    Args:
+        word: The verdict on its plate.
+        probability: That the sample is positive; None where it is not known.
+        answered: Whether it is positive in the best answer.
+        differs: Whether the answers listed differ on it.
+
+    Example:
+        >>> for word in (Verdict.CERTAIN, Verdict.UNSURE, Verdict.SUSPECT):
+        ...     print(word, [str(call(word, p, answered=p > 0.5, differs=0.01 < p < 0.99)) for p in (0.001, 0.4, 0.95)])
+        certain ['negative', 'retest', 'positive']
+        unsure ['negative', 'retest', 'retest']
+        suspect ['none', 'none', 'retest']
+    """
+    if word is Verdict.IMPOSSIBLE:
+        return Call.NONE
+    if word is Verdict.SUSPECT or probability is None:
+        return Call.RETEST if answered or (differs and word is not Verdict.SUSPECT) else Call.NONE
+    if word is Verdict.UNSURE and differs:
+        return Call.RETEST
+    if probability <= NEGATIVE_TO:
+        return Call.NEGATIVE
+    return Call.POSITIVE if probability >= POSITIVE_FROM else Call.RETEST

@@ -5,7 +5,6 @@ Each function says one fact in one or two sentences, with the design's own names
 """
 
 import json
-import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -15,8 +14,9 @@ from qgt.lab.verdicts import SUSPECT_BELOW, Verdict
 
 SHOWN = 3  # alternatives named, before "and 2 more"
 UNLISTED = 0.05  # of the probability, from which it is worth a word that no listed answer has it
-NAMED = 6  # pools or items named, before "and 4 others"
-CALLED = 100  # defective items named, before "and 4 others": of more, nobody reads the names in a sentence
+NAMED = 6  # pools or samples named, before "and 4 others"
+LIMITS = (90, 99)  # per cent, from which answers are confident and certain
+CALLED = 100  # positive samples named, before "and 4 others": of more, nobody reads the names in a sentence
 _BLURRED = re.compile(r'[,;"]|\band\b|\binstead of\b|^\s|\s$|^$')
 
 
@@ -75,17 +75,24 @@ class Alternative(NamedTuple):
         return f"also {added}" if added else f"without {dropped}"
 
 
-def called(defective: Sequence[str], items: int, *, trusted: bool) -> str:
-    """Which items the answer calls defective.
+class More(NamedTuple):
+    """Answers that are listed but not named."""
+
+    number: int = 0
+    probability: float | None = 0.0  # of all of them together; None where it is not known
+
+
+def called(positive: Sequence[str], samples: int, *, trusted: bool) -> str:
+    """Which samples are positive in the answer.
 
     Example:
-        >>> called(["I2", "I9"], 40, trusted=True), called([], 40, trusted=False)
-        ('Defective: I2 and I9 (2 of 40 items).', 'Best answer: none of the 40 items is defective.')
+        >>> called(["S2", "S9"], 40, trusted=True), called([], 40, trusted=False)
+        ('Positive: S2 and S9 (2 of 40 samples).', 'Best answer: none of the 40 samples is positive.')
     """
-    if not defective:
-        return f"None of the {items} items is defective." if trusted else f"Best answer: {_none(items)}."
-    names = f"{joined(map(quoted, defective), most=CALLED)} ({len(defective)} of {items} items)"
-    return f"Defective: {names}." if trusted else f"Best answer: {names}."
+    if not positive:
+        return f"None of the {samples} samples is positive." if trusted else f"Best answer: {_none(samples)}."
+    names = f"{joined(map(quoted, positive), most=CALLED)} ({len(positive)} of {samples} samples)"
+    return f"Positive: {names}." if trusted else f"Best answer: {names}."
 
 
 def standing(status: Status, word: Verdict, confidence: float | None, at_most: float | None, alone: bool) -> str:
@@ -158,46 +165,71 @@ def explained(residuals: Sequence[Residual], pools: int, *, whole: bool, noun: s
     return f"{len(residuals)} of {pools} {noun} differ{'s' * (len(residuals) == 1)} from this answer: {named}.{agree}"
 
 
-def others(alternatives: Sequence[Alternative]) -> str:
-    """The most probable alternatives."""
+def others(alternatives: Sequence[Alternative], more: More = More()) -> str:  # noqa: B008 - it is immutable
+    """The most probable alternatives, and how many more there are."""
     if not alternatives:
         return ""
     told = [one.change + _in_brackets(one.probability) for one in alternatives[:SHOWN]]
-    if left := alternatives[SHOWN:]:
-        known = [one.probability for one in left if one.probability is not None]
-        together = f", together {percent(sum(known))}" if known else ""
-        told.append(f"and {len(left)} more{together}")
+    if left := beyond(alternatives[SHOWN:], more):
+        known = "" if left.probability is None else f", together {percent(left.probability)}"
+        told.append(f"and {left.number} more{known}")
     return f"{'Other answers' if len(alternatives) > 1 else 'The other answer'}: {'; '.join(told)}."
 
 
-def unlisted(confidence: float | None, alternatives: Sequence[Alternative], *, fits: bool) -> str:
+def beyond(left: Sequence[Alternative], more: More) -> More | None:
+    """The alternatives that are not shown, together; None where there are none."""
+    known = [one.probability for one in left if one.probability is not None]
+    number = len(left) + more.number
+    whole = len(known) == len(left) and more.probability is not None
+    return More(number, sum(known) + (more.probability or 0.0) if whole else None) if number else None
+
+
+def unlisted(
+    confidence: float | None,
+    alternatives: Sequence[Alternative],
+    more: More = More(),  # noqa: B008 - it is immutable
+    *,
+    fits: bool,
+) -> str:
     """What the probability that no listed answer has is for, where it is much; `fits` where all counts agree.
 
     Example:
         >>> unlisted(0.7, [Alternative(0.05, ("I7",), ())], fits=True)
         'The other 25 %: answers that are not listed, or a count that is off by more than the noise allows.'
     """
-    known = [one.probability for one in alternatives if one.probability is not None]
-    rest = 0.0 if confidence is None else 1 - confidence - sum(known)
-    if rest < UNLISTED or len(known) < len(alternatives):
+    listed = beyond(alternatives, more) or More()
+    if confidence is None or listed.probability is None:
+        return ""
+    rest = 1 - confidence - listed.probability
+    if rest < UNLISTED:
         return ""
     where = "" if fits else " Count again where this answer differs."
     wrong = "a count that is off by more than the noise allows"
     return f"The other {percent(rest)}: answers that are not listed, or {wrong}.{where}"
 
 
-def advice(word: Verdict, status: Status, retests: Sequence[str]) -> str:
-    """What to do next."""
+def advice(word: Verdict, status: Status, retests: Sequence[str], uncalled: int = 0) -> str:
+    """What to do next, where `uncalled` samples have no call at all.
+
+    Example:
+        >>> advice(Verdict.UNSURE, Status.TIME_LIMIT, [], 40)
+        'No probability is known, so 40 samples are not called: decode again with more time.'
+    """
     if word is Verdict.CERTAIN:
         return "Nothing needs a retest."
     if word is Verdict.SUSPECT:
         return ""
+    if uncalled:
+        time = ": decode again with more time" if status == Status.TIME_LIMIT else ""
+        named = f" Retest {joined(map(quoted, retests), most=NAMED)}." if retests else ""
+        number = "1 sample is" if uncalled == 1 else f"{uncalled} samples are"
+        return f"No probability is known, so {number} not called{time}.{named}"
     if not retests:
         return "Decode again with more time." if status == Status.TIME_LIMIT else ""
     if len(retests) == 1:
-        return f"To settle it, retest {quoted(retests[0])}: the answers differ only there."
+        return f"To settle it, retest {quoted(retests[0])}: no other sample is in doubt."
     names = joined(map(quoted, retests), most=NAMED)
-    return f"To settle it, retest the items on which the answers differ, the most doubtful first: {names}."
+    return f"To settle it, retest the samples in doubt, the most doubtful first: {names}."
 
 
 def impossible(broken: Sequence[tuple[str, float, int]], pools: int, *, fractions: bool, exact: bool) -> str:
@@ -209,13 +241,13 @@ def impossible(broken: Sequence[tuple[str, float, int]], pools: int, *, fraction
         fractions: Whether counts that are not whole numbers are the reason.
         exact: Whether the model says that counts are never off.
     """
-    start = "No set of defective items explains these counts, so no item is called."
+    start = "No set of positive samples explains these counts, so no sample is called."
     if fractions:
         named = joined([f"{quoted(pool)} (counted {count:g})" for pool, count, _ in broken], most=NAMED)
         remedy = "round them, or use a noise for real-valued counts"
         return f"{start} These counts are not whole numbers: {remedy}. They are in {named}."
     if broken:
-        rows = [f"{quoted(pool)} (counted {count:g}, of {size} items)" for pool, count, size in broken]
+        rows = [f"{quoted(pool)} (counted {count:g}, of {size} samples)" for pool, count, size in broken]
         alone = "is impossible whatever the others are" if len(broken) == 1 else "are impossible by themselves"
         which = f"{len(broken)} of {pools} counts {alone}: {joined(rows, most=NAMED)}"
         return f"{start} {which}. Count there again, or check the design."
@@ -228,41 +260,43 @@ def no_report(broken: Sequence[tuple[str, float, int]], pools: int, remedy: str)
 
     Example:
         >>> no_report([("P2", 2.0, 8)], 20, "write 1 for positive and 0 for negative")
-        'No item is called: 1 of 20 results cannot be, P2 (2). Look it up, and write 1 for positive and 0 for negative.'
-    """
+        'No sample is called because 1 of 20 results is not valid: P2 (2). Check it, and write 1 for positive and 0 for negative.'
+    """  # noqa: E501 - an example's line
     named = joined([f"{quoted(pool)} ({value:g})" for pool, value, _ in broken], most=NAMED)
-    them = "it" if len(broken) == 1 else "them"
-    return f"No item is called: {len(broken)} of {pools} results cannot be, {named}. Look {them} up, and {remedy}."
+    valid, them = ("is not valid", "it") if len(broken) == 1 else ("are not valid", "them")
+    return f"No sample is called because {len(broken)} of {pools} results {valid}: {named}. Check {them}, and {remedy}."
 
 
-def rescued(wrong: Sequence[str], likely: Sequence[str], items: int) -> str:
+def rescued(wrong: Sequence[str], likely: Sequence[str], samples: int) -> str:
     """Which counts must be wrong, by the answer that takes the fewest to be.
 
     Example:
         >>> rescued(["P5"], ["I1"], 40)
-        'Look at P5 first: if only its count is wrong, I1 is defective, of 40 items.'
+        'Look at P5 first: if only its count is wrong, I1 is positive, of 40 samples.'
     """
     named = joined(map(quoted, wrong), most=NAMED)
     only = "only its count is wrong" if len(wrong) == 1 else "only these counts are wrong"
     if not likely:
-        return f"Look at {named} first: if {only}, none of the {items} items is defective."
+        return f"Look at {named} first: if {only}, {_none(samples)}."
     verb = "is" if len(likely) == 1 else "are"
-    return f"Look at {named} first: if {only}, {joined(map(quoted, likely))} {verb} defective, of {items} items."
+    return f"Look at {named} first: if {only}, {joined(map(quoted, likely))} {verb} positive, of {samples} samples."
 
 
 def percent(probability: float) -> str:
-    """A probability in whole per cent, rounded down, so that no figure shows a limit as reached that is not.
+    """A probability in whole per cent, never rounded up to a limit that it does not reach.
 
     Near 0 and 1 it says no more than a list of answers that leaves out the least probable ones can know.
 
     Example:
-        >>> percent(0.8999), percent(0.999), percent(0.002)
-        ('89 %', 'over 99 %', 'under 1 %')
+        >>> percent(0.4998), percent(0.8999), percent(0.999), percent(0.002)
+        ('50 %', '89 %', 'over 99 %', 'under 1 %')
     """
     if probability >= 0.995:
         return "over 99 %"
-    whole = math.floor(100 * probability + 1e-9)
-    return f"{whole} %" if whole else "under 1 %"
+    whole = round(100 * probability)
+    if whole in LIMITS and probability < whole / 100:
+        whole -= 1
+    return f"{whole} %" if whole and probability >= 0.01 else "under 1 %"
 
 
 def joined(names: Iterable[str], most: int | None = None) -> str:
@@ -292,8 +326,8 @@ def quoted(name: str) -> str:
     return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 
 
-def _none(items: int) -> str:
-    return f"none of the {items} items is defective"
+def _none(samples: int) -> str:
+    return f"none of the {samples} samples is positive"
 
 
 def _in_brackets(probability: float | None) -> str:

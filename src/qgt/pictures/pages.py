@@ -107,6 +107,16 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str
     return _piece("table", columns, list(rows), caption, kind)
 
 
+def plate_map(plate: object, title: str = "") -> Piece:
+    """A plate as a table of wells; see `qgt.lab.plate_maps`. The title stands before the plate's name."""
+    return _piece("plate_map", plate, title)
+
+
+def signatures() -> Piece:
+    """Lines for the laboratory, the operator, the date and a signature, on paper."""
+    return _piece("signatures")
+
+
 def badge(word: str, *, anchor: str = "") -> Piece:
     """A verdict as a small label; with an anchor, a link to the card of that name on the same page."""
     return _piece("badge", word, anchor)
@@ -190,7 +200,7 @@ def decode_card(card: Card) -> Piece:
         >>> "<h3>plate <1> " in decode_card(Card("plate <1>", "certain", "None of the 3 items is defective."))
         False
     """
-    answers = table(("probability", "defective"), card.answers, kind="answers") if card.answers else ""
+    answers = table(("probability", "positive"), card.answers, kind="answers") if card.answers else ""
     return _piece("card", card, answers)
 
 

@@ -31,6 +31,7 @@ from qgt.arguments import fraction, positive
 from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.results import Answers, Decoded, Status
 from qgt.rounds.history import History, decode_histories
+from qgt.trust.marginals import prior_rates
 from qgt.trust.reference import both, misfit, share_above
 
 ROUGH = 100.0  # odds of the first lists
@@ -84,7 +85,16 @@ class Settle:
         room = 1 - torch.where(evidence.complete, unlisted(answers, self.odds), unlisted(answers, self.rough))
         confidence = torch.where(evidence.complete | rough, evidence.confidence * room, torch.nan)
         listed = Answers(answers.spans, answers.x, answers.log_joint, answers.probability * room[answers.spans.owner])
-        return replace(result, evidence=replace(evidence, confidence=confidence, alternatives=listed))
+        known = torch.where((evidence.complete | rough)[:, None], _marginals(histories, listed), torch.nan)
+        found = replace(evidence, confidence=confidence, alternatives=listed, marginals=known)
+        return replace(result, evidence=found)
+
+
+def _marginals(histories: Sequence[History], listed: Answers) -> Float64[Tensor, "instances items"]:
+    """The probability that each item is defective; where no listed answer is right, what the prior says."""
+    known, rest = listed.marginals(), (1 - listed.listed()).clamp(min=0.0)
+    rates = prior_rates(histories[0].problem) if histories else None
+    return (known + rest[:, None] * (1.0 if rates is None else rates)).clamp(max=1.0)
 
 
 def unlisted(answers: Answers, odds: float) -> Float64[Tensor, " instances"]:

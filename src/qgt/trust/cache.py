@@ -23,7 +23,7 @@ from qgt.files.atomic import replacing
 from qgt.model.problem import Problem
 from qgt.version import __version__
 
-FORMAT = 3  # to be raised whenever simulations teach something else than before
+FORMAT = 4  # to be raised whenever simulations teach something else than before
 MOST = 50  # files kept: the newest
 SWITCH = "QGT_CACHE"  # the variable that names another folder, or "off"
 OFF = "off"

@@ -34,9 +34,10 @@ from qgt.model.problem import Problem
 from qgt.trust import cache
 from qgt.trust.features import Scoring, features
 from qgt.trust.fit import instance_fit
-from qgt.trust.listing import KINDS, Listing, Wider
+from qgt.trust.listing import KINDS, Listing, Wider, found_among
+from qgt.trust.marginals import Missed
 from qgt.trust.reference import Reference, misfit
-from qgt.trust.regression import Logistic, Monotone
+from qgt.trust.regression import Claims, Logistic, Monotone
 from qgt.trust.wrong_counts import second_look
 
 FIRST = 2  # simulated instances, before the time is looked at: one may take long
@@ -106,8 +107,13 @@ class BoundCalibrated:
         # What was learned of whole instances knows nothing of those that lack counts: they are simulated as they are.
         again = learn(self.config, self.problem, self.decode, y.device, y[lacking].isnan().cpu())
         own, evidence = again.applied(self.problem, y, result).evidence, told.evidence
-        sure, fit = _where(lacking, own.confidence, evidence.confidence), _where(lacking, own.fit, evidence.fit)
-        return replace(told, evidence=replace(evidence, confidence=sure, fit=fit))
+        both = replace(
+            evidence,
+            confidence=_where(lacking, own.confidence, evidence.confidence),
+            fit=_where(lacking, own.fit, evidence.fit),
+            marginals=_where(lacking, own.marginals, evidence.marginals),
+        )
+        return replace(told, evidence=both)
 
     def learned(self, device: torch.device | str = "cpu") -> "Learned":
         """What the simulations taught; they run at the first call."""
@@ -139,10 +145,14 @@ class Learned:
     reference: Reference
     listed: Listing | None  # for decoders that list answers
     scored: Scoring | None  # for the others
+    missed: Missed | None  # what items are where no answer listed is right
+    claims: Claims | None  # what `certain` can rest on
 
     def tensors(self) -> dict[str, Tensor]:
         """All of it, for a file."""
         parts: dict[str, Any] = {"reference": self.reference}
+        if self.missed is not None and self.claims is not None:
+            parts |= {"missed": self.missed, "claims": self.claims}
         if self.listed is not None:
             parts |= {name: getattr(self.listed, name) for name in KINDS}
         if self.scored is not None:
@@ -166,23 +176,47 @@ class Learned:
             if "complete.bias" in kept:
                 listed = Listing(float(kept["odds"]), *(part(Logistic, name) for name in KINDS))
             scored = Scoring(part(Logistic, "weigh"), part(Monotone, "read")) if "weigh.bias" in kept else None
-            return cls(int(kept["simulated"]), part(Reference, "reference"), listed, scored)
+            missed, claims = None, None
+            if listed is not None or scored is not None:
+                missed, claims = part(Missed, "missed"), part(Claims, "claims")
+            return cls(int(kept["simulated"]), part(Reference, "reference"), listed, scored, missed, claims)
         except KeyError:
             return None
 
     def applied(self, problem: Problem, y: Tensor, result: Decoded) -> Decoded:
-        """A result with its confidence and fit."""
+        """A result with its confidence, its fit, and the probability that each item is defective."""
         fit = instance_fit(problem, y, result.x, self.reference).to(y.device)
         fit, sound = second_look(problem, y, result, fit)
         evidence = result.evidence
         if self.listed is not None and evidence.alternatives is not None:
-            evidence = self.listed.applied(result, sound, ~y.isnan().any(1))
+            evidence = self._supported(self.listed.applied(result, sound, ~y.isnan().any(1)))
+            evidence = self._with_marginals(result, evidence)
         elif self.scored is not None:
             off = misfit(problem, y, result.x)
             possible = (result.status != Status.INFEASIBLE) & (off.noise + off.prior).isfinite()
             sure = self.scored(features(problem, y, result)).to(y.device)
-            evidence = replace(evidence, confidence=torch.where(possible, sure, 0.0))
+            evidence = self._supported(replace(evidence, confidence=torch.where(possible, sure, 0.0)))
+            evidence = self._with_marginals(result, evidence)
         return replace(result, evidence=replace(evidence, fit=fit))
+
+    def _supported(self, evidence: Evidence) -> Evidence:
+        """The evidence with no more confidence than the simulations support; see `Claims`."""
+        sure, answers = evidence.confidence, evidence.alternatives
+        assert sure is not None and self.claims is not None
+        room = self.claims.most / sure.clamp(min=self.claims.most)
+        if answers is not None:
+            answers = replace(answers, probability=answers.probability * room[answers.spans.owner])
+        return replace(evidence, confidence=sure * room, alternatives=answers)
+
+    def _with_marginals(self, result: Decoded, evidence: Evidence) -> Evidence:
+        """The evidence with the probability that each item is defective."""
+        sure, answers = evidence.confidence, evidence.alternatives
+        assert sure is not None and self.missed is not None
+        if answers is None:
+            known, rest = sure[:, None] * result.x, 1 - sure
+        else:
+            known, rest = answers.marginals(), 1 - answers.listed()
+        return replace(evidence, marginals=self.missed.marginals(result, known, rest.clamp(min=0.0)))
 
 
 def refuse_short_lists(decoder: Decoder, why: str) -> None:
@@ -195,7 +229,9 @@ def refuse_short_lists(decoder: Decoder, why: str) -> None:
 
 
 def _where(which: Tensor, one: Tensor | None, other: Tensor | None) -> Tensor | None:
-    return other if one is None or other is None else torch.where(which, one, other)
+    if one is None or other is None:
+        return other
+    return torch.where(which if one.dim() == 1 else which[:, None], one, other)
 
 
 def learn(
@@ -208,10 +244,15 @@ def learn(
         x, y, result = _simulated(problem, lambda each: decode, seconds, most, device, generator, missing=missing)
         if result.evidence.alternatives is not None and result.evidence.complete is not None:
             listed = Listing.learn(x, result, USUAL_ODDS)
-            return Learned(len(x), Reference.of(problem, generator=generator), listed, None)
-        scored = Scoring.learn(features(problem, y, result), (result.x == x).all(1))
+            missed = Missed.learn(problem, x, result, found_among(x, result.evidence.alternatives))
+            reference, claims = Reference.of(problem, generator=generator), listed.claims(x, result)
+            return Learned(len(x), reference, listed, None, missed, claims)
+        given, right = features(problem, y, result), (result.x == x).all(1)
+        scored, missed = Scoring.learn(given, right), Missed.learn(problem, x, result, right)
+        finished = result.status <= Status.PROVED
+        claims = Claims.of(scored(given)[finished], right[finished])
         reference = Reference.of_answers(problem, y, result.x, x, generator=generator)
-        return Learned(len(x), reference, None, scored)
+        return Learned(len(x), reference, None, scored, missed, claims)
     plain, wide = replace(decoder, certificates=False), replace(decoder, certificates=False, odds=WIDER * decoder.odds)
     # How good an incomplete list is depends on the time there was: it must be the decoder's own.
     bound = _hurried(plain, problem) if plain.time_limit is None else _own(plain, problem)
@@ -219,11 +260,15 @@ def learn(
     first = FIRST if plain.time_limit is None else max(FIRST, int(seconds / 2 / plain.time_limit))
     x, y, result = _simulated(problem, bound, seconds / 2, most, device, generator, first)
     if decoder.odds == 1:  # it tells no probabilities
-        return Learned(len(x), Reference.of(problem, generator=generator), None, None)
+        return Learned(len(x), Reference.of(problem, generator=generator), None, None, None, None)
     enough = min(ENOUGH_WIDE, most)
     more_x, _, more = _simulated(problem, _hurried(wide, problem), seconds / 2, enough, device, generator)
-    listed = Listing.learn(x, result, decoder.odds, Wider.of(more_x, more, decoder.odds))
-    return Learned(len(x) + len(more_x), Reference.of(problem, generator=generator), listed, None)
+    wider = Wider.of(more_x, more, decoder.odds)
+    listed = Listing.learn(x, result, decoder.odds, wider)
+    assert result.evidence.alternatives is not None
+    missed = Missed.learn(problem, x, result, found_among(x, result.evidence.alternatives))
+    reference, claims = Reference.of(problem, generator=generator), listed.claims(x, result, wider)
+    return Learned(len(x) + len(more_x), reference, listed, None, missed, claims)
 
 
 def _own(decoder: Certified, problem: Problem) -> Callable[[float], Decode]:

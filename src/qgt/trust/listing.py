@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float64
 from torch import Tensor
 
 from qgt.decoders.results import Answers, Decoded, Evidence, Spans, Status
-from qgt.trust.regression import Logistic
+from qgt.trust.regression import Claims, Logistic
 
 ENOUGH = 30  # simulated instances of a kind, below which only their share is used
 FAR = 20.0  # nats: a gap beyond which all are alike
@@ -36,6 +36,8 @@ class Wider:
     shape: Float64[Tensor, "n features"]
     guess: Float64[Tensor, " n"]  # logits
     unlisted: Float64[Tensor, " n"]
+    weight: Float64[Tensor, " n"]  # of the answers among those of the shorter lists
+    right: Bool[Tensor, " n"]
 
     @classmethod
     def of(cls, x: Tensor, wide: Decoded, odds: float) -> "Wider":
@@ -47,7 +49,7 @@ class Wider:
         best = best.scatter_reduce(0, owner, answers.log_joint, "amax")
         near = answers.log_joint > best[owner] - torch.tensor(odds, dtype=torch.float64).log()
         inside = torch.zeros(len(x), dtype=torch.float64).index_add_(0, owner, answers.probability * near)
-        found = _found(x, answers)
+        found = found_among(x, answers)
         unlisted = torch.where(found, 1 - inside, 1.0).clamp(0.0, 1.0)
         rows, order = Spans.of(owner[near], len(x))
         shorter = Answers(
@@ -57,7 +59,8 @@ class Wider:
             (answers.probability / inside.clamp(min=1e-300)[owner])[near][order],
         )
         result = replace(wide, evidence=replace(wide.evidence, alternatives=shorter))
-        return cls(_shape(result)[complete], _guess(result, odds)[complete], unlisted[complete])
+        whole = _shape(result), _guess(result, odds), unlisted, _weight(result), (wide.x == x).all(1)
+        return cls(*(part[complete] for part in whole))
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +81,7 @@ class Listing:
         """From simulated truths and results, and from others of longer odds."""
         answers, complete = result.evidence.alternatives, result.evidence.complete
         assert answers is not None and complete is not None  # as the caller saw
-        unlisted, shape, guess = (~_found(x, answers)).double(), _shape(result), _guess(result, odds)
+        unlisted, shape, guess = (~found_among(x, answers)).double(), _shape(result), _guess(result, odds)
         proved, open_ = _cut_short(result)
         if wider is not None and len(wider.unlisted) >= ENOUGH:  # a chance tells far more than a yes or a no
             whole = _fitted(wider.shape, wider.unlisted, wider.guess)
@@ -86,6 +89,16 @@ class Listing:
             whole = _fitted(shape[complete], unlisted[complete], guess[complete])
         parts = [_fitted(shape[some], unlisted[some], guess[some]) for some in (proved, open_)]
         return cls(odds, whole, *parts)
+
+    def claims(self, x: Tensor, result: Decoded, wider: Wider | None = None) -> Claims:
+        """The simulated answers that this would call certain, and how many of them are wrong."""
+        sure = self.applied(result, torch.ones(len(x), dtype=torch.float64), torch.ones(len(x), dtype=torch.bool))
+        assert sure.confidence is not None and sure.complete is not None
+        finished = sure.complete & (result.status == Status.PROVED)
+        made = Claims.of(sure.confidence[finished], (result.x == x).all(1)[finished])
+        if wider is None:
+            return made
+        return made + Claims.of(wider.weight * (1 - self.complete(wider.shape, wider.guess)), wider.right)
 
     def applied(
         self, result: Decoded, sound: Float64[Tensor, " instances"], whole: Bool[Tensor, " instances"]
@@ -141,7 +154,7 @@ def _guess(result: Decoded, odds: float) -> Float64[Tensor, " instances"]:
     return torch.maximum(beyond, least).log()  # odds of those beyond
 
 
-def _found(x: Tensor, answers: Answers) -> Bool[Tensor, " instances"]:
+def found_among(x: Tensor, answers: Answers) -> Bool[Tensor, " instances"]:
     """Which truths are listed."""
     owner = answers.spans.owner
     same = (answers.x == x[owner]).all(1).long()

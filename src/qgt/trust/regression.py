@@ -12,6 +12,7 @@ from torch import Tensor
 RIDGE = 1.0  # how strongly weights are pulled to 0: one observation's worth
 GUESS_RIDGE = 0.25  # the same of the bias where there are guesses: they may be off sevenfold
 STEPS = 30
+CERTAIN, NOT_CERTAIN = 0.99, 0.989  # the confidence from which an answer is called certain; one that is just below
 EQUAL = 1e9  # scores that agree to so many parts of 1 are equal
 
 
@@ -77,6 +78,40 @@ class Logistic:
     ) -> Float64[Tensor, " n"]:
         """The probabilities of yes."""
         return torch.sigmoid(expected + ((features - self.centre) / self.scale) @ self.weights + self.bias)
+
+
+@dataclass(frozen=True, eq=False)
+class Claims:
+    """Simulated answers that were called certain, and how many of them are wrong: what such a call can rest on.
+
+    Fifty simulated answers cannot show that fewer than one in a hundred is wrong. If n of them were called certain and
+    w of those are wrong, `CERTAIN` is supported where (n - w + 1) / (n + 2) reaches it. Where it is not, every
+    confidence stays below `CERTAIN`.
+
+    Example:
+        >>> import torch
+        >>> few, many = (Claims.of(torch.ones(n).double(), torch.ones(n).bool()) for n in (10, 98))
+        >>> few.most, many.most
+        (0.989, 1.0)
+    """
+
+    certain: Float64[Tensor, ""]
+    wrong: Float64[Tensor, ""]
+
+    @classmethod
+    def of(cls, confidence: Float64[Tensor, " n"], right: Bool[Tensor, " n"]) -> "Claims":
+        """From the confidence of simulated answers, and whether they are right."""
+        certain = confidence >= CERTAIN
+        return cls(certain.sum().double(), (certain & ~right).sum().double())
+
+    def __add__(self, other: "Claims") -> "Claims":
+        return Claims(self.certain + other.certain, self.wrong + other.wrong)
+
+    @property
+    def most(self) -> float:
+        """The highest confidence that they support."""
+        shown = float((self.certain - self.wrong + 1) / (self.certain + 2))
+        return 1.0 if shown >= CERTAIN else NOT_CERTAIN
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,16 +1,19 @@
 """Pages of calls: what was found in words, the plate in colours, what else is possible, and files to keep."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
-from qgt.lab.products import CALLS, HTML, JSON, PROOFS, REPORT, XLSX
+from qgt.lab.plate_maps import plate_maps
+from qgt.lab.products import BY_SAMPLE, CALLS, HTML, JSON, PROOFS, REPORT, XLSX
 from qgt.lab.round_products import PROOFS_OF_ROUNDS
-from qgt.lab.verdicts import Verdict
+from qgt.lab.verdicts import Call, Verdict
 from qgt.lab.wording import percent
 from qgt.web.decoding import decode_again, decoding_job
 from qgt.web.forms import Sent
 from qgt.web.house import Here, House
-from qgt.web.platemap import plate_maps, states
 from qgt.web.runs import Known, download, standalone
 from qgt.web.start import job_answer
 from qgt.web.store import Run, Submission
@@ -23,6 +26,7 @@ DOWNLOADS = {
     HTML: "Report (HTML)",
     XLSX: "Report (XLSX)",
     REPORT: "Report (CSV)",
+    BY_SAMPLE: "Calls, one line per sample (CSV)",
     CALLS: "Calls, one column per sample (CSV)",
     JSON: "Everything (JSON)",
     PROOFS: "Proofs, for qgt check",
@@ -51,6 +55,8 @@ def calls_page(version: int, request: Request, house: Here, run: Known) -> Respo
         result = house.store.result(run.id, version)
         if result is None:
             return job_answer(request, house, job)
+    if outdated(result):
+        return show(request, "outdated.html", {"run": run, "version": version}, 410)
     samples = house.bench.prepared(run.id).samples
     order, made = list(Verdict), house.store.product_names(run.id, version)
     accounts = sorted(result["results"], key=lambda one: order.index(Verdict(one["verdict"])))
@@ -60,8 +66,8 @@ def calls_page(version: int, request: Request, house: Here, run: Known) -> Respo
         "submission": submission,
         "result": result,
         "accounts": accounts,
-        "maps": {one["instance"]: plate_maps(one, samples) for one in accounts[:MAPS]},
-        "states": {one["instance"]: states(one, samples.names) for one in accounts[:MAPS]},
+        "maps": {one["instance"]: plate_maps(_calls(one), samples) for one in accounts[:MAPS]},
+        "called": {one["instance"]: _by_call(one) for one in accounts},
         "counts": _counts(submission),
         "rounds": len(submission.counts.get("rounds", ())),
         "doubtful": sum(one["verdict"] != "certain" for one in accounts),
@@ -117,8 +123,29 @@ def _counts(submission: Submission) -> dict[str, list[tuple[str, float | None]]]
     return {name: list(zip(given["pools"], row, strict=True)) for name, row in rows}
 
 
+def outdated(result: Mapping[str, Any]) -> bool:
+    """Whether a result was made before every sample had a call of its own: its files may show doubt as a negative."""
+    return any("calls" not in one for one in result["results"])
+
+
+def _calls(account: Mapping[str, Any]) -> dict[str, Call]:
+    """Every sample's call, of an account as plain data."""
+    return {sample: Call(word) for sample, word in account["calls"].items()}
+
+
+def _by_call(account: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The samples of each call."""
+    found: dict[str, list[str]] = {word.value: [] for word in Call}
+    for sample, word in account["calls"].items():
+        found[word].append(sample)
+    return found
+
+
 def _product(house: House, run: Run, version: int, name: str) -> bytes:
     content = house.store.product(run.id, version, name) if name in DOWNLOADS else None
+    result = house.store.result(run.id, version)
+    if result is not None and outdated(result):
+        raise HTTPException(410, "An earlier version of qgt made this file: enter the counts again to make a new one.")
     if content is None:
         raise HTTPException(404, "There is no such file: it is made once the counts are decoded.")
     return content

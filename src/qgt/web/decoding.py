@@ -76,7 +76,8 @@ def decode(house: House, run: Run, version: int, job: Job) -> None:
     sheet = decode_sheet(prepared.problem, y, names, prepared.decoder, on_progress=on_progress)
     decoder = prepared.decoder_name
     took = time.perf_counter() - start
-    made = products(sheet, title=run.name, decoder=decoder, facts=_foot(run, submission, prepared.problem, decoder))
+    foot = _foot(run, submission, prepared.problem, decoder)
+    made = products(sheet, title=run.name, decoder=decoder, facts=foot, samples=prepared.samples)
     house.store.add_result(run.id, version, _facts(sheet, took, decoder), made)
 
 
@@ -94,7 +95,8 @@ def _decode_rounds(house: House, run: Run, submission: Submission, job: Job) -> 
     }
     job.report("Writing the report and the proofs")
     foot = _foot(run, submission, prepared.problem, prepared.decoder_name)
-    made = round_products(found, title=run.name, plain=facts, facts=foot, seconds=house.settings.seconds)
+    seconds, samples = house.settings.seconds, prepared.samples
+    made = round_products(found, title=run.name, plain=facts, facts=foot, seconds=seconds, samples=samples)
     house.store.add_result(run.id, submission.version, {**facts, **shown}, made)
 
 
