@@ -10,6 +10,7 @@ import torch
 
 import qgt
 from qgt.cli import main, shell
+from qgt.lab import decoding
 
 GIVEN = "decode counts.csv --problem problem.toml"
 DECODE = f"{GIVEN} -o calls.csv"
@@ -225,13 +226,49 @@ def test_out_of_time_it_says_so_and_calls_nothing(capsys: pytest.CaptureFixture[
 
 
 def test_progress_is_a_share_done(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("qgt.lab.decoding.PART", 4)
-    monkeypatch.setattr(shell, "LINE_EVERY", -1.0)
-    assert main(GIVEN.split()) == 0
-    assert capsys.readouterr().err.splitlines() == [
-        "qgt: decoding: 4 of 11 done (36 %)",
-        "qgt: decoding: 8 of 11 done (72 %)",
-    ]
+    monkeypatch.setattr(shell, "FIRST_LINE", 0.0)
+    monkeypatch.setattr(shell, "LINE_EVERY", 0.001)
+    assert main(f"{GIVEN} --calibrate 0.2".split()) in (0, 1)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "qgt: decoding: nothing done yet after 0 s"  # though no part is done
+    assert all(
+        re.fullmatch(r"qgt: decoding: (nothing done yet|\d+ of 11 done \(\d+ %\)) after \d s", line) for line in lines
+    )
+
+
+def test_a_plate_is_given_five_seconds_unless_somebody_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    real = decoding.decode_sheet
+
+    def spy(problem, y, names, decoder, **options):
+        seen.append(getattr(decoder, "time_limit", "none"))
+        return real(problem, y, names, decoder, **options)
+
+    monkeypatch.setattr(decoding, "decode_sheet", spy)
+    for options in ("", " --time-limit 0", " --time-limit 2", " --set time_limit=3", " --decoder gamp"):
+        main(f"{GIVEN} --calibrate 0.1{options}".split())
+    assert seen == [5.0, None, 2.0, 3.0, "none"]
+
+
+def test_a_suspect_plate_ends_with_code_1_and_calls_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    g = torch.Generator().manual_seed(0)
+    problem, other = (
+        qgt.Problem(
+            qgt.Design.bernoulli(pools=24, items=40, generator=g), qgt.Bernoulli(0.05), qgt.SparseInteger(0.1, 1)
+        )
+        for _ in range(2)
+    )
+    problem.save("problem.toml")
+    rows = [",".join(f"{count:g}" for count in row) for row in other.simulate(5, generator=g).y.tolist()]
+    Path("counts.csv").write_text("\n".join([",".join(problem.design.pool_names), *rows]) + "\n")
+    facts = json.loads(run(f"{DECODE} --by-sample lines.csv --json", capsys, code=1))
+    suspect = [told for told in facts["results"] if told["verdict"] == "suspect"]
+    assert suspect and all(set(told["calls"].values()) <= {"retest", "none"} for told in suspect)
+    calls = {line.split(",")[0]: line.split(",")[1:] for line in _lines("calls.csv")}
+    assert all(set(calls[told["instance"]]) == {""} for told in suspect)
+    with Path("lines.csv").open(newline="", encoding="utf-8") as file:
+        lines = [(row["counts"], row["sample"], row["call"]) for row in csv.DictReader(file)]
+    assert lines == [(told["instance"], *each) for told in facts["results"] for each in told["calls"].items()]
 
 
 def test_a_model_is_not_overwritten_by_its_own_calls(capsys: pytest.CaptureFixture[str]) -> None:

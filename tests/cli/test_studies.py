@@ -1,6 +1,7 @@
 """The verbs on studies: bench, figure."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -86,13 +87,15 @@ def test_decoders_are_compared_with_the_limit_in_pairs(folder, capsys):
 
 
 def test_progress_is_told_now_and_then_where_there_is_no_terminal(folder, capsys, monkeypatch):
-    monkeypatch.setattr("qgt.cli.studies.NOW_AND_THEN", 0.0)
+    monkeypatch.setattr("qgt.cli.shell.FIRST_LINE", 0.0)
+    monkeypatch.setattr("qgt.cli.shell.LINE_EVERY", 0.001)
     assert run("bench study.toml --workers 1 --json") == 0
     out, err = capsys.readouterr()
     assert json.loads(out)
     lines = err.splitlines()
-    assert lines[0] == "0 of 6 batches: starting"
-    assert lines[-1] == "6 of 6 batches: exact, design.pools = 9, design 0"
+    assert lines[0] == "qgt: starting; no batches done yet"
+    done = [int(re.fullmatch(r"qgt: (\d) of 6 batches done: .+", line)[1]) for line in lines if "starting;" not in line]
+    assert done and done == sorted(done)
 
 
 def test_results_are_read_from_a_folder_that_stays_as_it_is(folder, capsys):

@@ -7,6 +7,7 @@ import os
 import stat
 import sys
 import textwrap
+import threading
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +35,7 @@ app = typer.Typer(
     "  2    bad input or usage: one line on stderr says what and where\n  130  interrupted",
 )
 
-LINE_EVERY = 30.0  # seconds between lines about long work, where there is no terminal
+FIRST_LINE, LINE_EVERY = 10.0, 30.0  # seconds before and between lines about long work, where there is no terminal
 
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The CSV file to write.")]
 Seed = Annotated[int, typer.Option(metavar="S", min=0, max=2**32 - 1, help="Equal seeds give equal files.")]
@@ -225,12 +226,22 @@ def printable(text: str, keep: str = "") -> str:
 def share_done(doing: str) -> Iterator[Callable[[int, int], None]]:
     """A callback for long work: done so far, and of how many.
 
-    On a terminal it draws a bar, and elsewhere it writes a line to standard error every half minute.
+    On a terminal it draws a bar, and elsewhere it writes a line to standard error now and then.
     """
     from rich import progress as rich
     from rich.console import Console
 
-    console, last = Console(stderr=True), time.monotonic()
+    console, start, known = Console(stderr=True), time.monotonic(), [0, 0]
+
+    def said() -> str:
+        done, total = known
+        of = f"{done:,} of {total:,} done ({100 * done // total} %)" if total else "nothing done yet"
+        return f"qgt: {doing}: {of} after {time.monotonic() - start:.0f} s"
+
+    if not console.is_terminal:
+        with now_and_then(said):
+            yield lambda done, total: known.__setitem__(slice(None), (done, total))
+        return
     columns = (
         doing,
         rich.BarColumn(20),
@@ -238,14 +249,29 @@ def share_done(doing: str) -> Iterator[Callable[[int, int], None]]:
         rich.MofNCompleteColumn(),
         rich.TimeRemainingColumn(),
     )
-    with rich.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with rich.Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
-        def show(done: int, total: int) -> None:
-            nonlocal last
-            bar.update(task, completed=done, total=total)
-            if not console.is_terminal and done < total and time.monotonic() - last > LINE_EVERY:
-                last = time.monotonic()
-                print(f"qgt: {doing}: {done:,} of {total:,} done ({100 * done // total} %)", file=sys.stderr)
 
-        yield show
+@contextmanager
+def now_and_then(said: Callable[[], str]) -> Iterator[None]:
+    """Write what is being done to standard error after a while, and again every half minute, until it is done.
+
+    A thread writes it: one plate can keep the others waiting for longer than anybody wants to see nothing.
+    """
+    done = threading.Event()
+
+    def talk() -> None:
+        wait = FIRST_LINE
+        while not done.wait(wait):
+            print(said(), file=sys.stderr, flush=True)
+            wait = LINE_EVERY
+
+    thread = threading.Thread(target=talk, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

@@ -1,8 +1,6 @@
 """Verbs on studies: bench, figure, reproduce."""
 
 import os
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -12,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import qgt
-from qgt.cli.shell import Json, Plugins, app, check_outputs, chosen_device, load_plugins, tell, write_files
+from qgt.cli.shell import (
+    Json,
+    Plugins,
+    app,
+    check_outputs,
+    chosen_device,
+    load_plugins,
+    now_and_then,
+    tell,
+    write_files,
+)
 
 if TYPE_CHECKING:
     from qgt.study import StudyProgress, StudyResult
@@ -27,7 +35,6 @@ Device = Annotated[
 ]
 OF_POLICIES = ("tests", "rounds")  # what is drawn of policies: tests over the prevalence, and over rounds
 FORMATS = (".svg", ".png", ".pdf")
-NOW_AND_THEN = 30.0  # seconds between two lines of progress where there is no terminal
 
 
 @app.command()
@@ -200,7 +207,9 @@ def _progress_bar(unit: str = "batches") -> Iterator[Callable[["StudyProgress"],
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _lines(unit)
+        last: list[StudyProgress] = []
+        with now_and_then(lambda: _line(last, unit)):
+            yield lambda progress: last.__setitem__(slice(None), [progress])
         return
     counts = (rich.BarColumn(20), rich.MofNCompleteColumn(), unit, rich.TimeRemainingColumn())
     columns = (*counts, rich.TextColumn("{task.description}"))
@@ -215,17 +224,11 @@ def _progress_bar(unit: str = "batches") -> Iterator[Callable[["StudyProgress"],
         yield show
 
 
-def _lines(unit: str) -> Callable[["StudyProgress"], None]:
-    """A callback that prints its first line only after a while, so that a short run stays silent."""
-    last = time.monotonic()
-
-    def show(progress: "StudyProgress") -> None:
-        nonlocal last
-        if time.monotonic() - last >= NOW_AND_THEN:
-            last = time.monotonic()
-            print(f"{progress.done} of {progress.total} {unit}: {progress.doing}", file=sys.stderr, flush=True)
-
-    return show
+def _line(last: "list[StudyProgress]", unit: str) -> str:
+    """How far a study is, in one line."""
+    if not last:
+        return f"qgt: starting; no {unit} done yet"
+    return f"qgt: {last[0].done} of {last[0].total} {unit} done: {last[0].doing}"
 
 
 def _plain(one: "StudyResult", found: list["StudyResult"]) -> dict[str, object]:
