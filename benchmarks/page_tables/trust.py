@@ -57,6 +57,31 @@ def calibration_table(root: Path) -> str:
     return markdown_table([*header, "calibration error beyond scatter", "scatter", "of complete lists"], lines)
 
 
+def calls_table(name: str, root: Path) -> str:
+    """Verdicts and calls of simulated plates against the truth, and calls that differ between files."""
+    lines = []
+    for row in read(root, name)["rows"]:
+        sure = [_wrong(row["verdicts"].get(word)) for word in ("certain", "confident")]
+        calls = row["calls"]
+        negative, positive = calls["negative"], calls["positive"]
+        cells = [
+            f"{positive['samples'] - positive['positive']:,} of {positive['samples']:,}",
+            f"{negative['positive']:,} of {negative['samples']:,}",
+            f"{calls['retest']['samples']:,}",
+            f"{calls['none']['samples']:,}",
+            f"{row['positives_that_the_answer_has_as_0']:,}",
+        ]
+        files = [f"{row['calls_that_differ']:,} of {row['calls_compared']:,}"] if row["calls_compared"] else []
+        lines.append([row["setting"], f"{row['plates']:,}", *sure, *cells, *files])
+    header = ["setting", "plates", "certain but wrong", "confident but wrong", "called positive but negative"]
+    header += ["called negative but positive", "retest", "no call", "positives that the best answer has as 0"]
+    return markdown_table([*header, "calls that differ between files"][: len(lines[0])], lines)
+
+
+def _wrong(found: dict[str, int] | None) -> str:
+    return "" if found is None else f"{found['wrong']:,} of {found['plates']:,}"
+
+
 def calibration_figure(root: Path) -> str:
     """The figure that `benchmarks/calibration.py --draw` makes of the same results."""
     read(root, "calibration")
@@ -72,6 +97,8 @@ TABLES = {
     "misfit_lab": partial(misfit_table, "lab"),
     "misfit_readme": partial(misfit_table, "readme"),
     "misfit_best": best_table,
+    "calls": partial(calls_table, "calls"),
+    "calls_limits": partial(calls_table, "calls_limits"),
     "calibration": calibration_table,
     "calibration_figure": calibration_figure,
 }

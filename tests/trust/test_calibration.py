@@ -300,3 +300,44 @@ def test_what_the_decoder_does_not_support_is_refused() -> None:
     assert isinstance(qgt.Calibrated(qgt.GAMP()).bind(dense(12, items=20)), BoundCalibrated)
     with pytest.raises(ValueError, match="60 items"):
         qgt.Calibrated(qgt.Exhaustive()).bind(dense(12, items=60))
+
+
+def test_few_simulations_do_not_support_certainty_but_longer_lists_do() -> None:
+    problem = dense(20, items=40)
+    x, y = problem.simulate(40, generator=torch.Generator().manual_seed(5))
+    bound = qgt.Calibrated(qgt.Certified(certificates=False), seconds=60.0, simulations=20).bind(problem)
+    learned, result = bound.learned(), bound.decode(y)
+    assert learned.claims is not None and float(learned.claims.certain) < 98 and learned.claims.most < 0.99
+    unsupported = learned.applied(problem, y, result, lambda rows: torch.zeros(len(rows), dtype=torch.float64))
+    assert float(unsupported.evidence.confidence.max()) < 0.99
+    told = bound(y)
+    sure = told.evidence.confidence >= 0.99
+    assert bool(sure.any()) and bool((result.x == x).all(1)[sure].all())
+    many = qgt.Calibrated(qgt.Certified(certificates=False), seconds=60.0, simulations=400).bind(problem)
+    assert many.learned().claims.most == 1.0
+
+
+def test_marginals_are_the_exact_posterior_on_average() -> None:
+    """Against enumeration, for items that no listed answer has: lists of odds 3 leave much out."""
+    problem = dense(6, items=12)
+    _, y = problem.simulate(300, generator=torch.Generator().manual_seed(7))
+    exact = qgt.Exhaustive().bind(problem)(y).evidence.marginals
+    short = qgt.Certified(odds=3.0, certificates=False)
+    ours = qgt.Calibrated(short, seconds=60.0, simulations=2000).bind(problem)(y).evidence.marginals
+    listed = short.bind(problem)(y).evidence.alternatives.marginals()
+    unlisted = listed == 0
+    here, there = float(ours[unlisted].mean()), float(exact[unlisted].mean())
+    assert there > 0.003 and abs(here - there) < 0.3 * there  # by the lists alone it would be 0
+    assert abs(float((ours - exact).mean())) < 0.005
+
+
+@pytest.mark.parametrize("decoder", [qgt.Certified(certificates=False), qgt.GAMP(), qgt.AMP()])
+def test_items_called_negative_are_so(decoder: qgt.Decoder) -> None:
+    """Of items with a probability of 1 % or less at most 1 % are defective; by the prior alone it would be 6 %."""
+    problem = dense(10, items=30)
+    x, y = problem.simulate(100, generator=torch.Generator().manual_seed(8))
+    marginals = qgt.Calibrated(decoder, seconds=60.0, simulations=300).bind(problem)(y).evidence.marginals
+    low = marginals <= 0.01
+    assert int(low.sum()) > 500
+    share = float(x[low].double().mean())
+    assert share < 0.01 + 3 * math.sqrt(0.01 / int(low.sum()))

@@ -245,7 +245,9 @@ def _in_words(problem: Problem, made: Account, counted: int, *, listed_all: bool
         wording.misfit(made.fit, word, file_fits=file_fits),
         wording.explained(made.residuals, counted, whole=reported.exact(noise), noun=reported.noun(noise)),
         wording.others(made.alternatives, made.more),
-        wording.unlisted(made.confidence, made.alternatives, made.more, fits=not made.residuals) if proved else "",
+        wording.unlisted(made.confidence, made.alternatives, made.more, fits=not made.residuals)
+        if proved and word is not Verdict.SUSPECT
+        else "",
         wording.advice(word, status, made.retests, len(made.called(Call.NONE))),
     )
     return " ".join(sentence for sentence in sentences if sentence)

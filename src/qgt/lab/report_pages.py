@@ -99,7 +99,7 @@ def _maps(made: Sequence[Account], samples: Samples | None) -> list[pages.Piece]
         for plate in plate_maps({each.sample: each.call for each in one.calls}, samples)
     ]
     keys = "Signs: " + ", ".join(f"{word.sign} {word.words}" for word in Call) + "."
-    return [pages.section("Where the samples stand", pages.paragraph(keys, quiet=True), *drawn)]
+    return [pages.section("Plate maps", pages.paragraph(keys, quiet=True), *drawn)]
 
 
 def _sample_lines(made: Sequence[Account], samples: Samples | None) -> list[pages.Piece]:

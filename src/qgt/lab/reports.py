@@ -133,9 +133,8 @@ def in_one_cell(parts: Iterable[str], delimiter: str = ";", *, more: int = 0) ->
         more: How many parts were left out already.
 
     Example:
-        >>> print(in_one_cell(["A1", "Lee, Ann", "B; 2"]), in_one_cell(["A1"], more=3), sep="\n")
-        A1; Lee, Ann; "B; 2"
-        A1; ... and 3 more
+        >>> print(in_one_cell(["A1", "Lee, Ann", "B; 2"]), in_one_cell(["A1"], more=3), sep=" | ")
+        A1; Lee, Ann; "B; 2" | A1; ... and 3 more
     """
     shown, room = [], LONGEST_CELL
     for part in parts:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from jaxtyping import Float64
 from torch import Tensor
 
 from qgt.arguments import positive, whole
@@ -34,10 +35,10 @@ from qgt.model.problem import Problem
 from qgt.trust import cache
 from qgt.trust.features import Scoring, features
 from qgt.trust.fit import instance_fit
-from qgt.trust.listing import KINDS, Listing, Wider, found_among
+from qgt.trust.listing import KINDS, Listing, Wider, found_among, weight_of_all
 from qgt.trust.marginals import Missed
 from qgt.trust.reference import Reference, misfit
-from qgt.trust.regression import Claims, Logistic, Monotone
+from qgt.trust.regression import CERTAIN, Claims, Logistic, Monotone
 from qgt.trust.wrong_counts import second_look
 
 FIRST = 2  # simulated instances, before the time is looked at: one may take long
@@ -101,12 +102,12 @@ class BoundCalibrated:
         if bool(y.isnan().any()):
             refuse_short_lists(self.config.decoder, "where counts are missing")
         learned, result, lacking = self.learned(y.device), self.decode(y), y.isnan().any(1)
-        told = learned.applied(self.problem, y, result)
+        told = learned.applied(self.problem, y, result, self._wider)
         if learned.scored is None or not bool(lacking.any()):
             return told
         # What was learned of whole instances knows nothing of those that lack counts: they are simulated as they are.
         again = learn(self.config, self.problem, self.decode, y.device, y[lacking].isnan().cpu())
-        own, evidence = again.applied(self.problem, y, result).evidence, told.evidence
+        own, evidence = again.applied(self.problem, y, result, self._wider).evidence, told.evidence
         both = replace(
             evidence,
             confidence=_where(lacking, own.confidence, evidence.confidence),
@@ -114,6 +115,14 @@ class BoundCalibrated:
             marginals=_where(lacking, own.marginals, evidence.marginals),
         )
         return replace(told, evidence=both)
+
+    def _wider(self, y: Tensor) -> Float64[Tensor, " instances"]:
+        """The probabilities of the answers by longer lists; 0 where a list is not complete, or there is none."""
+        decoder = self.config.decoder
+        if not isinstance(decoder, Certified):
+            return torch.zeros(len(y), dtype=torch.float64, device=y.device)
+        wide = replace(decoder, certificates=False, odds=WIDER * decoder.odds)
+        return weight_of_all(wide.bind(self.problem)(y), wide.odds)
 
     def learned(self, device: torch.device | str = "cpu") -> "Learned":
         """What the simulations taught; they run at the first call."""
@@ -183,27 +192,38 @@ class Learned:
         except KeyError:
             return None
 
-    def applied(self, problem: Problem, y: Tensor, result: Decoded) -> Decoded:
-        """A result with its confidence, its fit, and the probability that each item is defective."""
+    def applied(self, problem: Problem, y: Tensor, result: Decoded, wider: Callable[[Tensor], Tensor]) -> Decoded:
+        """A result with its confidence, its fit, and the probability that each item is defective.
+
+        Args:
+            problem: The problem.
+            y: The counts.
+            result: What the decoder returned.
+            wider: The probabilities of answers by longer lists: asked where simulations are too few to support them.
+        """
         fit = instance_fit(problem, y, result.x, self.reference).to(y.device)
         fit, sound = second_look(problem, y, result, fit)
         evidence = result.evidence
         if self.listed is not None and evidence.alternatives is not None:
-            evidence = self._supported(self.listed.applied(result, sound, ~y.isnan().any(1)))
+            evidence = self._supported(self.listed.applied(result, sound, ~y.isnan().any(1)), y, wider)
             evidence = self._with_marginals(result, evidence)
         elif self.scored is not None:
             off = misfit(problem, y, result.x)
             possible = (result.status != Status.INFEASIBLE) & (off.noise + off.prior).isfinite()
             sure = self.scored(features(problem, y, result)).to(y.device)
-            evidence = self._supported(replace(evidence, confidence=torch.where(possible, sure, 0.0)))
+            evidence = self._supported(replace(evidence, confidence=torch.where(possible, sure, 0.0)), y, wider)
             evidence = self._with_marginals(result, evidence)
         return replace(result, evidence=replace(evidence, fit=fit))
 
-    def _supported(self, evidence: Evidence) -> Evidence:
-        """The evidence with no more confidence than the simulations support; see `Claims`."""
+    def _supported(self, evidence: Evidence, y: Tensor, wider: Callable[[Tensor], Tensor]) -> Evidence:
+        """The evidence with no more confidence than simulations support (see `Claims`), or else longer lists."""
         sure, answers = evidence.confidence, evidence.alternatives
         assert sure is not None and self.claims is not None
-        room = self.claims.most / sure.clamp(min=self.claims.most)
+        most = torch.full_like(sure, self.claims.most)
+        if self.claims.most < CERTAIN and bool((certain := sure >= CERTAIN).any()):
+            listed = wider(y[certain])
+            most[certain] = torch.where(listed >= CERTAIN, listed, most[certain])
+        room = torch.minimum(sure, most) / sure.clamp(min=1e-300)
         if answers is not None:
             answers = replace(answers, probability=answers.probability * room[answers.spans.owner])
         return replace(evidence, confidence=sure * room, alternatives=answers)

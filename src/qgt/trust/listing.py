@@ -161,6 +161,16 @@ def found_among(x: Tensor, answers: Answers) -> Bool[Tensor, " instances"]:
     return torch.zeros(len(x), dtype=torch.int64).index_add_(0, owner, same) > 0
 
 
+def weight_of_all(result: Decoded, odds: float) -> Float64[Tensor, " instances"]:
+    """The answers' probability by lists that guess for themselves what they leave out; 0 where one is not complete.
+
+    That guess is too rough for short lists. Of lists with long odds it is so small that it hardly matters.
+    """
+    complete = result.evidence.complete
+    assert complete is not None
+    return torch.where(complete, _weight(result) * (1 - _guess(result, odds).sigmoid()), 0.0)
+
+
 def _weight(result: Decoded) -> Float64[Tensor, " instances"]:
     """The answers' weight among those listed; 0 where none is."""
     answers = result.evidence.alternatives
