@@ -34,7 +34,7 @@ from qgt.lab.naming import check_code, short_name
 from qgt.lab.products import products, sheet_facts
 from qgt.lab.reports import verdict_counts
 from qgt.lab.verdicts import Call
-from setting import paper_problem, provenance, write
+from setting import in_processes, paper_problem, provenance, write
 
 TOGETHER = 5  # plates of one sheet of files: the HTML report lists every sample of so many
 Calls = dict[tuple[str, str], str]  # by plate and sample: positive, negative, retest or none; "" for either of the last
@@ -298,6 +298,22 @@ def served() -> Iterator[Page]:
             yield Page(house, client)
 
 
+class Task(NamedTuple):
+    """A setting by its name, how many plates of it, and the seed."""
+
+    name: str
+    plates: int
+    seed: int
+
+
+def work(task: Task) -> dict[str, Any]:
+    row = {**ROWS, **LIMITS}[task.name]._replace(plates=task.plates)
+    if task.name in LIMITS:
+        return measured(task.name, row, task.seed, None)
+    with served() as page:
+        return measured(task.name, row, task.seed, page)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", "-o", type=Path)
@@ -305,17 +321,20 @@ def main() -> None:
     parser.add_argument("--plates", type=int, help="of each setting")
     parser.add_argument("--limits", action="store_true", help="short time limits, verdicts and calls only")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=36_000.0, help="after which what is not done is given up")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    rows, found = LIMITS if given.limits else ROWS, []
-    with served() as page:
-        for name, row in rows.items():
-            if given.row in (None, name):
-                row = row if given.plates is None else row._replace(plates=given.plates)
-                found.append(measured(name, row, given.seed, None if given.limits else page))
-                print(json.dumps(found[-1]), flush=True)
-                if given.output is not None:
-                    write(given.output, {**provenance("cpu"), "seed": given.seed, "rows": found})
+    rows, found = LIMITS if given.limits else ROWS, {}
+    tasks = [
+        Task(name, given.plates or row.plates, given.seed) for name, row in rows.items() if given.row in (None, name)
+    ]
+    for done in in_processes(work, tasks, processes=given.processes, seconds=given.seconds):
+        found[done["setting"]] = done
+        print(json.dumps(done), flush=True)
+        if given.output is not None:
+            ordered = [found[name] for name in rows if name in found]
+            write(given.output, {**provenance("cpu"), "seed": given.seed, "rows": ordered})
 
 
 if __name__ == "__main__":
