@@ -41,7 +41,7 @@ def read_sheet(counts: Path, problem: Path | None, loaded: "qgt.Problem") -> "Co
     home = problem.parent if problem is not None and problem.name == "problem.toml" else None
     planned = home is not None and all((home / name).is_file() for name in ("plan.json", "samples.csv"))
     samples = read_plan(home).samples if home is not None and planned else None
-    return read_counts(counts, loaded.design, samples)
+    return read_counts(counts, loaded.design, samples, noise=loaded.noise)
 
 
 def tell_verdicts(title: str, made: "Sequence[Account]") -> None:

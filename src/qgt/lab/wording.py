@@ -17,6 +17,7 @@ SHOWN = 3  # alternatives named, before "and 2 more"
 UNLISTED = 0.05  # of the probability, from which it is worth a word that no listed answer has it
 NAMED = 6  # pools or items named, before "and 4 others"
 CALLED = 100  # defective items named, before "and 4 others": of more, nobody reads the names in a sentence
+UNEXPLAINED = "No set of defective items explains these counts, so no item is called."
 _BLURRED = re.compile(r'[,;"]|\band\b|\binstead of\b|^\s|\s$|^$')
 
 
@@ -209,7 +210,7 @@ def impossible(broken: Sequence[tuple[str, float, int]], pools: int, *, fraction
         fractions: Whether counts that are not whole numbers are the reason.
         exact: Whether the model says that counts are never off.
     """
-    start = "No set of defective items explains these counts, so no item is called."
+    start = UNEXPLAINED
     if fractions:
         named = joined([f"{quoted(pool)} (counted {count:g})" for pool, count, _ in broken], most=NAMED)
         remedy = "round them, or use a noise for real-valued counts"
