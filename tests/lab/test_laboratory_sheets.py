@@ -10,6 +10,7 @@ import qgt
 from qgt.files import grids
 from qgt.files.grids import read_grids
 from qgt.lab.counts import read_counts
+from qgt.lab.decoding import decode_sheet
 from qgt.lab.naming import label
 from qgt.lab.reported import WORDS, read_reports
 from qgt.lab.samples import Samples
@@ -269,3 +270,119 @@ def test_one_long_row_does_not_lengthen_a_million_others():
     text = "1\n" * 50_000 + "," * 50_000 + "1\n"
     with pytest.raises(ValueError, match="has 50,001 rows and 50,001 columns, which are more than 2,000,000 cells"):
         read_grids("x.csv", text.encode())
+
+
+# --- numbers of another kind ------------------------------------------------------------------------------------------
+
+COPIES = [1263.0, 0.0, 88412.0, 5051.0, 12.0, 940.0, 2210.0, 0.0, 7300.0, 41000.0, 650.0, 3100.0]
+CYCLES = [24.31, 31.02, 18.77, 36.4, 29.95, 22.1, 33.8, 27.64, 35.09, 30.5, 26.33, 19.99]
+
+
+def words_of(y, noise):
+    design = qgt.Design.column_regular(pools=12, items=48, weight=4, generator=torch.Generator().manual_seed(0))
+    problem = qgt.Problem(design, qgt.Bernoulli(0.03), noise)
+    sheet = decode_sheet(problem, torch.tensor([y], dtype=torch.float64), None, qgt.Certified(), calibrate=None)
+    (one,) = sheet.accounts
+    assert (str(one.verdict), one.defective) == ("impossible", ())
+    return one.words
+
+
+@pytest.mark.parametrize(("y", "said"), [(COPIES, "copies"), (CYCLES, "cycle thresholds (Ct)")])
+@pytest.mark.parametrize("noise", [qgt.Noiseless(), qgt.SparseInteger(0.02, 1), RESULTS])
+def test_copies_and_cycle_thresholds_are_recognised_and_name_nobody(y, said, noise):
+    words = words_of(y, noise)
+    assert f"These numbers look like {said}" in words
+    assert "Look at" not in words and " are defective" not in words and "round them" not in words
+    if noise is RESULTS:
+        assert words.endswith("This plan's assay does not report those: write 1 for positive and 0 for negative.")
+    else:
+        assert "qgt needs the number of positive samples in each pool" in words and "--assay positive" in words
+    assert "These numbers look like" in words_of([float(round(value)) for value in y], noise)
+
+
+def test_rounded_cycle_thresholds_in_large_pools_name_nobody():
+    """Each is a number of samples that its pool has; one wrong count explains them, with most samples positive."""
+    g = torch.Generator().manual_seed(0)
+    design = qgt.Design.column_regular(pools=17, items=96, weight=6, generator=g)
+    y = torch.randint(20, 29, (1, 17), generator=g).double()
+    assert bool((y <= design.pool_sizes).all())
+    sheet = decode_sheet(qgt.Problem(design, qgt.Bernoulli(0.03)), y, None, qgt.Certified(), calibrate=None)
+    assert str(sheet.accounts[0].verdict) == "impossible"
+    assert sheet.accounts[0].words.endswith("first.") and "defective, of 96" not in sheet.accounts[0].words
+
+
+@pytest.mark.parametrize("y", [[1.5, 2.0, 0.0] * 4, [1.0, 2.0, 30.0] * 4, [1.0, 0.0, 1.0, 900.0] * 3, [0.0] * 11 + [17.5]])
+def test_a_few_odd_counts_are_no_copies(y):
+    assert "look like" not in words_of(y, qgt.Noiseless())
+
+
+def test_readings_that_are_copies_are_said_in_the_notes():
+    text = "".join(f"P{i + 1},{value}\n" for i, value in enumerate(COPIES))
+    design = qgt.Design.column_regular(pools=12, items=48, weight=4, generator=torch.Generator().manual_seed(0))
+    assert "look like copies" in read(f"pool,count\n{text}", qgt.Gaussian(0.3), design).notes[-1]
+    assert "look like" not in " ".join(read(f"pool,count\n{text}", qgt.Noiseless(), design).notes)  # the words say it
+
+
+# --- lists of samples -------------------------------------------------------------------------------------------------
+
+
+def listed(text, encoding="utf-8"):
+    return Samples.read("s.csv", data=text.encode(encoding))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252", "utf-16", "utf-16-le"])
+def test_a_list_of_samples_as_a_laboratory_has_it(encoding):
+    text = "Screening KW 46\nGerät;7\n\nProben-ID;Geburtsjahr;Platte;Position\nMüller;1971;P 7;A01\nWeiß;2008;P 7;B01\n"
+    found = listed(text, encoding)
+    assert found == Samples(("Müller", "Weiß"), ("P 7", "P 7"), ("A1", "B1"))
+    said = [
+        "Row 4 was taken as the header; not read above it: 'Screening KW 46', 'Gerät', '7'.",
+        "Columns: 'Proben-ID' was read as sample, 'Platte' was read as plate, 'Position' was read as well.",
+        "Not read: column 'Geburtsjahr'.",
+    ]
+    kinds = {"cp1252": "The text is not UTF-8; it was read as Windows-1252, as in 'Gerät'."}
+    kinds |= dict.fromkeys(("utf-16", "utf-16-le"), "The text is UTF-16.")
+    wanted = [kinds[encoding]] if encoding in kinds else []
+    assert list(found.notes) == [*wanted, "Cells are separated by semicolons.", *said]
+
+
+def test_a_list_of_our_own_has_no_notes(tmp_path):
+    Samples.placed(["sample", "name", "Well"]).write(tmp_path / "s.csv", remark="Design x")
+    found = Samples.read(tmp_path / "s.csv")
+    assert (found.names, found.notes) == (("sample", "name", "Well"), ())
+
+
+def test_without_wells_the_order_of_the_file_is_said():
+    found = listed("Probe,Alter\nAnn,71\nBob,8\n")
+    assert found.wells == ("A1", "B1")
+    assert found.notes[-1].startswith("No column names wells: samples fill plates of 96 down the columns")
+
+
+def test_the_one_sheet_with_samples_is_read():
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.title = "Info"
+    book.active.append(["made by Ann"])
+    for row in (["Liste"], ["Probe", "Position"], ["a", "A1"], ["b", "B1"]):
+        (book["Proben"] if "Proben" in book.sheetnames else book.create_sheet("Proben")).append(row)
+    stream = io.BytesIO()
+    book.save(stream)
+    found = Samples.read("s.xlsx", data=stream.getvalue())
+    assert found.names == ("a", "b") and found.notes[0] == "Sheet 'Proben' was read, not 'Info'."
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Sample\nSample ID,well\na,A1\n", "rows 1 and 2 could both be the header"),
+        ("Proben-ID,Barcode\na,1\n", "second column of names: 'Proben-ID' and 'Barcode' could both be meant"),
+        ("Probe,Pos\nAnn,9\n", r"row 2, column 2 holds '9'; write a well.*9 is A2 counted down .* and A9 counted along"),
+        ("Probe,Platz\nAnn,A1\nBob,B1\n", "row 1, column 2 holds 'Platz' above wells; call the column 'well'"),
+        ("Probe,Alter\nAnn,71\n\nFreigabe: Dr. X,\n", "row 4 holds only 'Freigabe: Dr. X', below an empty row"),
+        ("Probe,Alter\nAnn,71,x\n", "row 2 has 3 cells and row 1 has 2"),
+        ("Titel\nProbe\n", "lists no samples; give a row for each sample below row 2"),
+    ],
+)
+def test_lists_that_could_be_read_in_two_ways_are_refused(text, said):
+    with pytest.raises(ValueError, match=said):
+        listed(text)

@@ -284,7 +284,7 @@ def _why_impossible(problem: Problem, one: _Instance) -> str:
     why = wording.impossible(fractions or broken, problem.pools, fractions=bool(fractions), exact=exact)
     if rescue is None or fractions or not rescue.wrong:
         return why
-    likely = _names(problem, rescue.x > 0)
+    likely = None if bool(rescue.undecided.any()) else _names(problem, rescue.x > 0)
     return f"{why} {wording.rescued(rescue.wrong, likely, problem.items)}"
 
 

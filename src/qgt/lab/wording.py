@@ -236,14 +236,21 @@ def no_report(broken: Sequence[tuple[str, float, int]], pools: int, remedy: str)
     return f"No item is called: {len(broken)} of {pools} results cannot be, {named}. Look {them} up, and {remedy}."
 
 
-def rescued(wrong: Sequence[str], likely: Sequence[str], items: int) -> str:
+def rescued(wrong: Sequence[str], likely: Sequence[str] | None, items: int) -> str:
     """Which counts must be wrong, by the answer that takes the fewest to be.
 
+    Args:
+        wrong: The pools with those counts.
+        likely: The defective items of that answer; None where others come close, so that it would be a guess.
+        items: The number of items.
+
     Example:
-        >>> rescued(["P5"], ["I1"], 40)
-        'Look at P5 first: if only its count is wrong, I1 is defective, of 40 items.'
+        >>> rescued(["P5"], ["I1"], 40), rescued(["P5"], None, 40)
+        ('Look at P5 first: if only its count is wrong, I1 is defective, of 40 items.', 'Look at P5 first.')
     """
     named = joined(map(quoted, wrong), most=NAMED)
+    if likely is None:
+        return f"Look at {named} first."
     only = "only its count is wrong" if len(wrong) == 1 else "only these counts are wrong"
     if not likely:
         return f"Look at {named} first: if {only}, none of the {items} items is defective."
