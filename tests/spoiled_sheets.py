@@ -305,7 +305,9 @@ def grouped_digits(random, case):
 
 def titled(random, case):
     """Titles above the table, as laboratories write them; names that are numbers are looked for in row 1 alone."""
-    case.rows[:0] = [[random.choice(["Screening KW 46", "Gerät 7", "Lauf: Montag"])] for _ in range(random.randint(1, 3))]
+    case.rows[:0] = [
+        [random.choice(["Screening KW 46", "Gerät 7", "Lauf: Montag"])] for _ in range(random.randint(1, 3))
+    ]
     if any(name.isdigit() for name in case.names) and case.layout != "plate":
         case.readable = False
 

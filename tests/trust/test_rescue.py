@@ -104,7 +104,7 @@ def test_pools_with_noises_of_their_own_are_rescued() -> None:
 
 @pytest.mark.parametrize("wrong", [8, 9, 16])
 def test_a_hopeless_sheet_names_nobody(wrong: int) -> None:
-    """Of 24 counts, up to eight may be impossible by themselves; with more, what is left would name samples at random."""
+    """Of 24 counts, up to eight may be impossible by themselves; with more, what is left tells nothing."""
     problem, _, y = plate()
     y[:wrong] = 1263.0
     assert (rescue(problem, y, seconds=20.0) is None) == (wrong > 8)

@@ -2,12 +2,12 @@
 
 A text file may have commas, semicolons or tabs between its cells. A separator fits where every line has it; where
 several fit, a tab wins over a semicolon and that over a comma, since a comma may also be a decimal comma. A first line
-`sep=;`, as Excel writes it, says which one it is. An XLSX file gives one grid for each sheet that holds anything. What a
-spreadsheet has turned into a date, and a formula without a stored result, are not guessed at: a date is text that no
+`sep=;`, as Excel writes it, says which one it is. An XLSX file gives one grid for each sheet that holds anything. What
+a spreadsheet has turned into a date, and a formula without a stored result, are not guessed at: a date is text that no
 number reader takes, and such a formula is refused.
 
-Text is UTF-8 or UTF-16 or, where it is neither, Windows-1252, which programs on Windows still write. That is said in the
-notes. A byte that Windows and other systems read as different letters is refused.
+Text is UTF-8 or UTF-16 or, where it is neither, Windows-1252, which programs on Windows still write. That is said in
+the notes. A byte that Windows and other systems read as different letters is refused.
 
 Sizes are limited before anything is unpacked or parsed: a small XLSX file can unpack to gigabytes, and a cell of XLSX
 takes a thousand times as long to read as it takes to count.
@@ -103,6 +103,7 @@ def _content(path: Path) -> bytes:
 def _decoded(name: str, data: bytes) -> tuple[str, tuple[str, ...]]:
     """The text of a file, and a note where it is not UTF-8."""
     wide = _wide(data)
+    notes: tuple[str, ...]
     try:
         text, notes = data.decode(wide or "utf-8-sig"), (("The text is UTF-16.",) if wide else ())
     except UnicodeDecodeError as error:

@@ -2,9 +2,10 @@
 
 Read are a column per pool, a row per pool (`pool,count`), rows of `plate,pool,count`, and plates as they stand on the
 bench, several in one file; commas, semicolons or tabs between cells; decimal points or commas; empty cells as missing
-counts; for an assay that reports positive or negative, the words of laboratories and instruments. Titles above the table
-and columns of other texts are left out. Whatever was detected or left out stands in the notes. Whatever could be read in
-two ways, and every cell that is no report, is refused with its sheet, row and column, what was found and what to write.
+counts; for an assay that reports positive or negative, the words of laboratories and instruments. Titles above the
+table and columns of other texts are left out. Whatever was detected or left out stands in the notes. Whatever could be
+read in two ways, and every cell that is no report, is refused with its sheet, row and column, what was found and what
+to write.
 
 Lines at the top that begin with # are remarks. Where any line shows a check code, it must be the design's.
 """
@@ -114,9 +115,7 @@ def _read_sheet(grid: Grid, design: Design, samples: Samples | None, noise: Nois
     values, said = read_reports(texts, noise, lambda i, pool: grid.place(*layout.cells[i][pool]))
     y = torch.tensor(values, dtype=torch.float64)  # (instances, pools)
     missing = _missing(sheet, layout, y)
-    return CountSheet(
-        y, layout.names, (*grid.notes, *notes, *layout.notes, *said, *missing, *_odd(y, design, noise))
-    )
+    return CountSheet(y, layout.names, (*grid.notes, *notes, *layout.notes, *said, *missing, *_odd(y, design, noise)))
 
 
 def _remarks(grid: Grid) -> int:

@@ -29,8 +29,8 @@ def _heads(text: str) -> tuple[str, ...]:
 SAMPLES: Mapping[str, tuple[str, ...]] = {  # of a list of samples; the first is what `Samples.write` calls the column
     "names": _heads(
         "sample, name, sample name, sample id, sampleid, samplename, id, item, barcode, sample no, sample number, "
-        "sample barcode, sample code, specimen, specimen id, specimen no, tube id, tube barcode, lab id, lab no, probe, "
-        "proben, proben id, probenid, probe id, proben nr, probennr, probennummer, probennamen, probenname, proben name, "
+        "sample barcode, sample code, specimen, specimen id, specimen no, tube id, tube barcode, lab id, lab no, "
+        "probe, proben, proben id, probenid, probe id, proben nr, probennr, probennummer, probenname, proben name, "
         "probenbezeichnung, probenbarcode, probencode, proben code, labornummer, labornr, labor nr, labor id, "
         "röhrchen, röhrchen id, röhrchennummer"
     ),
@@ -53,7 +53,9 @@ SAMPLES: Mapping[str, tuple[str, ...]] = {  # of a list of samples; the first is
 WELLS = frozenset(SAMPLES["wells"]) | {"pool well"}
 POOL = frozenset(_heads("pool, pools, pool id, pool name, pool no, poolname, pool nr, poolnummer"))
 INSTANCE = frozenset(
-    _heads("instance, plate, run, batch, array, plate name, plate id, run id, platte, lauf, charge, ansatz, plattenname")
+    _heads(
+        "instance, plate, run, batch, array, plate name, plate id, run id, platte, lauf, charge, ansatz, plattenname"
+    )
 )
 COUNT = frozenset(
     _heads(
@@ -67,9 +69,9 @@ UNREAD = WELLS | frozenset(  # whatever they hold, they hold no counts
     _heads(
         "pool plate, samples, size, members, items, volume, check, pool size, pool well, proben, größe, groesse, "
         "poolgröße, poolgroesse, volumen, date, time, datum, zeit, uhrzeit, operator, bearbeiter, bearbeitet von, "
-        "comment, comments, remark, remarks, note, notes, kommentar, bemerkung, bemerkungen, notiz, instrument, device, "
-        "gerät, geraet, no, nr, row, column, zeile, spalte, lfd nr, sum, total, mean, summe, gesamt, mittelwert, target, "
-        "dye, reporter, quencher, task, barcode, plate barcode, signature, unterschrift"
+        "comment, comments, remark, remarks, note, notes, kommentar, bemerkung, bemerkungen, notiz, instrument, "
+        "device, gerät, geraet, no, nr, row, column, zeile, spalte, lfd nr, sum, total, mean, summe, gesamt, mittelwert, "
+        "target, dye, reporter, quencher, task, barcode, plate barcode, signature, unterschrift"
     )
 )
 _CONTROL = re.compile(

@@ -1,4 +1,4 @@
-"""What a pool reported, in words: a count, a positive, a range or reads; written for people, and read from their sheets.
+"""What a pool reported, in words: a count, a positive, a range or reads; written for people, and read from sheets.
 
 Of words, only those are read whose meaning nobody doubts, and only where the assay reports positive or negative. A word
 with two meanings is refused with both: `n.d.` is written for "not detected" and for "not done".
@@ -20,11 +20,12 @@ from qgt.model.reports import noise_of
 from qgt.model.scales import Binned
 
 _POSITIVE = """
-    positive, pos, + , ++, +++, +ve, detected, reactive, present, positiv, reaktiv, nachgewiesen, nachweisbar, detektiert
+    positive, pos, +, ++, +++, +ve, detected, reactive, present, positiv, reaktiv, nachgewiesen, nachweisbar,
+    detektiert
 """
 _NEGATIVE = """
-    negative, neg, -ve, not detected, undetected, non reactive, nonreactive, not reactive, absent, negativ, nicht reaktiv,
-    nichtreaktiv, nicht nachgewiesen, nicht nachweisbar, nicht detektiert
+    negative, neg, -ve, not detected, undetected, non reactive, nonreactive, not reactive, absent, negativ,
+    nicht reaktiv, nichtreaktiv, nicht nachgewiesen, nicht nachweisbar, nicht detektiert
 """
 _MISSING = """
     invalid, inconclusive, indeterminate, equivocal, borderline, failed, not done, not measured, not tested,
@@ -97,7 +98,7 @@ if nothing was detected, or leave the cell empty if the pool was not measured.
     commas = has_decimal_commas(text for row in texts for text in row)
     dashes = _means_negative(texts)
     seen: dict[float | None, Counter[str]] = {0.0: Counter(), 1.0: Counter(), None: Counter()}
-    values = []
+    values: list[list[float]] = []
     for i, row in enumerate(texts):
         values.append([])
         for pool, text in enumerate(row):

@@ -210,8 +210,8 @@ def _header(grid: Grid, rows: Sequence[int]) -> int:
         raise ValueError(f"{grid.place(rows[0])} has no column of names; call it 'sample'.")
     column = next(i for i, name in enumerate(_fields(grid.rows[rows[0]])) if name is None)
     raise ValueError(
-        f"{grid.place(rows[0], column)} holds {grid.rows[rows[0]][column]!r}, and no row names a column of samples; name "
-        f"the columns {known}, or leave it out."
+        f"{grid.place(rows[0], column)} holds {grid.rows[rows[0]][column]!r}, and no row names a column of samples; "
+        f"name the columns {known}, or leave it out."
     )
 
 
@@ -224,8 +224,8 @@ def _columns(grid: Grid, header: int) -> dict[str, int]:
         if name in found:
             one, other = grid.rows[header][found[name]], grid.rows[header][column]
             raise ValueError(
-                f"{grid.place(header, column)} is a second column of {name}: {one!r} and {other!r} could both be meant; "
-                "keep one of them."
+                f"{grid.place(header, column)} is a second column of {name}: {one!r} and {other!r} could both be "
+                "meant; keep one of them."
             )
         found[name] = column
     return found
@@ -241,7 +241,9 @@ def _said(
         notes.append(rows_said(header, above[:NAMED]))
     called = {name: top[column] for name, column in columns.items()}
     if any(text.lower() != SAMPLES[name][0] for name, text in called.items()):
-        notes.append("Columns: " + ", ".join(f"{text!r} was read as {SAMPLES[n][0]}" for n, text in called.items()) + ".")
+        notes.append(
+            "Columns: " + ", ".join(f"{text!r} was read as {SAMPLES[n][0]}" for n, text in called.items()) + "."
+        )
     unread = [
         column
         for column in range(len(top))
@@ -253,8 +255,8 @@ def _said(
         texts = [grid.rows[row][column] for row in body]
         if "wells" not in columns and any(texts) and all(wells_of.well(text) for text in texts if text):
             raise ValueError(
-                f"{grid.place(header, column)} holds {top[column]!r} above wells; call the column 'well' if the samples "
-                "stand there, or delete it."
+                f"{grid.place(header, column)} holds {top[column]!r} above wells; call the column 'well' if the "
+                "samples stand there, or delete it."
             )
     if unread:
         notes.append(columns_said([top[column] for column in unread]))
@@ -271,8 +273,8 @@ def _refuse_footers(grid: Grid, rows: Sequence[int]) -> None:
         texts = [text for text in grid.rows[row] if text]
         if row > before + 1 and len(texts) == 1:
             raise ValueError(
-                f"{grid.place(row)} holds only {texts[0]!r}, below an empty row: a sample or a remark; delete the row, or "
-                "the empty one above it."
+                f"{grid.place(row)} holds only {texts[0]!r}, below an empty row: a sample or a remark; delete the "
+                "row, or the empty one above it."
             )
 
 

@@ -62,8 +62,8 @@ CREATE TABLE trail (
     detail TEXT NOT NULL
 );
 """
-# Sheets that were refused: the last few of each run, and how many there were. What never was a version need not be kept,
-# and whoever sends the same wrong file all day must not fill the disk. Added to files of earlier versions, too.
+# Sheets that were refused: the last few of each run, and how many there were. What never was a version need not be
+# kept, and a program that sends the same wrong file all day must not fill the disk. Earlier files get the table, too.
 REFUSED = """
 CREATE TABLE IF NOT EXISTS refused (
     number INTEGER PRIMARY KEY,

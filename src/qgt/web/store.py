@@ -281,13 +281,11 @@ def _folded(old: Sequence[Event], refused: Sequence[tuple[float, str, int, str]]
         events.setdefault(run, []).append(Event(made, run, REFUSED, detail))
     for event in reversed(old):
         events.setdefault(event.run, []).insert(0, event)
-    for run, all_of_run in events.items():
-        left = len(all_of_run) - REFUSALS
-        gone[run] = gone.get(run, 0) + max(left, 0)
-        del all_of_run[: max(left, 0)]
-        if gone[run]:
-            first = all_of_run[0]
-            all_of_run.insert(0, Event(first.made, run, REFUSED, f"{gone[run]} earlier, not listed"))
+    for owner, all_of_run in events.items():
+        left = max(0, len(all_of_run) - REFUSALS)
+        del all_of_run[:left]
+        if earlier := gone.get(owner, 0) + left:
+            all_of_run.insert(0, Event(all_of_run[0].made, owner, REFUSED, f"{earlier} earlier, not listed"))
     return [event for all_of_run in events.values() for event in all_of_run]
 
 

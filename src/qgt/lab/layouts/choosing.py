@@ -12,7 +12,6 @@ from qgt.lab.layouts.rows import by_well, long, well_column
 from qgt.lab.layouts.sheet import Layout, Sheet
 from qgt.lab.mangled import mangled
 
-
 NAMED = 4  # texts above a table that a note names
 TOP = 60  # rows among which a header is looked for
 

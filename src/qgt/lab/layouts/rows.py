@@ -32,7 +32,9 @@ def long(sheet: Sheet, top: Sequence[str], down: int) -> Layout:
     if unread:
         notes.append(columns_said(unread))
     if controls := [sheet.cell(row, down) for row in named if row not in body]:
-        notes.append(f"Not read: {len(controls)} control{'s' if len(controls) > 1 else ''} ({joined(controls, most=4)}).")
+        notes.append(
+            f"Not read: {len(controls)} control{'s' if len(controls) > 1 else ''} ({joined(controls, most=4)})."
+        )
     if owner is not None:
         return _tidy(sheet, top, body, down, owner, values, notes)
     found = _rows_by_pool(sheet, body, down)
@@ -70,7 +72,9 @@ def _values(
     """The columns of counts: one that is called so or, where none is, those that hold what may be counts."""
     filled = {column for column in columns if any(sheet.cell(row, column) for row in body)}
     heads = {column: head(top[column]) if header else "" for column in columns}
-    left = [column for column in columns if heads[column] not in UNREAD | INSTANCE and (heads[column] or column in filled)]
+    left = [
+        column for column in columns if heads[column] not in UNREAD | INSTANCE and (heads[column] or column in filled)
+    ]
     called = [column for column in left if heads[column] in COUNT]
     others = [column for column in left if column not in called]
     # A column without a header, or whose cells may be counts, is never left out silently.
