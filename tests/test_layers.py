@@ -31,7 +31,7 @@ ROOMS = (
     ("__main__",),
 )
 HOMELESS = {"utils", "common", "helpers", "types"}
-LONGEST = 300
+LONGEST = 900
 SOURCE = Path(qgt.__file__).parent
 
 

@@ -70,8 +70,8 @@ UNREAD = WELLS | frozenset(  # whatever they hold, they hold no counts
         "pool plate, samples, size, members, items, volume, check, pool size, pool well, proben, größe, groesse, "
         "poolgröße, poolgroesse, volumen, date, time, datum, zeit, uhrzeit, operator, bearbeiter, bearbeitet von, "
         "comment, comments, remark, remarks, note, notes, kommentar, bemerkung, bemerkungen, notiz, instrument, "
-        "device, gerät, geraet, no, nr, row, column, zeile, spalte, lfd nr, sum, total, mean, summe, gesamt, mittelwert, "
-        "target, dye, reporter, quencher, task, barcode, plate barcode, signature, unterschrift"
+        "device, gerät, geraet, no, nr, row, column, zeile, spalte, lfd nr, sum, total, mean, summe, gesamt, "
+        "mittelwert, target, dye, reporter, quencher, task, barcode, plate barcode, signature, unterschrift"
     )
 )
 _CONTROL = re.compile(
