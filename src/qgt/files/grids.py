@@ -27,6 +27,7 @@ from typing import Any
 LARGEST = 2**26  # bytes of a file, and of what is in an XLSX file: 64 MiB
 MOST_CELLS = 2_000_000  # of a grid, empty ones included
 MOST_XLSX = 250_000  # cells of an XLSX file, whose reading takes some ten microseconds for each
+LAST_ROW = 100_000  # of an XLSX sheet: a single cell further down would take as long as all rows above it
 SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
 DATE = "date "  # what stands before a date in the cell of a grid
 _TAG = re.compile(rb"<(?:[^\s<>/:]+:)?([cf])(?=[\s/>])")  # of a cell, or of a formula, in a sheet's XML
@@ -279,8 +280,11 @@ def _sheet_grid(name: str, sheet: Any, formulas: Any | None, notes: tuple[str, .
     number = 0
     for row, cells in enumerate(_rows(sheet, values_only=True)):
         number += len(cells)
-        if number > MOST_XLSX or row > MOST_CELLS:
-            raise ValueError(f"{name}: sheet {sheet.title!r} has more than {MOST_XLSX:,} cells; give a smaller one.")
+        if number > MOST_XLSX or row >= LAST_ROW:
+            raise ValueError(
+                f"{name}: sheet {sheet.title!r} has more than {MOST_XLSX:,} cells or {LAST_ROW:,} rows; delete those "
+                "below the table, or save the sheet as CSV."
+            )
         rows.append([_cell_text(value) for value in cells])
     for row, typed in enumerate(_rows(formulas, values_only=False) if formulas is not None else ()):
         for column, cell in enumerate(typed):
