@@ -303,10 +303,46 @@ def grouped_digits(random, case):
     case.readable = False
 
 
+def titled(random, case):
+    """Titles above the table, as laboratories write them; names that are numbers are looked for in row 1 alone."""
+    case.rows[:0] = [
+        [random.choice(["Screening KW 46", "Gerät 7", "Lauf: Montag"])] for _ in range(random.randint(1, 3))
+    ]
+    if any(name.isdigit() for name in case.names) and case.layout != "plate":
+        case.readable = False
+
+
+def remarked(random, case):
+    """A column of remarks beside the counts, with a header of its own."""
+    if case.layout == "plate":
+        return
+    head = random.choice(["Kommentar", "Operator", "what we saw"])
+    for row in case.rows:
+        row.append(head if row is case.rows[0] else random.choice(["Ann", "see note"]))
+
+
+def stray_pool(random, case):
+    """One more column of numbers: of a pool that the design does not have, or of a second count."""
+    if case.layout in ("plate", "long"):
+        return
+    head = random.choice(["P99", "repeat", "x"])
+    for row in case.rows:
+        row.append(head if row is case.rows[0] else random.choice([0, 1, 7]))
+    case.readable = False
+
+
+def with_controls(random, case):
+    if case.layout not in ("long", "tidy"):
+        return
+    row = list(case.rows[1])
+    row[1 if case.layout == "tidy" else 0] = random.choice(["NTC", "Positivkontrolle", "PC 1"])
+    case.rows.insert(random.randint(1, len(case.rows)), row)
+
+
 CHANGES = [
     blank_cell, spoiled_cell, spoiled_cell, spoiled_cell, dated_cell, lone_formula, renamed_pool, lost_zeros,
     doubled_pool, dropped_row, doubled_row, dropped_column, shifted_row, wrong_code, right_code, blank_rows,
-    trailing_columns, stray_cell, emptied, mixed_marks, grouped_digits,
+    trailing_columns, stray_cell, emptied, mixed_marks, grouped_digits, titled, remarked, stray_pool, with_controls,
 ]  # fmt: skip
 
 
@@ -320,7 +356,9 @@ def _rendered(random: Random, case: Case) -> bytes:
     lines = [case.separator.join(_cell(cell, case) for cell in row) for row in case.rows]
     text = end.join(lines) + random.choice(["", end, end * 2])
     if case.separator == "\t" and random.random() < 0.3:
-        return text.encode("utf-16")
+        return text.encode(random.choice(["utf-16", "utf-16-le"]))
+    if not text.isascii() and all(ord(character) < 256 for character in text) and random.random() < 0.5:
+        return text.encode("cp1252")
     return text.encode(random.choice(["utf-8", "utf-8-sig"]))
 
 

@@ -118,3 +118,34 @@ def test_a_plan_that_was_changed_is_refused(capsys):
                 assert name in capsys.readouterr().err
         Path("plan", name).write_text(written[name])
     assert main(["decode", "bare.csv", "--problem", "plan", "--calibrate", "0"]) == 0
+
+
+def test_a_laboratorys_own_list_and_sheet_go_through_both_commands(capsys):
+    """Titles, German headers, other columns, Windows text, words: all read, and all of it said."""
+    rows = "".join(f"Müller {n};19{n + 10};Platte A;{'ABCDEFGH'[n % 8]}{n // 8 + 1}\n" for n in range(12))
+    Path("proben.csv").write_bytes(f"Screening KW 46\n\nProben-ID;Jahrgang;Platte;Position\n{rows}".encode("cp1252"))
+    plan = ["plan", "--samples", "proben.csv", "--positives", "1", "--assay", "positive", "--errors", "0.99,0.99"]
+    assert main([*plan, "--certainty", "0.6", "-o", "plan", "--seconds", "3"]) == 0
+    said = capsys.readouterr().out
+    for note in (
+        "it was read as Windows-1252, as in 'Müller'.",
+        "Row 3 was taken as the header; not read above it: 'Screening KW 46'.",
+        "Columns: 'Proben-ID' was read as sample, 'Platte' was read as plate, 'Position' was read as well.",
+        "Not read: column 'Jahrgang'.",
+    ):
+        assert note in said
+    design = read_plan("plan").problem.design
+    found = design.matrix[:, 4].tolist()
+    lines = [
+        f"{p};{'nachgewiesen' if r else 'nicht nachgewiesen'}" for p, r in zip(design.pool_names, found, strict=True)
+    ]
+    Path("lauf.csv").write_text("Lauf 46\nPool;Ergebnis\nNTC;negativ\n" + "\n".join(lines) + "\n")
+    assert main(["decode", "lauf.csv", "--problem", "plan", "--calibrate", "1", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["results"][0]["defective"] == ["Müller 4"]
+    notes = " ".join(facts["notes"])
+    assert f"{len(lines)} cells read as words: {found.count(0)} negative (nicht nachgewiesen)" in notes
+    assert "Not read: 1 control (NTC)." in notes and "Row 2 was taken as the header" in notes
+    Path("lauf.csv").write_text(Path("lauf.csv").read_text().replace(";nicht nachgewiesen", ";n.d.", 1))
+    assert main(["decode", "lauf.csv", "--problem", "plan"]) == 2
+    assert "which may mean not detected or not done; write 0 or negative" in capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 import pytest
 
-import qgt.lab.counts
+import qgt.lab.reported
 from qgt.files.numbers import number
 from spoiled_sheets import CHANGES, judged, random_case, refused
 
@@ -31,5 +31,5 @@ def test_a_reader_that_guesses_is_caught(monkeypatch):
         value = number(cell, commas=commas)
         return value if not isinstance(value, str) else float(digits or 0)
 
-    monkeypatch.setattr(qgt.lab.counts, "number", guess)
+    monkeypatch.setattr(qgt.lab.reported, "number", guess)
     assert any(judged(random_case(seed)) for seed in range(100))

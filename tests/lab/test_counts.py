@@ -249,7 +249,7 @@ def test_the_check_code_must_be_the_designs():
         ("P1,P2\n1,#N/A\n", "row 2, column 2 holds '#N/A'; the spreadsheet reports an error"),
         ("P1,P2\n1,02-Mar\n", "row 2, column 2 holds '02-Mar'"),
         ('P1,P2\n1,"2\n', "not readable as CSV"),
-        (b"P1,P2\n1,\xff\n", "is not UTF-8 text"),
+        (b"P1,P2\n1,\xff\n", "row 2, column 2 holds '\u00ff'"),
         (b"P1,P2\n1,\0\n", "NUL"),
         (b"PK\x03\x04 no zip", "not a readable XLSX file"),
         (b"\xd0\xcf\x11\xe0 old", "old or encrypted spreadsheet"),

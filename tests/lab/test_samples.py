@@ -71,8 +71,8 @@ def test_xlsx_keeps_numbers_as_names():
     [
         ("sample\n", "lists no samples"),
         ("well\nA1\n", "row 1 has no column of names; call it 'sample'"),
-        ("sample,colour\na,red\n", "row 1, column 2 holds 'colour'; name the columns sample, plate, well"),
-        ("sample,name\na,b\n", "row 1, column 2 is a second column of names"),
+        ("tube,colour\na,red\n", "row 1, column 1 holds 'tube', and no row names a column of samples; name the"),
+        ("sample,name\na,b\n", "row 1, column 2 is a second column of names: 'sample' and 'name' could both be meant"),
         ("sample,well\na,A1\na,A2\n", "row 3, column 1 holds 'a', as row 2 does"),
         ("sample,well\na,A1\nb,A1\n", "holds 'Plate 1, A1' twice"),
         ("sample,well\na,Z1\n", "row 2, column 2 holds 'Z1'; write a well"),

@@ -100,3 +100,22 @@ def test_pools_with_noises_of_their_own_are_rescued() -> None:
     two = torch.tensor([1.0, 2.0, 1.0, 0.0, 0.0], dtype=torch.float64)  # more than one must be wrong
     found = rescue(problem, two)
     assert found is not None and len(found.wrong) >= 1
+
+
+@pytest.mark.parametrize("wrong", [8, 9, 16])
+def test_a_hopeless_sheet_names_nobody(wrong: int) -> None:
+    """Of 24 counts, up to eight may be impossible by themselves; with more, what is left tells nothing."""
+    problem, _, y = plate()
+    y[:wrong] = 1263.0
+    assert (rescue(problem, y, seconds=20.0) is None) == (wrong > 8)
+
+
+def test_an_answer_that_takes_most_counts_to_be_wrong_is_none() -> None:
+    """Ten pools with one item each: six counts contradict the pools of all items."""
+    rows = ["1111111111", *["".join("1" if i == j else "0" for j in range(10)) for i in range(10)]]
+    problem = qgt.Problem(qgt.Design.from_rows([*rows[:1] * 5, *rows[1:5]]), qgt.Bernoulli(0.1))
+    y = torch.tensor([3.0, 5.0, 7.0, 9.0, 10.0, 1.0, 0.0, 0.0, 0.0], dtype=torch.float64)
+    found = rescue(problem, y, seconds=5.0)
+    assert found is not None and len(found.wrong) == 4  # of nine
+    y[6:] = torch.nan
+    assert rescue(problem, y, seconds=5.0) is None  # four of six

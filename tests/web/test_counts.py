@@ -2,9 +2,12 @@
 
 import io
 import re
+import zipfile
 from html import unescape
 
 import pytest
+
+from qgt.model.readings import PositiveNegative
 
 POSITIVE = [2, 7]
 
@@ -198,3 +201,100 @@ def test_a_form_for_several_plates(visitor, refused):
     assert visitor.get(f"/runs/{run}/counts?plates=999").text.count("<fieldset") == 12
     assert visitor.get(f"/runs/{run}/counts?plates=-1").text.count("<fieldset") == 1
     assert visitor.get(f"/runs/{run}/counts?version=9").status_code == 200
+
+
+# --- sheets as laboratories have them ---------------------------------------------------------------------------------
+
+
+def results(problem, positives=POSITIVE, words=("neg", "POS")):
+    return [words[count > 0] for count in counts(problem, positives)]
+
+
+@pytest.mark.parametrize("way", ["typed", "pasted", "uploaded"])
+def test_words_of_a_positive_negative_assay_are_read_and_said(visitor, way):
+    run, problem = visitor.run(assay=PositiveNegative(0.99, 0.99))
+    values, pools = results(problem), problem.design.pool_names
+    sheet = "Lauf 46\nPool;Ergebnis;Gerät\n" + "".join(f"{p};{v};7\n" for p, v in zip(pools, values, strict=True))
+    fields = boxes(values) if way == "typed" else {"way": way, "pasted": sheet}
+    files = {"file": ("c.csv", sheet.encode("cp1252"))} if way == "uploaded" else None
+    answer = visitor.enter(run, fields, files=files)
+    assert answer.status_code == 200, trouble(answer)
+    (kept,) = visitor.store.submissions(run)
+    assert kept.counts["values"] == [[float(value == "POS") for value in values]]
+    yes, no = values.count("POS"), values.count("neg")
+    shown = unescape(answer.text)
+    assert f"8 cells read as words: {no} negative (neg), {yes} positive (POS)." in shown
+    if way != "typed":
+        assert "Row 2 was taken as the header; not read above it: 'Lauf 46'." in shown
+        assert "Not read: column 'Gerät'." in shown
+    assert ("read as Windows-1252" in shown) == (way == "uploaded")
+
+
+def test_the_form_of_a_positive_negative_assay_asks_for_words(visitor):
+    run, problem = visitor.run(assay=PositiveNegative(0.99, 0.99))
+    form = visitor.get(f"/runs/{run}/counts").text
+    assert "Write 1 or 0, positive or negative" in form and 'inputmode="decimal"' not in form
+    assert 'data-weight="0"' in form and "|not detected|" in form  # results do not add up
+    for cell, said in (("n.d.", "P3 of Monday 1 holds 'n.d.', which may mean not detected or not done: write 0"),
+                       ("Ann", "P3 of Monday 1 holds 'Ann': write 1 or 0, or positive or negative.")):  # fmt: skip
+        answer = visitor.enter(run, {**boxes(results(problem)), "count-0-2": cell})
+        assert said in trouble(answer)
+    other, _ = visitor.run()
+    assert 'inputmode="decimal"' in visitor.get(f"/runs/{other}/counts").text
+
+
+def test_refused_sheets_do_not_fill_the_history(visitor):
+    run, _ = visitor.run()
+    for number in range(12):
+        visitor.enter(run, {"way": "pasted", "pasted": f"wrong {number}"})
+    events = [event.detail for event in visitor.store.trail(run) if event.what == "counts refused"]
+    assert events[0] == "7 earlier, not listed" and len(events) == 6
+    assert all(f"'wrong {number}'" in event for number, event in zip(range(7, 12), events[1:], strict=True))
+    assert visitor.get(f"/runs/{run}").text.count("counts refused") == 6
+
+
+@pytest.mark.parametrize("number", ["99999999999999999999", "9" * 5000, "-1", "0", "2147483648", "1e3", "x"])
+def test_numbers_in_addresses_are_bounded(visitor, refused, number):
+    run, _ = refused
+    at = f"/runs/{run}/versions/{number}"
+    for path in (at, f"{at}/counts", f"{at}/report", f"{at}/calls.csv", f"{at}/follow-up", f"{at}/follow-up/pools.csv"):
+        assert visitor.get(path).status_code == 404, path
+    for path in (f"{at}/decode", f"{at}/follow-up", f"{at}/follow-up/counts"):
+        assert visitor.post(path, {"pools": "4"}).status_code == 404, path
+    if number != "0":
+        assert visitor.get(f"/runs/{run}/counts?version={number}").status_code == 404
+    assert visitor.get(f"/demo?seed={number}").status_code in (200, 404, 422)
+    assert visitor.get(f"/demo?pools={number}").status_code in (404, 422)
+
+
+def test_an_impossible_plate_is_counted_again_and_not_settled(visitor):
+    run, problem = visitor.run()
+    values = counts(problem)
+    answer = visitor.enter(run, boxes([values[0] + 1, *values[1:]]))
+    assert "Count again" in answer.text and f'href="/runs/{run}/counts?version=1"' in answer.text
+    assert "Settle what is in doubt" not in answer.text
+    certain = visitor.enter(run, {**boxes(values), "based": "1"})
+    assert "Count again</h2>" not in certain.text
+
+
+def test_a_copies_sheet_names_nobody(visitor):
+    run, _ = visitor.run()
+    answer = visitor.enter(run, boxes([1263, 88412, 0, 5051, 940, 2210, 7300, 41000]))
+    shown = " ".join(unescape(answer.text).split())
+    assert "These numbers look like copies" in shown and "No sample is called." in shown
+    assert "Look at" not in shown
+
+
+def test_a_large_workbook_is_refused_before_it_is_read(visitor, refused):
+    run, problem = refused
+    small = workbook(problem.design.pool_names, counts(problem))
+    stream = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(small)) as old, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name == "xl/worksheets/sheet1.xml":
+                row = b"<row>" + b"<c><v>1</v></c>" * 300 + b"</row>"
+                content = content.replace(b"</sheetData>", 900 * row + b"</sheetData>")
+            new.writestr(name, content)
+    answer = visitor.enter(run, {"way": "uploaded"}, files={"file": ("c.xlsx", stream.getvalue())})
+    assert "The file: has more than 250,000 cells" in trouble(answer)

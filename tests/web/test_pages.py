@@ -6,6 +6,7 @@ import json
 import re
 import zipfile
 from dataclasses import replace
+from html import unescape
 
 import pytest
 import torch
@@ -89,6 +90,21 @@ def test_a_samples_file_is_read_and_refused_by_its_place(visitor):
     answer = visitor.client.post("/plan", data={"word": visitor.word(), **form_of()}, files=files)
     assert answer.status_code == 422
     assert "The file of samples" in answer.text or "wells" in answer.text
+
+
+def test_how_a_samples_file_was_read_is_said(visitor):
+    text = "Screening KW 46\nProben-ID;Geburtsjahr\n" + "".join(f"Größe {n};1971\n" for n in range(12))
+    files = {"file": ("s.csv", text.encode("cp1252"))}
+    data = {"word": visitor.word(), **form_of()}
+    draft = visitor.finished(visitor.client.post("/plan", data=data, files=files, follow_redirects=True))
+    made = visitor.post(draft.url.path, {"candidate": "0"})
+    run = visitor.get(f"/runs/{made.url.path.split('/')[2]}")
+    for page in (draft, run):
+        shown = unescape(page.text)
+        assert "The list of samples: The text is not UTF-8; it was read as Windows-1252, as in 'Größe'." in shown
+        assert "Row 2 was taken as the header; not read above it: 'Screening KW 46'." in shown
+        assert "Not read: column 'Geburtsjahr'." in shown
+    assert b"Row 2 was taken as the header" in visitor.store.file(made.url.path.split("/")[2], "README.txt")
 
 
 def test_the_plan_as_a_folder_is_the_one_that_is_decoded(visitor, tmp_path):
@@ -243,6 +259,12 @@ def test_a_follow_up_round_settles_a_plate_in_doubt(visitor, tmp_path):
     assert ("certain" in answer.text and "2 rounds" in answer.text) or "rounds." in answer.text
     found = re.search(r'<p class="answer">(.*?)</p>', answer.text, flags=re.DOTALL)[1]
     assert re.findall(r">([^<]+)</b>", found) == [problem.design.item_names[j] for j in truth]
+    events = [event for event in visitor.store.trail(run) if event.what not in ("counts decoded", "counts refused")]
+    assert [(event.what, event.detail) for event in events[1:4]] == [
+        ("counts entered", "version 1, typed"),
+        ("follow-up proposed", "after version 1"),
+        ("follow-up counts entered", "round 2, as version 2"),
+    ]
     late = visitor.post(f"{old.url.path}/follow-up/counts", counts)
     assert late.status_code == 422 and "is newer than the one this round follows" in late.text
     names = re.findall(r'/versions/\d+/(\w+\.\w+)"', answer.text)
@@ -267,3 +289,16 @@ def test_impossible_counts_are_counted_again_instead(visitor):
     assert "its counts do not fit. Count P1 again" in re.sub(r"<[^>]+>", "", asked.text)
     assert visitor.post(f"{asked.url.path}/counts", {"count-0": "1"}).status_code == 422
     assert visitor.get(f"{asked.url.path}/pools.csv").status_code == 404
+
+
+def test_a_follow_up_of_results_takes_words(visitor):
+    run, problem = visitor.run("Words", assay=qgt.PositiveNegative(0.99, 0.99))
+    answer = visitor.enter(run, {**typed(problem, (2,)), **{f"count-0-{n}": "" for n in range(5)}, "count-0-5": "neg"})
+    asked = visitor.finished(visitor.post(f"{answer.url.path}/follow-up", {"pools": "2"}))
+    boxes = re.findall(r'name="(count-\d+)" value="" inputmode="text"', asked.text)
+    assert boxes
+    wrong = visitor.post(f"{asked.url.path}/counts", dict.fromkeys(boxes, "n.d."))
+    assert wrong.status_code == 422 and "which may mean not detected or not done" in wrong.text
+    visitor.finished(visitor.post(f"{asked.url.path}/counts", dict.fromkeys(boxes, "negativ")))
+    (entered,) = visitor.store.submission(run, 2).counts["rounds"]
+    assert entered["counts"] == [0.0] * len(boxes)

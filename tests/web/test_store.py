@@ -59,6 +59,27 @@ def test_the_database_itself_refuses_to_forget(store, table, verb):
     db.close()
 
 
+def test_files_of_earlier_versions_get_their_refusals_folded(store, tmp_path):
+    run = store.add_run("a", "plan", {}, {})
+    with sqlite3.connect(store.path) as db:
+        db.execute("DROP TABLE refused")  # as a file of an earlier version is
+    db.close()
+    for number in range(9):
+        store.note(run, "counts refused", f"old {number}")
+    again = Store.open(tmp_path)
+    assert [event.detail for event in again.trail(run)][1:] == [
+        "4 earlier, not listed",
+        *(f"old {n}" for n in range(4, 9)),
+    ]
+    for number in range(9):
+        again.refuse(run, f"new {number}")
+    said = [event.detail for event in again.trail(run)][1:]
+    assert said == ["13 earlier, not listed", *(f"new {n}" for n in range(4, 9))]
+    with sqlite3.connect(store.path) as db:
+        assert db.execute("SELECT COUNT(*) FROM refused").fetchone() == (5,)
+    db.close()
+
+
 def test_a_result_is_kept_once_and_with_all_its_files(store):
     run = store.add_run("a", "plan", {}, {})
     store.submit(run, "typed", "", b"", {})

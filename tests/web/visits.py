@@ -19,10 +19,10 @@ from qgt.web.serving import in_background
 SAMPLES, POOLS = 12, 8
 
 
-def small_plan(names=None):
+def small_plan(names=None, assay=None):
     """A plan for few samples, made without simulations."""
     samples = Samples.numbered(SAMPLES) if names is None else Samples.placed(names)
-    question = Question(samples, (0.0, 2.0), Noiseless(), 0.9)
+    question = Question(samples, (0.0, 2.0), assay or Noiseless(), 0.9)
     scout = Scout(question.samples, question.positives, question.assay, None, seed=0)
     one = Candidate(scout.design(POOLS, 4), 4, 50, 49, 0.0, 3.5)
     return Plan(question, (one,), one, False, seed=0)
@@ -45,9 +45,9 @@ class Visitor:
     def store(self):
         return self.house.store
 
-    def run(self, name="Monday", names=None):
+    def run(self, name="Monday", names=None, assay=None):
         """A new run of a small plan, and its problem."""
-        made = small_plan(names)
+        made = small_plan(names, assay)
         return add_run(self.house, name, made, 10.0), made.problem
 
     def get(self, path, **options):

@@ -39,7 +39,7 @@ def read_sheet(counts: Path, problem: Path | None, loaded: "qgt.Problem") -> "Co
         raise ValueError(
             f"{counts}: has the counts of a later round; give those of the first round, and --round {counts.parent}."
         )
-    return read_counts(counts, loaded.design, planned_samples(problem))
+    return read_counts(counts, loaded.design, planned_samples(problem), noise=loaded.noise)
 
 
 def planned_samples(problem: Path | None) -> "Samples | None":

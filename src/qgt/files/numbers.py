@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 
 MISSING = frozenset({"", "na", "n/a", "nan"})  # whatever their case
+NO_NUMBER = "write a finite number, or leave the cell empty if it is missing"  # what `number` says of other words
 _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _COMMA = re.compile(r"[+-]?(\d+,\d*|,\d+)", re.ASCII)
 _GROUPED = re.compile(r"[+-]?\d{1,3}([.,' \u00a0\u202f]\d{3})+([.,]\d*)?", re.ASCII)
@@ -66,7 +67,7 @@ def number(cell: str, *, commas: bool) -> float | str:
         return "the spreadsheet made a date of it: format the cell as a number and type it again"
     if cell.startswith("#"):
         return "the spreadsheet reports an error there: write the number, or leave the cell empty if it is missing"
-    return "write a finite number, or leave the cell empty if it is missing"
+    return NO_NUMBER
 
 
 def cell_of(value: int | float | None) -> str:

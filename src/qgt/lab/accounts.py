@@ -327,6 +327,8 @@ def _why_impossible(problem: Problem, one: _Instance) -> str:
     possible = pool_costs(problem.design, problem.noise, y[None]).possible(sizes)[0].tolist()
     rows = zip(problem.design.pool_names, y.tolist(), sizes.tolist(), possible, strict=True)
     broken = [(name, count, size) for name, count, size, fine in rows if not fine]
+    if broken and (odd := reported.mistaken(problem.noise, y, sizes)):
+        return f"{wording.UNEXPLAINED} {odd}"
     if broken and (remedy := reported.allowed(problem.noise)):
         return wording.no_report(broken, problem.pools, remedy)
     fractions = [row for row in broken if not row[1].is_integer()] if problem.noise.integer else []
@@ -334,7 +336,7 @@ def _why_impossible(problem: Problem, one: _Instance) -> str:
     why = wording.impossible(fractions or broken, problem.pools, fractions=bool(fractions), exact=exact)
     if rescue is None or fractions or not rescue.wrong:
         return why
-    likely = _names(problem, rescue.x > 0)
+    likely = None if bool(rescue.undecided.any()) else _names(problem, rescue.x > 0)
     return f"{why} {wording.rescued(rescue.wrong, likely, problem.items)}"
 
 

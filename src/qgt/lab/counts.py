@@ -2,10 +2,12 @@
 
 Read are a column per pool, a row per pool (`pool,count`), rows of `plate,pool,count`, and plates as they stand on the
 bench, several in one file; commas, semicolons or tabs between cells; decimal points or commas; empty cells as missing
-counts. Whatever was detected stands in the notes. Whatever could be read in two ways, and every cell that is no number,
-is refused with its sheet, row and column, what was found and what to write.
+counts; for an assay that reports positive or negative, the words of laboratories and instruments. Titles above the
+table and columns of other texts are left out. Whatever was detected or left out stands in the notes. Whatever could be
+read in two ways, and every cell that is no report, is refused with its sheet, row and column, what was found and what
+to write.
 
-Lines at the top that begin with # are remarks. Where one shows a check code, it must be the design's.
+Lines at the top that begin with # are remarks. Where any line shows a check code, it must be the design's.
 """
 
 import math
@@ -18,13 +20,16 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from qgt.files.grids import Grid, read_grids
-from qgt.files.numbers import has_decimal_commas, number
 from qgt.lab.layouts.choosing import layout_of
-from qgt.lab.layouts.sheet import Cell, Layout, Sheet
+from qgt.lab.layouts.sheet import Layout, Sheet
 from qgt.lab.naming import check_code, code_in
+from qgt.lab.reported import mistaken, read_reports
 from qgt.lab.samples import Samples
 from qgt.lab.wording import joined
 from qgt.model.design import Design
+from qgt.model.noise import Noise
+from qgt.model.readings import PositiveNegative
+from qgt.model.reports import noise_of
 
 NAMED = 6  # missing counts that a note names
 
@@ -51,7 +56,12 @@ class CountSheet:
 
 
 def read_counts(
-    source: str | Path, design: Design, samples: Samples | None = None, *, data: bytes | None = None
+    source: str | Path,
+    design: Design,
+    samples: Samples | None = None,
+    *,
+    noise: Noise | None = None,
+    data: bytes | None = None,
 ) -> CountSheet:
     """Read counts; raise a ValueError that names the place where the file is wrong and what to write.
 
@@ -59,6 +69,7 @@ def read_counts(
         source: The file, or what to call it where `data` is given.
         design: The design whose pools were counted.
         samples: The samples, so that their names, and what a spreadsheet made of them, are recognised.
+        noise: What the assay reports; where that is positive or negative, words are read. None is for counts.
         data: The file's content, as with an upload or a text that was typed.
 
     Example:
@@ -68,9 +79,12 @@ def read_counts(
         >>> read_counts("typed", design, data=b"plate,P1,P2\\nA,1,x\\n")
         Traceback (most recent call last):
         ValueError: typed: row 2, column 3 holds 'x'; write a finite number, or leave the cell empty if it is missing.
+        >>> sheet = read_counts("typed", design, noise=PositiveNegative(), data=b"Pool;Ergebnis\\nP1;POS\\nP2;neg\\n")
+        >>> sheet.y, sheet.notes[-1]
+        (tensor([[1., 0.]], dtype=torch.float64), '2 cells read as words: 1 negative (neg), 1 positive (POS).')
     """
     grids = read_grids(source, data)
-    read = [_read_sheet(grid, design, samples) for grid in grids]
+    read = [_read_sheet(grid, design, samples, noise) for grid in grids]
     if len(read) == 1:
         return read[0]
     names = [name for grid, one in zip(grids, read, strict=True) for name in _sheet_names(grid, one)]
@@ -90,53 +104,51 @@ def _sheet_names(grid: Grid, one: CountSheet) -> Sequence[str]:
     return [title] if len(one.y) == 1 else [f"{title} {i + 1}" for i in range(len(one.y))]
 
 
-def _read_sheet(grid: Grid, design: Design, samples: Samples | None) -> CountSheet:
-    first, notes = _remarks(grid, design)
-    sheet = Sheet(grid, design.pool_names, () if samples is None else samples.names, first)
+def _read_sheet(grid: Grid, design: Design, samples: Samples | None, noise: Noise | None) -> CountSheet:
+    first, notes = _remarks(grid), _code(grid, design)
+    words = noise is not None and any(isinstance(noise_of(noise, i), PositiveNegative) for i in range(design.pools))
+    sheet = Sheet(grid, design.pool_names, () if samples is None else samples.names, first, words)
     if not sheet.rows:
         raise ValueError(f"{grid.name}: is empty; give one row per line, cells separated by commas.")
     layout = layout_of(sheet)
-    y, commas = _numbers(sheet, layout)
-    said = ("Numbers have decimal commas.",) if commas else ()
+    texts = [[sheet.cell(*cell) for cell in cells] for cells in layout.cells]
+    values, said = read_reports(texts, noise, lambda i, pool: grid.place(*layout.cells[i][pool]))
+    y = torch.tensor(values, dtype=torch.float64)  # (instances, pools)
     missing = _missing(sheet, layout, y)
-    return CountSheet(y, layout.names, (*grid.notes, *notes, *layout.notes, *said, *missing))
+    return CountSheet(y, layout.names, (*grid.notes, *notes, *layout.notes, *said, *missing, *_odd(y, design, noise)))
 
 
-def _remarks(grid: Grid, design: Design) -> tuple[int, list[str]]:
-    """The first row after the remarks at the top, and what they say; a wrong check code is refused."""
-    first, notes = 0, []
+def _remarks(grid: Grid) -> int:
+    """The first row after the remarks at the top."""
+    first = 0
     while first < len(grid.rows):
-        line = " ".join(cell for cell in grid.rows[first] if cell)
-        found, own = code_in(line), check_code(design)
-        if line and not (line.startswith("#") and (found or line == grid.rows[first][0])):
+        line = [cell for cell in grid.rows[first] if cell]
+        shown = code_in(" ".join(line)) is not None
+        if line and not (line[0].startswith("#") and grid.rows[first][0] and (shown or len(line) == 1)):
             break  # a header may begin with # too, but has other cells
+        first += 1
+    return first
+
+
+def _code(grid: Grid, design: Design) -> list[str]:
+    """That the check code is the design's, where the sheet shows one; another one is refused."""
+    own, seen = check_code(design), False
+    for row, cells in enumerate(grid.rows):
+        found = code_in(" ".join(cell for cell in cells if cell))
         if found is not None and found != own:
             raise ValueError(
-                f"{grid.place(first)} shows check code {found}, but the design has {own}; these counts belong to "
+                f"{grid.place(row)} shows check code {found}, but the design has {own}; these counts belong to "
                 "another design: give that one."
             )
-        if found is not None:
-            notes.append(f"The check code is the design's: {own}.")
-        first += 1
-    return first, notes
+        seen = seen or found is not None
+    return [f"The check code is the design's: {own}."] if seen else []
 
 
-def _numbers(sheet: Sheet, layout: Layout) -> tuple[Tensor, bool]:
-    """The counts, and whether they have decimal commas."""
-    texts = [[sheet.cell(*cell) for cell in cells] for cells in layout.cells]
-    commas = has_decimal_commas(text for row in texts for text in row)
-    values = [
-        [_number(sheet, cell, text, commas) for cell, text in zip(cells, row, strict=True)]
-        for cells, row in zip(layout.cells, texts, strict=True)
-    ]
-    return torch.tensor(values, dtype=torch.float64), commas
-
-
-def _number(sheet: Sheet, cell: Cell, text: str, commas: bool) -> float:
-    value = number(text, commas=commas)
-    if isinstance(value, str):
-        raise ValueError(f"{sheet.grid.place(*cell)} holds {text!r}; {value}.")
-    return value
+def _odd(y: Tensor, design: Design, noise: Noise | None) -> tuple[str, ...]:
+    """A note on numbers that cannot be readings; where reports are whole numbers, the decoder's words say it."""
+    if noise is None or noise.integer:
+        return ()
+    return tuple(dict.fromkeys(said for row in y if (said := mistaken(noise, row, design.pool_sizes))))
 
 
 def _missing(sheet: Sheet, layout: Layout, y: Tensor) -> tuple[str, ...]:

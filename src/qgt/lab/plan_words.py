@@ -75,6 +75,8 @@ def plan_words(plan: Plan) -> list[str]:
         f"All of this holds if as many samples are positive as expected ({_range(question.positives)}) and the assay "
         f"errs as stated (seed {plan.seed})."
     )
+    if question.samples.notes:
+        words.append(f"The list of samples: {' '.join(question.samples.notes)}")
     return words
 
 

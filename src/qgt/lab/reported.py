@@ -1,11 +1,219 @@
-"""What a pool reported, in words: a count, a positive, a range or reads."""
+"""What a pool reported, in words: a count, a positive, a range or reads; written for people, and read from sheets.
 
-from qgt.lab.wording import Residual
+Of words, only those are read whose meaning nobody doubts, and only where the assay reports positive or negative. A word
+with two meanings is refused with both: `n.d.` is written for "not detected" and for "not done".
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from qgt.files.numbers import NO_NUMBER, has_decimal_commas, number
+from qgt.lab.wording import Residual, joined, quoted
 from qgt.model.noise import Noise
 from qgt.model.problem import Problem
 from qgt.model.readings import PositiveNegative, Reads, reports_counts
 from qgt.model.reports import noise_of
 from qgt.model.scales import Binned
+
+_POSITIVE = """
+    positive, pos, +, ++, +++, +ve, detected, reactive, present, positiv, reaktiv, nachgewiesen, nachweisbar,
+    detektiert
+"""
+_NEGATIVE = """
+    negative, neg, -ve, not detected, undetected, non reactive, nonreactive, not reactive, absent, negativ,
+    nicht reaktiv, nichtreaktiv, nicht nachgewiesen, nicht nachweisbar, nicht detektiert
+"""
+_MISSING = """
+    invalid, inconclusive, indeterminate, equivocal, borderline, failed, not done, not measured, not tested,
+    not determined, no result, ungültig, ungueltig, fehlgeschlagen, grenzwertig, fraglich, nicht auswertbar,
+    nicht bestimmt, nicht gemessen, nicht getestet, nicht durchgeführt, kein ergebnis
+"""
+_OVERFLOW = "ovrflw, ovrflow, overflow, overflw, ovfl, overrange, over range, saturated, überlauf, ueberlauf, gesättigt"
+_DOUBTFUL = frozenset({"nd", "nn", "undetermined", "unbestimmt"})  # without dots and blanks
+_ANSWERS = frozenset({"yes", "no", "y", "n", "true", "false", "ja", "nein", "j", "wahr", "falsch"})
+_DASHES = re.compile(r"[\u2010-\u2015\u2212\ufe63\uff0d]")
+_LIMIT = re.compile(r"[<>\u2264\u2265]\s*=?\s*[\d.,]+")
+WORDS = {
+    word.strip(): value
+    for value, words in ((1.0, _POSITIVE), (0.0, _NEGATIVE), (math.nan, _MISSING))
+    for word in words.split(",")
+}
+_OVERFLOWS = frozenset(word.strip() for word in _OVERFLOW.split(","))
+RESULT = "write 1 or 0, or positive or negative"
+NAMED = 4  # different words that a note names
+
+
+def word(text: str) -> str:
+    """A word as it is compared: without case, dots at its end, and hyphens and further blanks between its parts.
+
+    Example:
+        >>> word("NEG."), word("Non-Reactive"), word("\\u2212"), word("not_detected")
+        ('neg', 'non reactive', '-', 'not detected')
+    """
+    plain = " ".join(_DASHES.sub("-", text.lower()).replace("_", " ").split()).rstrip(".")
+    return re.sub(r"(?<=\w) ?- ?(?=\w)", " ", plain)
+
+
+def is_word(text: str) -> bool:
+    """Whether a cell may be meant as a result, though it is no number: of such a cell nobody should say "not read".
+
+    Example:
+        >>> is_word("NEG"), is_word("n.d."), is_word("OVRFLW"), is_word("Ann")
+        (True, True, True, False)
+    """
+    plain = word(text)
+    doubtful = plain == "-" or _bare(plain) in _DOUBTFUL or plain in _OVERFLOWS or plain in _ANSWERS
+    return plain in WORDS or doubtful or _LIMIT.fullmatch(plain) is not None
+
+
+def read_reports(
+    texts: Sequence[Sequence[str]],
+    noise: Noise | None,
+    place: Callable[[int, int], str],
+    *,
+    mark: str = ";",
+    mixed: bool = False,
+) -> tuple[list[list[float]], tuple[str, ...]]:
+    """What cells report, NaN where that is missing, and notes on how they were read.
+
+    Args:
+        texts: A row of cells for each instance, one for each pool.
+        noise: What the assay reports; None for counts, where nothing is known of it.
+        place: Names the cell of an instance and a pool, to begin an error with.
+        mark: What stands in an error before what to write instead.
+        mixed: Whether each cell may have a decimal comma or a decimal point, as where people type cells one by one.
+
+    Example:
+        >>> read_reports([["POS", "neg", "0", "invalid"]], PositiveNegative(), lambda i, pool: f"pool {pool + 1}")
+        ([[1.0, 0.0, 0.0, nan]], ('3 cells read as words: 1 negative (neg), 1 positive (POS), 1 missing (invalid).',))
+        >>> read_reports([["n.d."]], PositiveNegative(), lambda i, pool: "c.csv: row 2, column 1")
+        Traceback (most recent call last):
+        ValueError: c.csv: row 2, column 1 holds 'n.d.', which may mean not detected or not done; write 0 or negative \
+if nothing was detected, or leave the cell empty if the pool was not measured.
+    """
+    commas = has_decimal_commas(text for row in texts for text in row)
+    dashes = _means_negative(texts)
+    seen: dict[float | None, Counter[str]] = {0.0: Counter(), 1.0: Counter(), None: Counter()}
+    values: list[list[float]] = []
+    for i, row in enumerate(texts):
+        values.append([])
+        for pool, text in enumerate(row):
+            own = None if noise is None else noise_of(noise, pool)
+            value = number(text, commas="," in text if mixed else commas)
+            if value == NO_NUMBER:
+                value = _of_word(text, own, dashes)
+                if not isinstance(value, str):
+                    seen[None if math.isnan(value) else value][text] += 1
+            if isinstance(value, str):
+                doubt = _doubt(text, own)
+                remedy, why = (doubt[1], f", {doubt[0]}") if doubt and value in (NO_NUMBER, RESULT) else (value, "")
+                raise ValueError(f"{place(i, pool)} holds {text!r}{why}{mark} {remedy}.")
+            values[-1].append(value)
+    said = ("Numbers have decimal commas.",) if commas and not mixed else ()
+    return values, (*said, *_words_said(seen))
+
+
+def _of_word(text: str, noise: Noise | None, dashes: bool) -> float | str:
+    """The value of a word; or what to write instead."""
+    if not isinstance(noise, PositiveNegative):
+        return (noise is not None and allowed(noise)) or NO_NUMBER
+    plain = word(text)
+    if plain == "-" and dashes:
+        return 0.0
+    return WORDS.get(plain, RESULT)
+
+
+def _means_negative(texts: Sequence[Sequence[str]]) -> bool:
+    """Whether a dash is a negative: where plus signs are the positives, and negatives have no other sign."""
+    seen = {word(text) for row in texts for text in row}
+    plus = any(one and not one.strip("+") for one in seen)
+    others = any(one == "0" or WORDS.get(one) == 0.0 for one in seen)
+    return plus and not others
+
+
+def _doubt(text: str, noise: Noise | None) -> tuple[str, str] | None:
+    """Why a word is not read, and what to write instead; None where there is nothing to say of it."""
+    plain = word(text)
+    results = isinstance(noise, PositiveNegative)
+    none = "write 0 or negative if nothing was detected" if results else "write 0 if nothing was detected"
+    empty = "leave the cell empty if the pool was not measured"
+    if plain == "-":
+        return "which may mean negative or not measured", f"{none}, or {empty}"
+    if _bare(plain) in _DOUBTFUL:
+        return "which may mean not detected or not done", f"{none}, or {empty}"
+    if plain in _OVERFLOWS:
+        again = "measure the pool again, diluted, or leave the cell empty, which loses what the pool says"
+        return "a value too large to measure, which is not a missing one", again
+    if _LIMIT.fullmatch(plain):
+        return "a limit and not a value", f"write the value, or {empty}"
+    if results and plain in _ANSWERS:
+        return "which does not say what the question was", RESULT
+    if plain in WORDS and not results:
+        if math.isnan(WORDS[plain]):
+            return "which is no number", empty
+        count = "write the number of positive samples in the pool"
+        return "but this assay does not report positive or negative", (noise and allowed(noise)) or count
+    return None
+
+
+def _bare(plain: str) -> str:
+    return re.sub(r"[\s./]", "", plain)
+
+
+def _words_said(seen: "dict[float | None, Counter[str]]") -> tuple[str, ...]:
+    """The note on words that were read: how many were taken for what."""
+    total = sum(counter.total() for counter in seen.values())
+    called = {0.0: "negative", 1.0: "positive", None: "missing"}
+    parts = [
+        f"{seen[value].total()} {name} ({joined(map(quoted, seen[value]), most=NAMED)})"
+        for value, name in called.items()
+        if seen[value]
+    ]
+    return (f"{total} cell{'s' if total > 1 else ''} read as words: {', '.join(parts)}.",) if total else ()
+
+
+def mistaken(noise: Noise, y: Tensor, sizes: Tensor) -> str:
+    """What numbers look like that cannot be an assay's reports: cycle thresholds or copies; empty where neither.
+
+    Cycle thresholds are mostly between 10 and 45 and have decimals, or are more than a pool has samples. Copies are
+    numbers mostly more than ten times the number of samples.
+
+    Args:
+        noise: What the assay reports.
+        y: The reports of one instance: (pools,).
+        sizes: The number of samples in each pool: (pools,).
+
+    Example:
+        >>> import torch
+        >>> from qgt.model.noise import Noiseless
+        >>> y = torch.tensor([1263.0, 0.0, 88412.0, 5051.0], dtype=torch.float64)
+        >>> mistaken(Noiseless(), y, torch.full((4,), 34))[:54]
+        'These numbers look like copies. qgt needs the number o'
+    """
+    kept = (~y.isnan()) & (y != 0)
+    values, sizes = y[kept], sizes.to(y)[kept]
+    if len(values) < 3:
+        return ""
+    cycles = (values >= 10) & (values <= 45)
+    odd = (values != values.floor()) | (values > sizes)
+    kind = ""
+    if cycles.double().mean() >= 2 / 3 and (cycles & odd).double().mean() > 0.5:
+        kind = "cycle thresholds (Ct), which are larger where there is less"
+    elif (values > 10 * sizes).double().mean() > 0.5:
+        kind = "copies"
+    if not kind:
+        return ""
+    if not reports_counts(noise):
+        return f"These numbers look like {kind}. This plan's assay does not report those: {allowed(noise)}."
+    return (
+        f"These numbers look like {kind}. qgt needs the number of positive samples in each pool, which is what this "
+        "plan's assay reports. Where pools are only positive or negative, plan with 'qgt plan --assay positive', and "
+        "write positive or negative."
+    )
 
 
 def noun(noise: Noise) -> str:

@@ -26,12 +26,14 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import whole
-from qgt.files import documents, keys, numbers
+from qgt.files import documents, keys
 from qgt.files.cells import escape, unescape
 from qgt.files.grids import read_grids
-from qgt.files.numbers import has_decimal_commas
 from qgt.files.tables import text_of
+from qgt.lab.reported import read_reports
 from qgt.model.design import Design
+from qgt.model.noise import Noise
+from qgt.rounds.choosing import later_noise
 from qgt.rounds.history import History
 
 RECORD, POOLS, COUNTS = "round.json", "pools.csv", "counts.csv"
@@ -168,22 +170,26 @@ def counts_before(y: Tensor) -> tuple[float | None, ...]:
     return tuple(None if math.isnan(count) else count for count in y.tolist())
 
 
-def read_round(folder: Path) -> tuple[Round, dict[tuple[str, str], float]]:
-    """A round's record, and its counts by the names of instance and pool; NaN where one is missing."""
+def read_round(folder: Path, noise: Noise | None = None) -> tuple[Round, dict[tuple[str, str], float]]:
+    """A round's record, and its counts by the names of instance and pool; NaN where one is missing.
+
+    Args:
+        folder: The round's folder.
+        noise: What the assay reports; where that is positive or negative, words are read.
+    """
     if not (folder / RECORD).is_file():
         raise ValueError(f"{folder}: has no {RECORD}, so it is not a round; give a folder that 'qgt follow-up' wrote.")
     record = documents.load(folder / RECORD, "round", Round.from_plain)
     wanted = {(one.name, pool) for one in record.instances for pool, _ in one.pools}
-    return record, _counts(folder / COUNTS, wanted)
+    return record, _counts(folder / COUNTS, wanted, noise)
 
 
-def _counts(path: Path, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], float]:
+def _counts(path: Path, wanted: set[tuple[str, str]], noise: Noise | None) -> dict[tuple[str, str], float]:
     (grid, *more) = read_grids(path)  # semicolons, too: a spreadsheet may have saved it
     cells = [list(row) for row in grid.rows]
     if more or not cells or [cell.lower() for cell in cells[0] if cell] != HEADER or not all(cells[0][:3]):
         raise ValueError(f"{path}: row 1 is not 'instance,pool,count'; fill in the file that 'qgt follow-up' wrote.")
-    commas = has_decimal_commas(row[2] for row in cells[1:])
-    found: dict[tuple[str, str], float] = {}
+    found: dict[tuple[str, str], int] = {}
     for number, row in enumerate(cells[1:], 1):
         if not any(row):
             continue
@@ -197,16 +203,17 @@ def _counts(path: Path, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], f
             raise ValueError(f"{where} is for pool {key[1]!r} of {key[0]!r}, which this round has not.")
         if key in found:
             raise ValueError(f"{where} gives pool {key[1]!r} of {key[0]!r} a second time; keep one.")
-        count = numbers.number(row[2], commas=commas)
-        if isinstance(count, str):
-            raise ValueError(f"{grid.place(number, 2)} holds {row[2]!r}; {count}.")
-        found[key] = count
+        found[key] = number
     if lacking := sorted(wanted - found.keys()):
         name, pool = lacking[0]
         raise ValueError(f"{path}: has no row for pool {pool!r} of {name!r}; add it, empty where it was not measured.")
-    if all(map(math.isnan, found.values())):
+    rows = list(found.values())
+    # The pools of all instances have the same noise, so each may stand in the first place of a row of its own.
+    values, _ = read_reports([[unescape(cells[row][2])] for row in rows], noise, lambda i, _: grid.place(rows[i], 2))
+    counts = dict(zip(found, (value for (value,) in values), strict=True))
+    if all(map(math.isnan, counts.values())):
         raise ValueError(f"{path}: no count is filled in; write the counts there, or leave the round out.")
-    return found
+    return counts
 
 
 def joined(
@@ -225,7 +232,7 @@ def joined(
     design = histories[0].problem.design
     records: list[Round] = []
     for number, folder in enumerate(rounds, 2):
-        record, counts = read_round(folder)
+        record, counts = read_round(folder, later_noise(histories[0].problem.noise))
         _refuse_strange(folder, number, record, records, design)
         for one in record.instances:
             if one.name not in known:

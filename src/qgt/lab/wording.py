@@ -17,6 +17,7 @@ UNLISTED = 0.05  # of the probability, from which it is worth a word that no lis
 NAMED = 6  # pools or samples named, before "and 4 others"
 LIMITS = (90, 99)  # per cent, from which answers are confident and certain
 CALLED = 100  # positive samples named, before "and 4 others": of more, nobody reads the names in a sentence
+UNEXPLAINED = "No set of positive samples explains these counts, so no sample is called."
 _BLURRED = re.compile(r'[,;"]|\band\b|\binstead of\b|^\s|\s$|^$')
 
 
@@ -241,7 +242,7 @@ def impossible(broken: Sequence[tuple[str, float, int]], pools: int, *, fraction
         fractions: Whether counts that are not whole numbers are the reason.
         exact: Whether the model says that counts are never off.
     """
-    start = "No set of positive samples explains these counts, so no sample is called."
+    start = UNEXPLAINED
     if fractions:
         named = joined([f"{quoted(pool)} (counted {count:g})" for pool, count, _ in broken], most=NAMED)
         remedy = "round them, or use a noise for real-valued counts"
@@ -267,14 +268,21 @@ def no_report(broken: Sequence[tuple[str, float, int]], pools: int, remedy: str)
     return f"No sample is called because {len(broken)} of {pools} results {valid}: {named}. Check {them}, and {remedy}."
 
 
-def rescued(wrong: Sequence[str], likely: Sequence[str], samples: int) -> str:
+def rescued(wrong: Sequence[str], likely: Sequence[str] | None, samples: int) -> str:
     """Which counts must be wrong, by the answer that takes the fewest to be.
 
+    Args:
+        wrong: The pools with those counts.
+        likely: The positive samples of that answer; None where others come close, so that it would be a guess.
+        samples: The number of samples.
+
     Example:
-        >>> rescued(["P5"], ["I1"], 40)
-        'Look at P5 first: if only its count is wrong, I1 is positive, of 40 samples.'
+        >>> rescued(["P5"], ["I1"], 40), rescued(["P5"], None, 40)
+        ('Look at P5 first: if only its count is wrong, I1 is positive, of 40 samples.', 'Look at P5 first.')
     """
     named = joined(map(quoted, wrong), most=NAMED)
+    if likely is None:
+        return f"Look at {named} first."
     only = "only its count is wrong" if len(wrong) == 1 else "only these counts are wrong"
     if not likely:
         return f"Look at {named} first: if {only}, {_none(samples)}."

@@ -4,6 +4,11 @@ Under the model as it stands such an instance has probability 0, and nothing fol
 arbitrary, with a tiny chance, the most probable answer is the one that takes the fewest counts to be wrong: those are
 the counts to look at again. Mostly it is one: so each count is left out in turn, which is quick, for the others stay
 exact. Where that explains nothing, a search under a noise with arbitrary counts (`Outliers`) follows; it is slow.
+
+Where more than a third of the counts are impossible by themselves, nothing is said. A slip of the pen or a failed pool
+spoils one count or a few; so many are another sheet, another design or another kind of number, and what is left then
+determines nothing: a plan has about as many pools as it needs, so that the counts that remain fit some set of items
+whatever they are. Nor is an answer worth a word that takes most of the counts to be wrong.
 """
 
 import math
@@ -20,6 +25,7 @@ from qgt.model.factors import pool_costs
 from qgt.model.noise import Outliers
 from qgt.model.problem import Problem
 
+HOPELESS = 1 / 3  # of the counts: where more are impossible by themselves, the others tell nothing
 ARBITRARY = 1e-4  # the chance of an arbitrary count: far below that of any error the noise knows
 SECONDS = 1.0
 
@@ -43,14 +49,22 @@ class Rescue:
 
 
 def rescue(problem: Problem, y: Float64[Tensor, " pools"], *, seconds: float = SECONDS) -> Rescue | None:
-    """Explain counts that the problem cannot explain, as far as its decoder finds an answer in the time."""
+    """Explain counts that the problem cannot explain, as far as its decoder finds an answer in the time.
+
+    None where no answer is found, where more than a third of the counts are impossible by themselves, or where the
+    answer takes more than half of them to be wrong.
+    """
     possible = pool_costs(problem.design, problem.noise, y[None]).possible(problem.design.pool_sizes)[0]
     if not bool((possible & ~y.isnan()).any()) or Certified().supports(problem) is not None:
+        return None
+    counted = int((~y.isnan()).sum())
+    if int((~possible & ~y.isnan()).sum()) > HOPELESS * counted:
         return None
     start = time.perf_counter()
     kept = torch.where(possible, y, torch.nan)  # a count that is impossible by itself says nothing
     found = _one_wrong(problem, y, seconds / 2) if bool(possible.all()) else _agreed(problem, y, kept, seconds / 2)
-    return found or _some_wrong(problem, y, kept, max(seconds - (time.perf_counter() - start), seconds / 10))
+    found = found or _some_wrong(problem, y, kept, max(seconds - (time.perf_counter() - start), seconds / 10))
+    return found if found is not None and 2 * len(found.wrong) <= counted else None
 
 
 def _agreed(problem: Problem, y: Tensor, kept: Tensor, seconds: float) -> Rescue | None:

@@ -14,7 +14,7 @@ from qgt.lab.wording import percent
 from qgt.web.decoding import decode_again, decoding_job
 from qgt.web.forms import Sent
 from qgt.web.house import Here, House
-from qgt.web.runs import Known, download, standalone
+from qgt.web.runs import Known, Version, download, standalone
 from qgt.web.start import job_answer
 from qgt.web.store import Run, Submission
 from qgt.web.views import show
@@ -42,7 +42,7 @@ def newest(run: Known) -> Response:
 
 
 @router.get("/runs/{id}/versions/{version}")
-def calls_page(version: int, request: Request, house: Here, run: Known) -> Response:
+def calls_page(version: Version, request: Request, house: Here, run: Known) -> Response:
     """The calls of a version; while it is being decoded, how far that is."""
     submission = _known(house, run, version)
     result = house.store.result(run.id, version)
@@ -70,7 +70,8 @@ def calls_page(version: int, request: Request, house: Here, run: Known) -> Respo
         "called": {one["instance"]: _by_call(one) for one in accounts},
         "counts": _counts(submission),
         "rounds": len(submission.counts.get("rounds", ())),
-        "doubtful": sum(one["verdict"] != "certain" for one in accounts),
+        "doubtful": sum(one["verdict"] not in ("certain", "impossible") for one in accounts),
+        "impossible": [one["instance"] for one in accounts if one["verdict"] == "impossible"],
         "meanings": {word.value: word.meaning for word in reversed(Verdict) if word.value in result["verdicts"]},
         "downloads": {name: label for name, label in DOWNLOADS.items() if name in made},
         "percent": percent,
@@ -80,7 +81,7 @@ def calls_page(version: int, request: Request, house: Here, run: Known) -> Respo
 
 
 @router.post("/runs/{id}/versions/{version}/decode")
-def again(version: int, house: Here, run: Known, form: Sent) -> Response:
+def again(version: Version, house: Here, run: Known, form: Sent) -> Response:
     """Decode a version after all, where that was cancelled or failed."""
     _known(house, run, version)
     decode_again(house, run, version)
@@ -88,13 +89,13 @@ def again(version: int, house: Here, run: Known, form: Sent) -> Response:
 
 
 @router.get("/runs/{id}/versions/{version}/report")
-def report(version: int, house: Here, run: Known) -> Response:
+def report(version: Version, house: Here, run: Known) -> Response:
     """The report as a page to print."""
     return standalone(_product(house, run, version, HTML))
 
 
 @router.get("/runs/{id}/versions/{version}/counts")
-def source(version: int, house: Here, run: Known) -> Response:
+def source(version: Version, house: Here, run: Known) -> Response:
     """The counts as they came."""
     content = house.store.source(run.id, version)
     if content is None:
@@ -103,7 +104,7 @@ def source(version: int, house: Here, run: Known) -> Response:
 
 
 @router.get("/runs/{id}/versions/{version}/{name}")
-def product(version: int, name: str, house: Here, run: Known) -> Response:
+def product(version: Version, name: str, house: Here, run: Known) -> Response:
     """A file made of a version."""
     stem, _, kind = name.partition(".")
     return download(_product(house, run, version, name), f"{stem}-{run.id}-{version}.{kind}")

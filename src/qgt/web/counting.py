@@ -5,19 +5,24 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from qgt.files.cells import escape
-from qgt.files.numbers import cell_of, number
+from qgt.files.numbers import MISSING, cell_of
 from qgt.lab.counts import read_counts
+from qgt.lab.reported import WORDS, read_reports
+from qgt.model.noise import Noise
+from qgt.model.problem import Problem
+from qgt.model.readings import PositiveNegative, reports_counts
+from qgt.model.reports import noise_of
 from qgt.web.bench import Prepared
 from qgt.web.decoding import ready_job
 from qgt.web.forms import Form, Sent
 from qgt.web.house import Here, House
-from qgt.web.runs import Known
+from qgt.web.runs import LARGEST, Known
 from qgt.web.store import Run
 from qgt.web.views import Trouble, show
 
@@ -37,7 +42,13 @@ class Entered:
 
 
 @router.get("/runs/{id}/counts")
-def counts_page(request: Request, house: Here, run: Known, version: int = 0, plates: int = 1) -> Response:
+def counts_page(
+    request: Request,
+    house: Here,
+    run: Known,
+    version: Annotated[int, Query(ge=0, le=LARGEST)] = 0,
+    plates: Annotated[int, Query(ge=-LARGEST, le=LARGEST)] = 1,
+) -> Response:
     """The form; for a correction, with the counts of a version in its boxes."""
     ready_job(house, run)
     earlier = house.store.submission(run.id, version) if version else None
@@ -57,7 +68,7 @@ def enter(request: Request, house: Here, run: Known, form: Sent) -> Response:
     try:
         note = form.line("note", most=500)
         if way == "typed":
-            entered = typed(form, prepared.problem.design.pool_names)
+            entered = typed(form, prepared.problem)
         elif way in CALLED:
             entered = _read(_sent(form, way), way, prepared)
         else:
@@ -65,7 +76,7 @@ def enter(request: Request, house: Here, run: Known, form: Sent) -> Response:
         check_size(house, entered)
         _refuse_overtaken(form, run)
     except ValueError as error:
-        house.store.note(run.id, "counts refused", f"{way}: {error}"[:1000])
+        house.store.refuse(run.id, f"{way}: {error}")
         trouble = Trouble(str(error), way)
         plates = min(MOST_TYPED, sum(name.startswith("plate-") for name in form.fields) or 1)
         return _form(request, house, run, form.fields, plates=plates, trouble=trouble)
@@ -87,24 +98,22 @@ def keep(house: House, run: str, way: str, note: str, entered: Entered, pools: t
     return house.store.submit(run, way, note, entered.source, counts)
 
 
-def typed(form: Form, pools: tuple[str, ...]) -> Entered:
+def typed(form: Form, problem: Problem) -> Entered:
     """The counts in the boxes of a form; a box left empty is a count that is missing."""
-    names, values = [], []
-    for plate in range(MOST_TYPED):
-        if f"plate-{plate}" not in form.fields:
-            continue
-        name = form.line(f"plate-{plate}") or str(plate + 1)
-        row = [count_of(form.text(f"count-{plate}-{pool}"), pools[pool], name) for pool in range(len(pools))]
+    pools = problem.design.pool_names
+    plates = [plate for plate in range(MOST_TYPED) if f"plate-{plate}" in form.fields]
+    names = [form.line(f"plate-{plate}") or str(plate + 1) for plate in plates]
+    texts = [[form.text(f"count-{plate}-{pool}") for pool in range(len(pools))] for plate in plates]
+    values, notes = typed_counts(texts, problem.noise, [[f"{pool} of {name}" for pool in pools] for name in names])
+    for name, row in zip(names, values, strict=True):
         if all(value is None for value in row):
             raise ValueError(f"{name} has no counts: fill in its boxes.")
-        names.append(name)
-        values.append(row)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"{twice!r} is the name of two plates: give each its own.")
     if not names:
         raise ValueError("no counts were typed: fill in the boxes.")
-    return Entered(typed_table(names, pools, values), tuple(names), values)
+    return Entered(typed_table(names, pools, values), tuple(names), values, notes)
 
 
 def check_size(house: House, entered: Entered) -> None:
@@ -129,27 +138,29 @@ def _sent(form: Form, way: str) -> bytes:
 
 def _read(content: bytes, way: str, prepared: Prepared) -> Entered:
     """Counts from a table, as the lab reads them; errors call it by a name of ours."""
-    sheet = read_counts(CALLED[way], prepared.problem.design, prepared.samples, data=content)
+    problem = prepared.problem
+    sheet = read_counts(CALLED[way], problem.design, prepared.samples, noise=problem.noise, data=content)
     values = [[None if math.isnan(value) else value for value in row] for row in sheet.y.tolist()]
     names = sheet.names or tuple(str(number) for number in range(1, len(values) + 1))
     return Entered(content, tuple(names), values, tuple(sheet.notes))
 
 
-def count_of(text: str, pool: str, plate: str) -> float | None:
-    """The count in a box; None where it is empty."""
-    if not text:
-        return None
-    value = number(text, commas="," in text)
-    if isinstance(value, str) or math.isnan(value):
-        remedy = value if isinstance(value, str) else "leave the box empty if the count is missing"
-        raise ValueError(f"{pool} of {plate} holds {text!r}: {remedy}.")
-    return value
+def typed_counts(
+    texts: Sequence[Sequence[str]], noise: Noise, places: Sequence[Sequence[str]]
+) -> tuple[list[list[float | None]], tuple[str, ...]]:
+    """The counts in boxes, None where one is missing, and notes on words that were read."""
+    for row, where in zip(texts, places, strict=True):
+        for text, place in zip(row, where, strict=True):
+            if text and text.lower() in MISSING:
+                raise ValueError(f"{place} holds {text!r}: leave the box empty if the count is missing.")
+    values, notes = read_reports(texts, noise, lambda i, pool: places[i][pool], mark=":", mixed=True)
+    return [[None if math.isnan(value) else value for value in row] for row in values], notes
 
 
 def _refuse_overtaken(form: Form, run: Run) -> None:
     """Two people at one form: the second sees what the first entered before their own takes its place."""
     based = form.text("based")
-    if based.isdigit() and int(based) < run.versions:
+    if based.isascii() and based.isdecimal() and int(based) < run.versions:
         raise ValueError(
             f"version {run.versions} was entered while you were at this form: look at it, then send yours once more."
         )
@@ -185,6 +196,7 @@ def _form(
     trouble: Trouble | None = None,
 ) -> Response:
     problem = house.bench.prepared(run.id).problem
+    results = isinstance(noise_of(problem.noise, 0), PositiveNegative)
     sizes, degrees = problem.design.pool_sizes.tolist(), set(problem.design.item_degrees.tolist())
     facts = {
         "run": run,
@@ -193,8 +205,10 @@ def _form(
         "pools": list(zip(problem.design.pool_names, sizes, strict=True)),
         "plates": max(1, min(MOST_TYPED, plates)),
         "most_typed": MOST_TYPED,
-        "weight": degrees.pop() if len(degrees) == 1 else 0,
+        "weight": degrees.pop() if len(degrees) == 1 and reports_counts(problem.noise) else 0,
         "whole": problem.noise.integer,
+        "results": results,
+        "words": "|".join(["-", *WORDS]) if results else "",
         "based": run.versions,
         "too_many": too_many,
         "trouble": trouble,

@@ -6,12 +6,15 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
 from qgt.lab.round_files import Round
-from qgt.web.counting import count_of
+from qgt.model.readings import PositiveNegative
+from qgt.model.reports import noise_of
+from qgt.rounds.choosing import later_noise
+from qgt.web.counting import typed_counts
 from qgt.web.forms import Form, Sent
 from qgt.web.house import Here, House
 from qgt.web.jobs import Full, Job
 from qgt.web.rounds import counts_file, proposal
-from qgt.web.runs import Known, download
+from qgt.web.runs import Known, Version, download
 from qgt.web.store import Run, Submission
 from qgt.web.views import Trouble, show
 
@@ -20,7 +23,7 @@ MOST_POOLS = 20  # of one plate in one round
 
 
 @router.post("/runs/{id}/versions/{version}/follow-up")
-def ask(version: int, house: Here, run: Known, form: Sent) -> Response:
+def ask(version: Version, house: Here, run: Known, form: Sent) -> Response:
     """Choose the next pools."""
     submission = _submission(house, run, version)
     pools = form.whole("pools", least=1, most=MOST_POOLS)
@@ -44,13 +47,13 @@ def ask(version: int, house: Here, run: Known, form: Sent) -> Response:
 
 
 @router.get("/runs/{id}/versions/{version}/follow-up")
-def page(version: int, request: Request, house: Here, run: Known) -> Response:
+def page(version: Version, request: Request, house: Here, run: Known) -> Response:
     """The pools to make, and boxes for their counts."""
     return _page(request, house, run, version, Form({}), None)
 
 
 @router.get("/runs/{id}/versions/{version}/follow-up/pools.csv")
-def pools_file(version: int, house: Here, run: Known) -> Response:
+def pools_file(version: Version, house: Here, run: Known) -> Response:
     """The pools of the round as a table to fill in."""
     found = _round(house, run, version)
     if found["record"] is None:
@@ -61,7 +64,7 @@ def pools_file(version: int, house: Here, run: Known) -> Response:
 
 
 @router.post("/runs/{id}/versions/{version}/follow-up/counts")
-def enter(version: int, request: Request, house: Here, run: Known, form: Sent) -> Response:
+def enter(version: Version, request: Request, house: Here, run: Known, form: Sent) -> Response:
     """Keep the counts of the round, with those before it, as a new version."""
     submission, found = _submission(house, run, version), _round(house, run, version)
     try:
@@ -71,11 +74,14 @@ def enter(version: int, request: Request, house: Here, run: Known, form: Sent) -
             raise ValueError(f"version {run.versions} is newer than the one this round follows: go on from that one.")
         record = Round.from_plain(found["record"])
         rows = [(one.name, pool) for one in record.instances for pool, _ in one.pools]
-        counts = [count_of(form.text(f"count-{n}"), pool, name) for n, (name, pool) in enumerate(rows)]
+        texts = [[form.text(f"count-{n}")] for n in range(len(rows))]
+        noise = later_noise(house.bench.prepared(run.id).problem.noise)
+        found_counts, _ = typed_counts(texts, noise, [[f"{pool} of {name}"] for name, pool in rows])
+        counts = [count for (count,) in found_counts]
         if all(count is None for count in counts):
             raise ValueError("no counts were typed: fill in the boxes.")
     except ValueError as error:
-        house.store.note(run.id, "counts refused", f"follow-up: {error}"[:1000])
+        house.store.refuse(run.id, f"follow-up: {error}")
         return _page(request, house, run, version, form, Trouble(str(error)))
     rounds = [*submission.counts.get("rounds", ()), {"record": record.plain, "counts": counts}]
     source = counts_file(record, counts)
@@ -97,6 +103,7 @@ def _page(request: Request, house: House, run: Run, version: int, form: Form, tr
         "found": found,
         "places": places,
         "boxes": form.fields,
+        "results": isinstance(noise_of(house.bench.prepared(run.id).problem.noise, 0), PositiveNegative),
         "trouble": trouble,
     }
     return show(request, "follow_up.html", facts, 200 if trouble is None else 422)

@@ -4,7 +4,7 @@ import io
 import zipfile
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, HTTPException, Request
+from fastapi import APIRouter, Depends, HTTPException, Path, Request
 from fastapi.responses import Response
 
 from qgt.pictures.pages import POLICY
@@ -31,6 +31,8 @@ def known_run(id: str, house: Here) -> Run:
 
 
 Known = Annotated[Run, Depends(known_run)]
+LARGEST = 2**31 - 1  # of whole numbers in an address: the database takes no more than 64 bits
+Version = Annotated[int, Path(ge=1, le=LARGEST)]  # of a run's counts; any other number is no address of ours
 
 
 @router.get("/runs/{id}")

@@ -62,6 +62,17 @@ CREATE TABLE trail (
     detail TEXT NOT NULL
 );
 """
+# Sheets that were refused: the last few of each run, and how many there were. What never was a version need not be
+# kept, and a program that sends the same wrong file all day must not fill the disk. Earlier files get the table, too.
+REFUSED = """
+CREATE TABLE IF NOT EXISTS refused (
+    number INTEGER PRIMARY KEY,
+    made REAL NOT NULL,
+    run TEXT NOT NULL,
+    before INTEGER NOT NULL,  -- how many of the run were refused earlier
+    detail TEXT NOT NULL
+);
+"""
 KEPT = ("runs", "files", "submissions", "results", "products", "rounds", "trail")
 REFUSALS = "".join(
     f"CREATE TRIGGER {table}_{verb} BEFORE {verb} ON {table} BEGIN SELECT RAISE(ABORT, '{table} are kept'); END;\n"
@@ -82,6 +93,7 @@ def prepare(db: sqlite3.Connection) -> None:
         db.execute(f"PRAGMA user_version = {SCHEMA}")
     elif (ours, made) != (APPLICATION, SCHEMA):
         raise sqlite3.DatabaseError("another program or another version of qgt made it")
+    db.execute(REFUSED)
     db.execute("COMMIT")
 
 

@@ -17,6 +17,8 @@ from typing import Any
 
 from qgt.web.schema import prepare
 
+REFUSED = "counts refused"
+REFUSALS = 5  # sheets that were refused and are kept, of each run
 PATIENCE = 30.0  # seconds to wait for another transaction
 
 
@@ -113,8 +115,12 @@ class Store:
                 "INSERT INTO submissions VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (run, version, time.time(), way, note, source, _json(counts)),
             )
-            what = "counts entered" if version == 1 else "counts corrected"
-            _note(db, run, what, f"version {version}, {way}" + (f": {note}" if note else ""))
+            rounds = counts.get("rounds") if way == "follow-up" else None
+            if isinstance(rounds, list):
+                _note(db, run, "follow-up counts entered", f"round {len(rounds) + 1}, as version {version}")
+            else:
+                what = "counts entered" if version == 1 else "counts corrected"
+                _note(db, run, what, f"version {version}, {way}" + (f": {note}" if note else ""))
         return version
 
     def add_result(self, run: str, version: int, facts: Mapping[str, object], products: Mapping[str, bytes]) -> None:
@@ -133,6 +139,14 @@ class Store:
             row = (run, version, time.time(), _json(facts))
             db.execute("INSERT INTO rounds (run, version, made, facts) VALUES (?, ?, ?, ?)", row)
             _note(db, run, "follow-up proposed", f"after version {version}")
+
+    def refuse(self, run: str, detail: str) -> None:
+        """Keep that counts were refused, and why; of a run's earlier ones, only the last few stay."""
+        with self._writing() as db:
+            last = db.execute("SELECT MAX(before) FROM refused WHERE run = ?", (run,)).fetchone()[0]
+            row = (time.time(), run, 0 if last is None else last + 1, detail[:1000])
+            db.execute("INSERT INTO refused (made, run, before, detail) VALUES (?, ?, ?, ?)", row)
+            db.execute("DELETE FROM refused WHERE run = ? AND before <= ?", (run, row[2] - REFUSALS))
 
     def note(self, run: str | None, what: str, detail: str) -> None:
         """Add a line to the audit trail."""
@@ -219,7 +233,12 @@ class Store:
         with self._reading() as db:
             where, values = ("", ()) if run is None else ("WHERE run = ?", (run,))
             rows = db.execute(f"SELECT made, run, what, detail FROM trail {where} ORDER BY number", values).fetchall()
-        return [Event(*row) for row in rows]
+            query = f"SELECT made, run, before, detail FROM refused {where} ORDER BY number"
+            refused = db.execute(query, values).fetchall()
+        # Earlier versions of qgt kept refusals in the trail itself.
+        kept = [Event(*row) for row in rows if row[2] != REFUSED]
+        old = [Event(*row) for row in rows if row[2] == REFUSED]
+        return sorted([*kept, *_folded(old, refused)], key=lambda event: event.made)
 
     def _runs(self, clause: str, value: object) -> list[Run]:
         of_run = "(SELECT COUNT(*) FROM {} WHERE run = id)"
@@ -251,6 +270,23 @@ class Store:
             db.execute("BEGIN IMMEDIATE")
             yield db  # closing without a commit takes it all back
             db.execute("COMMIT")
+
+
+def _folded(old: Sequence[Event], refused: Sequence[tuple[float, str, int, str]]) -> list[Event]:
+    """The last refusals of each run, the first of them with how many there were before."""
+    events: dict[str | None, list[Event]] = {}
+    gone: dict[str | None, int] = {}
+    for made, run, before, detail in refused:
+        gone.setdefault(run, before)
+        events.setdefault(run, []).append(Event(made, run, REFUSED, detail))
+    for event in reversed(old):
+        events.setdefault(event.run, []).insert(0, event)
+    for owner, all_of_run in events.items():
+        left = max(0, len(all_of_run) - REFUSALS)
+        del all_of_run[:left]
+        if earlier := gone.get(owner, 0) + left:
+            all_of_run.insert(0, Event(all_of_run[0].made, owner, REFUSED, f"{earlier} earlier, not listed"))
+    return [event for all_of_run in events.values() for event in all_of_run]
 
 
 def _with_facts(row: Sequence[Any]) -> list[Any]:

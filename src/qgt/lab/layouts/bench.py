@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from qgt.lab import plates
+from qgt.lab.headers import rows_said
 from qgt.lab.layouts.sheet import Cell, Layout, Sheet
 
 
@@ -39,7 +40,7 @@ def plate_layout(sheet: Sheet, blocks: Sequence[tuple[int, int]]) -> Layout:
             f"{grid.name}: has {len(blocks)} plates, but {len(sheet.pools)} pools take {each} plates of {size} wells; "
             "give all of them."
         )
-    _refuse_strays(sheet, blocks, size)
+    above = _refuse_strays(sheet, blocks, size)
     instances, titles = [], []
     for start in range(0, len(blocks), each):
         cells: list[Cell] = []
@@ -52,21 +53,30 @@ def plate_layout(sheet: Sheet, blocks: Sequence[tuple[int, int]]) -> Layout:
         raise ValueError(f"{grid.name}: two plates are both called {repeated[0]!r}; give each its own name.")
     names = tuple(titles) if all(titles) else None
     said = f"Plates of {size} wells, pools down the columns: A1 is {sheet.pools[0]}, B1 is the next."
-    return Layout(tuple(instances), names, (said,))
+    titles_said = (rows_said(blocks[0][0], above, "first plate's header"),) if above else ()
+    return Layout(tuple(instances), names, (*titles_said, said))
 
 
-def _refuse_strays(sheet: Sheet, blocks: Sequence[tuple[int, int]], size: int) -> None:
-    """Raise a ValueError for a cell beside the plates; a row above one may hold its name."""
+def _refuse_strays(sheet: Sheet, blocks: Sequence[tuple[int, int]], size: int) -> list[str]:
+    """Raise a ValueError for a cell beside the plates; a row above one may hold its name.
+
+    Returned are the texts above the first plate and its name. A number there may be a count of a spoiled plate.
+    """
     rows, columns = plates.shape(size)
     inside = {(top + i, side + j) for top, side in blocks for i in range(rows + 1) for j in range(columns + 1)}
     above = {top - 1 for top, _ in blocks}
+    titles = []
     for row in sheet.rows:
         for column in range(sheet.width):
             if sheet.cell(row, column) and (row, column) not in inside and row not in above:
+                if row < blocks[0][0] and not sheet.is_value(sheet.cell(row, column)):
+                    titles.append(sheet.cell(row, column))
+                    continue
                 raise ValueError(
                     f"{sheet.grid.place(row, column)} holds {sheet.cell(row, column)!r}, beside a plate; delete it or "
                     "write it into the row above the plate."
                 )
+    return titles
 
 
 def _block_size(sheet: Sheet, block: tuple[int, int]) -> int:

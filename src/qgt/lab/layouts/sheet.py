@@ -6,7 +6,9 @@ from functools import cached_property
 
 from qgt.files.cells import unescape
 from qgt.files.grids import Grid
+from qgt.files.numbers import is_number
 from qgt.lab.mangled import mangled
+from qgt.lab.reported import is_word
 
 Cell = tuple[int, int]  # row and column in the grid, counted from 0
 
@@ -27,7 +29,8 @@ class Sheet:
     grid: Grid
     pools: tuple[str, ...]
     samples: tuple[str, ...] = ()
-    first: int = 0  # the first row after comments
+    first: int = 0  # the first row after comments and titles
+    words: bool = False  # whether pools may report words, such as positive
 
     @cached_property
     def known(self) -> frozenset[str]:
@@ -47,6 +50,19 @@ class Sheet:
     def cell(self, row: int, column: int) -> str:
         """The text of a cell, as it was before it was escaped."""
         return unescape(self.grid.rows[row][column])
+
+    def texts(self, row: int) -> list[str]:
+        """What stands in a row, without its empty cells."""
+        return [text for text in self.grid.rows[row] if text]
+
+    def is_value(self, text: str) -> bool:
+        """Whether a cell is meant as a report, or as one that is missing."""
+        return is_number(text) or (self.words and is_word(text))
+
+    def measured(self, column: int, rows: Sequence[int]) -> bool:
+        """Whether some cell of a column may be meant as a report: then nobody may leave the column out."""
+        texts = [self.cell(row, column) for row in rows]
+        return any(text and (is_number(text) or is_word(text) or text[0] == "#") for text in texts)
 
     def hits(self, cells: Sequence[str]) -> int:
         """How many of the pools are among these cells."""
@@ -71,13 +87,13 @@ def refuse_absent(sheet: Sheet, found: Mapping[str, int], line: str, of: str = "
         )
 
 
-def row_names(sheet: Sheet, rows: Sequence[int]) -> tuple[str, ...]:
-    """What the first column calls some rows; each has a name of its own."""
+def row_names(sheet: Sheet, rows: Sequence[int], column: int = 0) -> tuple[str, ...]:
+    """What a column calls some rows; each has a name of its own."""
     seen: dict[str, int] = {}
     for row in rows:
-        name = sheet.cell(row, 0)
+        name = sheet.cell(row, column)
         if not name:
-            raise ValueError(f"{sheet.grid.place(row, 0)} has no name; name every row or none.")
+            raise ValueError(f"{sheet.grid.place(row, column)} has no name; name every row or none.")
         if name in seen:
             raise ValueError(
                 f"{sheet.grid.name}: rows {seen[name] + 1} and {row + 1} are both called {name!r}; give each its own "

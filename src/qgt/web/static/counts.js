@@ -3,9 +3,14 @@
 
 const number = (text) => (text.trim() === "" ? null : Number(text.trim().replace(",", ".")));
 
-function fault(box, whole) {
+// Words are compared as the server compares them: without case, dots at the end, and hyphens between their parts.
+const plain = (text) => text.toLowerCase().replace(/[\u2010-\u2015\u2212]/g, "-").replace(/[_\s]+/g, " ").trim()
+  .replace(/\.+$/, "").replace(/(\w) ?- ?(?=\w)/g, "$1 ");
+
+function fault(box, whole, words) {
   const value = number(box.value);
-  if (value === null) return "";
+  if (value === null || words.has(plain(box.value))) return "";
+  if (words.size > 0 && value !== 0 && value !== 1) return "is neither 1 or 0 nor positive or negative";
   if (!Number.isFinite(value)) return "is not a number";
   if (whole && !Number.isInteger(value)) return "is not a whole number";
   const size = Number(box.dataset.size);
@@ -13,21 +18,22 @@ function fault(box, whole) {
   return "";
 }
 
-function look(plate, weight, whole) {
+function look(plate, weight, whole, words) {
   const boxes = [...plate.querySelectorAll(".count")];
   const check = plate.querySelector(".check");
   let filled = 0, sum = 0, said = "";
   for (const box of boxes) {
-    const wrong = fault(box, whole);
+    const wrong = fault(box, whole, words);
     box.classList.toggle("odd", wrong !== "");
     box.classList.toggle("filled", wrong === "" && box.value.trim() !== "");
     box.setAttribute("aria-invalid", wrong !== "");
     if (wrong !== "" && said === "") said = `${box.parentElement.firstElementChild.textContent} ${wrong}.`;
     if (box.value.trim() !== "") filled += 1;
-    if (wrong === "") sum += number(box.value) ?? 0;
+    if (wrong === "" && words.size === 0) sum += number(box.value) ?? 0;
   }
   check.classList.toggle("odd", said !== "");
-  const parts = [`${filled} of ${boxes.length} pools filled in; sum ${Number(sum.toFixed(6))}.`];
+  const total = words.size === 0 ? `; sum ${Number(sum.toFixed(6))}` : "";
+  const parts = [`${filled} of ${boxes.length} pools filled in${total}.`];
   if (said === "" && filled === boxes.length && weight > 0 && whole) parts.push(positives(sum, weight));
   check.textContent = (said === "" ? parts : [said, ...parts]).join(" ");
 }
@@ -47,10 +53,11 @@ function next(boxes, box, form) {
 const form = document.getElementById("typed");
 if (form) {
   const weight = Number(form.dataset.weight), whole = form.dataset.whole === "1";
+  const words = new Set(form.dataset.words ? form.dataset.words.split("|") : []);
   const boxes = [...form.querySelectorAll(".count")];
   for (const plate of form.querySelectorAll(".plate-boxes")) {
-    plate.addEventListener("input", () => look(plate, weight, whole));
-    look(plate, weight, whole);
+    plate.addEventListener("input", () => look(plate, weight, whole, words));
+    look(plate, weight, whole, words);
   }
   form.addEventListener("keydown", (event) => {
     // On a number pad Enter ends a number; it must not send a sheet that is half filled in.
