@@ -297,7 +297,7 @@ def words_of(y, noise):
     problem = qgt.Problem(design, qgt.Bernoulli(0.03), noise)
     sheet = decode_sheet(problem, torch.tensor([y], dtype=torch.float64), None, qgt.Certified(), calibrate=None)
     (one,) = sheet.accounts
-    assert (str(one.verdict), one.defective) == ("impossible", ())
+    assert (str(one.verdict), one.answer) == ("impossible", ())
     return one.words
 
 
@@ -306,7 +306,7 @@ def words_of(y, noise):
 def test_copies_and_cycle_thresholds_are_recognised_and_name_nobody(y, said, noise):
     words = words_of(y, noise)
     assert f"These numbers look like {said}" in words
-    assert "Look at" not in words and " are defective" not in words and "round them" not in words
+    assert "Look at" not in words and " are positive" not in words and "round them" not in words
     if noise is RESULTS:
         assert words.endswith("This plan's assay does not report those: write 1 for positive and 0 for negative.")
     else:
@@ -322,7 +322,7 @@ def test_rounded_cycle_thresholds_in_large_pools_name_nobody():
     assert bool((y <= design.pool_sizes).all())
     sheet = decode_sheet(qgt.Problem(design, qgt.Bernoulli(0.03)), y, None, qgt.Certified(), calibrate=None)
     assert str(sheet.accounts[0].verdict) == "impossible"
-    assert sheet.accounts[0].words.endswith("first.") and "defective, of 96" not in sheet.accounts[0].words
+    assert "positive, of 96" not in sheet.accounts[0].words
 
 
 @pytest.mark.parametrize(
