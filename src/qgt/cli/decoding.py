@@ -220,7 +220,7 @@ def _files(
         page = sheet_page(sheet, title=f"Decoded: {Path(str(facts['counts'])).name}", facts=facts)
         files[html] = partial(Path.write_text, data=page, encoding="utf-8")
     if certificate is not None:
-        from qgt.decoders.certified.certificate_file import write_certificate
+        from qgt.decoders.certificate_file import write_certificate
 
         files[certificate] = partial(write_certificate, problem=sheet.problem, y=sheet.y, result=sheet.result)
     return files

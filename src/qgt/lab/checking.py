@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from qgt.decoders.certified.certificate import check_certificate, check_claims
+from qgt.decoders.checker import check_certificate, check_claims
 from qgt.decoders.results import Decoded, Status
 from qgt.lab.accounts import numbers
 from qgt.lab.wording import NAMED, joined, percent, quoted

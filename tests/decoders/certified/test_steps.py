@@ -9,8 +9,8 @@ from forged_proofs import cases, expect_only_honest_accepted
 
 import qgt
 from qgt.decoders.certified.costs import Tables
-from qgt.decoders.certified.leaves import Leaves, Shared, _covers, hold_every_x
 from qgt.decoders.certified.ranges import DEAR, Ranges, has_steps, turning_costs
+from qgt.decoders.checker import Leaves, Shared, _covers, hold_every_x
 from qgt.decoders.results import KEPT
 from qgt.model.factors import pool_costs
 from qgt.model.noise import Noise

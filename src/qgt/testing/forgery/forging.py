@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from qgt.decoders.certified.certificate import check_certificate
+from qgt.decoders.checker import check_certificate
 from qgt.decoders.results import Decoded, Status
 from qgt.model.problem import Problem
 from qgt.testing.forgery.answers import ANSWERS
