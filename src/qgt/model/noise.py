@@ -196,8 +196,10 @@ class Outliers:
         return self.noise.integer
 
     def reach(self, size: int, tail: float) -> float:
-        """The whole pool, where arbitrary reports are not too rare to count."""
-        return max(float(size), self.noise.reach(size, tail)) if self.rate > tail else self.noise.reach(size, tail)
+        """The whole pool, unless arbitrary reports are so rare that they are part of the tail."""
+        if self.rate < tail:
+            return self.noise.reach(size, tail - self.rate)
+        return max(size + (0.0 if self.integer else 0.5), self.noise.reach(size, tail))
 
     def sample(
         self, counts: Float64[Tensor, "instances pools"], sizes: Float64[Tensor, " pools"], *, generator: Generator
