@@ -300,14 +300,14 @@ NOISE_FAULTS = {
     Negative: {"it_says_what_reports_are"},
     TooShort: {"reach_is_exceeded_rarely"},
     Spoils: {"samples_are_reports"},
-    Halves: {"samples_are_reports", "samples_follow_log_prob"},
-    GlobalNoise: {"samples_follow_the_generator"},
+    Halves: {"samples_are_reports", "reports_follow_log_prob"},
+    GlobalNoise: {"reports_follow_the_generator"},
     NotANumberAtZero: {"log_prob_is_a_number"},
-    Certain: {"log_prob_is_a_number", "probabilities_sum_to_one"},
+    Certain: {"log_prob_is_a_number", "probabilities_of_reports_sum_to_one"},
     Flat: {"its_arguments_broadcast"},
-    OtherErrors: {"samples_follow_log_prob"},
-    Impossible: {"samples_follow_log_prob"},
-    Wide: {"probabilities_sum_to_one", "samples_follow_log_prob"},
+    OtherErrors: {"reports_follow_log_prob"},
+    Impossible: {"reports_follow_log_prob"},
+    Wide: {"probabilities_of_reports_sum_to_one", "reports_follow_log_prob"},
 }
 
 

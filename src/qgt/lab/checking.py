@@ -101,8 +101,8 @@ def _differing(problem: Problem, result: Decoded, i: int, calls: Tensor) -> str:
     same = torch.zeros(0) if near is None else (near.x == calls).all(1).nonzero().flatten()
     if near is not None and len(same):
         share, log_joint = percent(float(near.probability[int(same[0])])), near.log_joint
-        proved = (near.x == answer).all(1).nonzero().flatten()
-        tied = len(proved) and float(log_joint[proved[0]] - log_joint[same[0]]) <= CLOSE
+        itself = (near.x == answer).all(1).nonzero().flatten()
+        tied = len(itself) > 0 and float(log_joint[itself[0]] - log_joint[same[0]]) <= CLOSE
         how = "as probable as the proved one" if tied else "less probable than the proved one"
         return f"the calls are another answer, {how}: {share} of those listed"
     return f"the calls differ from the proved answer in {_items(problem, calls != answer)}"

@@ -297,7 +297,7 @@ def _samples_are_reports(trial: NoiseTrial) -> None:
 
 
 @_of_noise
-def _samples_follow_the_generator(trial: NoiseTrial) -> None:
+def _reports_follow_the_generator(trial: NoiseTrial) -> None:
     before = torch.random.get_rng_state()
     assert torch.equal(trial.sample(2, 5, 200), trial.sample(2, 5, 200)), "two samples of one seed differ"
     assert torch.equal(before, torch.random.get_rng_state()), "sample draws from torch's global generator"
@@ -341,7 +341,7 @@ def _its_arguments_broadcast(trial: NoiseTrial) -> None:
 
 
 @_of_noise
-def _probabilities_sum_to_one(trial: NoiseTrial) -> None:
+def _probabilities_of_reports_sum_to_one(trial: NoiseTrial) -> None:
     for count, size in trial.pools:
         reports = trial.reports(count, size)
         p = trial.log_prob(reports, count, size).exp()
@@ -351,7 +351,7 @@ def _probabilities_sum_to_one(trial: NoiseTrial) -> None:
 
 
 @_of_noise
-def _samples_follow_log_prob(trial: NoiseTrial) -> None:
+def _reports_follow_log_prob(trial: NoiseTrial) -> None:
     share = RARE / len(trial.pools)
     for count, size in trial.pools:
         reports, drawn = trial.reports(count, size), trial.sample(count, size)
