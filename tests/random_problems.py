@@ -1,6 +1,5 @@
 """Small random problems of every kind, for the decoders that enumeration can check."""
 
-import math
 import os
 from dataclasses import dataclass
 from functools import cache
@@ -34,7 +33,7 @@ from qgt import (
     UnknownRate,
     check_certificate,
 )
-from qgt.model.prior import FREE, ItemCosts
+from qgt.testing.forgery.problems import Control
 
 THOROUGH = bool(os.environ.get("QGT_THOROUGH"))  # `make thorough` sets it
 
@@ -81,35 +80,6 @@ class TwoHumps:
     def log_prob(self, y: Tensor, counts: Tensor, sizes: Tensor) -> Tensor:
         error = y - counts
         return torch.logaddexp(-(error**2), -((error - 3) ** 2) - 0.3)
-
-
-@dataclass(frozen=True)
-class Control:
-    """A prior of one's own: item 0 is a positive control, whose weight is not 0; the others have one rate."""
-
-    rate: float = 0.1
-    weight: float = -50.0
-
-    def sample(self, instances: int, items: int, *, generator: Generator) -> Tensor:
-        x = Bernoulli(self.rate).sample(instances, items, generator=generator)
-        x[:, 0] = 1
-        return x
-
-    def marginals(self, items: int) -> Tensor:
-        rates = torch.full((items,), self.rate, dtype=torch.float64)
-        rates[0] = 1.0
-        return rates
-
-    def log_prob(self, x: Tensor) -> Tensor:
-        others = Bernoulli(self.rate).log_prob(x[:, 1:])
-        return torch.where(x[:, 0] == 1, others, -torch.inf)
-
-    def costs(self, items: int) -> ItemCosts:
-        weights = torch.full((items,), math.log((1 - self.rate) / self.rate), dtype=torch.float64)
-        weights[0] = self.weight
-        known = torch.full((items,), FREE, dtype=torch.int8)
-        known[0] = 1
-        return ItemCosts(-self.weight - (items - 1) * math.log1p(-self.rate), weights, known)
 
 
 NOISES: tuple[Noise, ...] = (

@@ -11,7 +11,7 @@ import qgt
 from qgt.model.prior import ItemCosts
 from qgt.model.problem import NOISES, PRIORS
 from qgt.testing import NOISE_CHECKS, PRIOR_CHECKS, ConformanceError, check_noise, check_prior
-from random_problems import Control
+from qgt.testing.forgery.problems import Control
 
 FAMILIES = qgt.Households(size=3, seed_rate=0.2, attack_rate=0.5, background=0.03)
 BUILT_IN: list[tuple[qgt.Prior, int]] = [

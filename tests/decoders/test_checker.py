@@ -21,7 +21,7 @@ from torch import Tensor
 
 import qgt
 from qgt.model.prior import FREE, ItemCosts
-from random_problems import Control
+from qgt.testing.forgery.problems import Control
 
 
 def one_leaf(problem: qgt.Problem, x: Tensor, *, pi: float = 0.0, shares: bool = False) -> qgt.Decoded:

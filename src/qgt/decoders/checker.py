@@ -444,10 +444,10 @@ def least_by_number(groups: tuple[Group, ...], fixed: NDArray[np.int8], reduced:
         value = np.sort(np.where(fixed == FREE, reduced, np.inf), 1)
         possible = np.isfinite(value)
         off = 2 * EPS * np.arange(1, value.shape[1] + 1)  # each number is added one by one
-        lowered = np.cumsum(np.where(possible, value, 0.0), 1) - off * np.cumsum(
-            np.abs(np.where(possible, value, 0.0)), 1
-        )
-        return np.pad(np.where(possible, lowered, np.inf), ((0, 0), (1, 0)))
+        finite, total = np.where(possible, value, 0.0), np.zeros((len(fixed), fixed.shape[1] + 1))
+        lowered = np.cumsum(finite, 1) - off * np.cumsum(np.abs(finite), 1)
+        total[:, 1:] = np.where(possible, lowered, np.inf)
+        return total
     total = np.full((len(fixed), fixed.shape[1] + 1), np.inf)
     total[:, 0] = 0.0
     for group in groups:
@@ -503,7 +503,7 @@ class _Ways(NamedTuple):
         free = here == FREE
         value = np.where(free, reduced[:, group.items], np.inf)
         rank = np.argsort(np.argsort(value, 1, kind="stable"), 1, kind="stable")
-        least = np.pad(np.cumsum(np.sort(value, 1), 1), ((0, 0), (1, 0)))
+        least = _sums_from_zero(np.sort(value, 1))
         at = (here == 1).sum(1)[:, None] + np.arange(least.shape[1])
         table = np.where(at <= len(group.items), group.table[np.minimum(at, len(group.items))], np.inf)
         return cls(group.items, free, value, rank, least, table)
@@ -518,8 +518,8 @@ def _by_order(fixed: NDArray[np.int8], reduced: Floats, number: NDArray[np.int64
     free = fixed == FREE
     value = np.where(free, reduced, np.inf)
     inside = np.argsort(np.argsort(value, 1, kind="stable"), 1, kind="stable") < number[:, None]
-    edges = np.pad(np.sort(value, 1), ((0, 0), (1, 1)), constant_values=((0, 0), (-np.inf, np.inf)))
-    rows = np.arange(len(number))
+    rows, ends = np.arange(len(number)), np.full((len(number), 1), np.inf)
+    edges = np.concatenate([-ends, np.sort(value, 1), ends], 1)
     last, following = edges[rows, number][:, None], edges[rows, number + 1][:, None]
     value = np.where(free, reduced, 0.0)
     more = np.where(free, np.where(inside, following - value, value - last), np.inf)
@@ -571,8 +571,8 @@ def _lowered_table(costs: Costs, pi: Floats, shares: Floats, pool: int, fixed: N
     if not shares.shape[1]:
         return np.asarray(value)
     most = _most_shared(costs.shared, shares, pool, fixed)
-    # Numbers beyond a pool's items are not possible, and cost infinitely much already.
-    return np.asarray(value - np.pad(most, ((0, 0), (0, value.shape[1] - most.shape[1]))))
+    value[:, : most.shape[1]] -= most  # numbers beyond a pool's items cost infinitely much already
+    return np.asarray(value)
 
 
 def _least(table: Floats, ranges: tuple[NDArray[np.int64], NDArray[np.int64]] | None) -> Floats:
@@ -637,7 +637,14 @@ def _most_shared(shared: Shared, shares: Floats, pool: int, fixed: NDArray[np.in
     free = np.ones(own.shape, dtype=bool) if fixed is None else fixed[:, members] == FREE
     # The items fixed to 1 come first, then the free ones with the largest shares, then those fixed to 0.
     order = np.argsort(np.where(ones, -np.inf, np.where(free, -own, np.inf)), axis=1, kind="stable")
-    return np.pad(np.cumsum(np.take_along_axis(own, order, 1), 1), ((0, 0), (1, 0)))
+    return _sums_from_zero(np.take_along_axis(own, order, 1))
+
+
+def _sums_from_zero(values: Floats) -> Floats:
+    """The sums of the first 0, 1, ... numbers of each row: (rows, columns + 1)."""
+    sums = np.zeros((len(values), values.shape[1] + 1))
+    np.cumsum(values, 1, out=sums[:, 1:])
+    return sums
 
 
 def _of_pool(shared: Shared, shares: Floats, pool: int) -> tuple[NDArray[np.int64], Floats]:
@@ -813,6 +820,8 @@ def _verdict(costs: Costs, status: Status, answers: _Answers, proof: Proof) -> _
         return nothing
     if closed(costs, cost + math.log(proof.odds) - CLOSE, answers.x, leaves).all():
         return nothing._replace(optimal=True, listed=True)
+    if proof.odds == 1:
+        return nothing
     return nothing._replace(optimal=bool(closed(costs, cost - CLOSE, answers.x, leaves).all()))
 
 

@@ -230,7 +230,8 @@ class NoiseTrial:
         # Fine near the count and near where samples are, however narrow the density is there.
         middle = float(self.sample(count, size, 1001).median())
         steps = torch.logspace(-9, 0, POINTS, dtype=torch.float64) * (reach + abs(middle - count) + 1e-9)
-        return torch.cat([c + side * steps for c in (float(count), middle) for side in (-1, 1)]).unique()
+        grid: Tensor = torch.cat([c + side * steps for c in (float(count), middle) for side in (-1, 1)]).unique()
+        return grid
 
     def log_prob(self, reports: Tensor, count: int, size: int) -> Tensor:
         """Of reports of one pool."""

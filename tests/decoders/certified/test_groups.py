@@ -136,6 +136,7 @@ def test_charges_are_cut_off_as_the_proximal_map_says() -> None:
 # --- forgeries ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("unchecked")  # some forgeries are of types that annotations refuse
 def test_no_forgery_is_accepted_and_no_honest_certificate_refused() -> None:
     problem, y = households(0.05, 12)
     y[::6, 0] += 1
