@@ -2,12 +2,14 @@
 
     python benchmarks/forgery.py --processes 16 --seconds 480 -o results/forgery.json     # 8 minutes
 
-Each round draws a problem (six noises, four priors, 6 to 60 items), decodes instances with and without time limits,
-checks what was claimed, directly and through a file, and forges each certificate in every way of `qgt.testing.forgery`,
-some ways several times. A changed certificate counts as forged only where its claim is false, or is not shown: by
-trying every x up to 14 items, else by the honest result; and it counts once, however often it was made. Rounds are
-numbered, so `--first ROUND --rounds 1 --processes 1` repeats one. Results are written every half minute. `--add FILE`
-adds a run of another seed to them.
+Each round draws a problem (12 noises, eight priors, 6 to 40 items; in every fourth round counts are missing), decodes
+instances with and without time limits, checks what was claimed, directly and through a file, and forges each
+certificate in every way of `qgt.testing.forgery`, some ways several times. A changed certificate counts as forged only
+where its claim is false, or is not shown: by trying every x up to 14 items, otherwise by the honest result; and it
+counts once, however often it was made. On problems of up to ten items an adversary then looks for certificates of false
+claims, led by what the checker says (`qgt.testing.forgery.adversary`). Rounds are numbered, so
+`--first ROUND --rounds 1 --processes 1` repeats one. Results are written every half minute. `--add FILE` adds a run of
+another seed to them.
 """
 
 import argparse
@@ -26,29 +28,24 @@ import torch
 from torch import Generator, Tensor
 
 import qgt
-from qgt.model.noise import Noise, Noiseless, Outliers, RoundedGaussian, SparseInteger
-from qgt.model.readings import PositiveNegative
+from qgt.testing.forgery import problems
+from qgt.testing.forgery.adversary import KIND as ADVERSARY
+from qgt.testing.forgery.adversary import attack
 from qgt.testing.forgery.case import Case
 from qgt.testing.forgery.forging import KINDS, Forged, accepted, forged, why_false
-from qgt.testing.forgery.truth import MOST_ITEMS, Truth
+from qgt.testing.forgery.problems import NOISES, PRIORS
+from qgt.testing.forgery.truth import FEW_ITEMS, MOST_ITEMS, Truth
 from setting import in_processes, provenance, write
 
-NOISES: dict[str, Noise] = {
-    "noiseless": Noiseless(),
-    "D = 1": SparseInteger(0.1, 1),
-    "D = 3": SparseInteger(0.15, 3),
-    "rounded Gaussian": RoundedGaussian(0.5),
-    "outliers": Outliers(SparseInteger(0.05, 1), 0.02),
-    "positive or negative": PositiveNegative(0.95, 0.98),
-}
-ITEMS = (6, 8, 10, 12, 14, 14, 20, 30, 40, 60)
+ITEMS = (8, 6, 10, 8, 14, 9, 12, 8, 20, 10, 14, 8, 30, 7, 9, 40)
 INSTANCES = 32  # of a round, whose certificates are forged
 HONEST = 96  # of a round, whose certificates must be accepted
 ODDS = 100.0
 LIMITS = (0.0005, 0.002, 0.005, 0.02)  # seconds per instance, for honest results of searches that were cut short
-PATIENCE = 0.05  # seconds per instance for those that are not
-BRIEFLY = 0.01  # seconds per instance for problems that the certificates are not about
+PATIENCE = 0.02  # seconds per instance for those that are not
+BRIEFLY = 0.005  # seconds per instance for problems that the certificates are not about
 REPEATS = 6  # times each kind is tried per instance
+ATTACKS = 6  # instances of a round that the adversary takes on
 SAVED = 30.0  # seconds after which results are written again
 OTHER = ("counts: one changed", "counts: of another instance", "problem: another rate", "problem: another noise",
          "problem: another design", "problem: two pools exchanged", "problem: an entry changed")  # fmt: skip
@@ -59,7 +56,6 @@ class Round(NamedTuple):
 
     problem: qgt.Problem
     noise: str
-    x: Tensor
     y: Tensor
     result: qgt.Decoded  # odds 100
     brief: qgt.Decoded  # odds 1, or cut short
@@ -87,37 +83,19 @@ class Tally:
 
 
 def problem_of(number: int, g: Generator) -> tuple[qgt.Problem, str]:
-    """The problem of a round."""
-    items, name = ITEMS[number % len(ITEMS)], list(NOISES)[number // len(ITEMS) % len(NOISES)]
-    pools = max(3, round(items * (0.4 + 0.3 * float(torch.rand((), generator=g)))))
-    if items >= 20:
-        pools = max(pools, 14)
-    design = qgt.Design.bernoulli(pools=pools, items=items, generator=g)
-    if int(torch.randint(2, (), generator=g)):
-        design = qgt.Design.column_regular(pools=pools, items=items, weight=max(2, pools // 3), generator=g)
-    rate = 0.03 + 0.12 * float(torch.rand((), generator=g))
-    kind = int(torch.randint(5, (), generator=g))
-    prior: qgt.Prior = qgt.Bernoulli(rate)
-    if kind in (1, 2):  # items that are not alike: then every leaf can be tried by enumeration
-        prior = qgt.Bernoulli((0.5 * rate + rate * torch.rand(items, generator=g, dtype=torch.float64)).tolist())
-    elif kind == 3:
-        prior = qgt.FixedWeight(max(1, round(rate * items)))
-    elif kind == 4:
-        prior = qgt.Households(size=3, seed_rate=rate, attack_rate=0.5, background=0.02)
-    return qgt.Problem(design, prior, NOISES[name]), name
+    """The problem of a round: sizes, noises and priors come in turns of different lengths, so that all of them meet."""
+    items, noise = ITEMS[number % len(ITEMS)], list(NOISES)[(number + number // 48) % len(NOISES)]
+    return problems.problem_of(noise, PRIORS[int(torch.randint(len(PRIORS), (), generator=g))], items, g), noise
 
 
 def round_of(number: int, g: Generator) -> Round:
     """Decode instances; every sixth has a count that is off by one more."""
     problem, name = problem_of(number, g)
-    x, y = problem.simulate(HONEST, generator=g)
-    spoilt = torch.arange(HONEST) % 6 == 5
-    where = torch.randint(problem.pools, (HONEST,), generator=g)
-    y[spoilt, where[spoilt]] += 1
+    y = problems.counts_of(problem, HONEST, g, missing=number % 4 == 3)
     result = qgt.Certified(ODDS, PATIENCE).bind(problem)(y)
-    limit = LIMITS[number % len(LIMITS)]
+    limit = LIMITS[number // 2 % len(LIMITS)]
     brief = qgt.Certified(1.0, PATIENCE) if number % 2 else qgt.Certified(ODDS, limit)
-    return Round(problem, name, x, y, result, brief.bind(problem)(y))
+    return Round(problem, name, y, result, brief.bind(problem)(y))
 
 
 # --- honest ---------------------------------------------------------------------------------------------------------
@@ -131,7 +109,7 @@ def claims(result: qgt.Decoded) -> Tensor:
 
 def check_honest(this: Round, number: int, tally: Tally) -> None:
     """Honest certificates must be accepted, directly and through a file."""
-    kind = "odds 1" if number % 2 else f"time limit {1e3 * LIMITS[number % len(LIMITS)]:g} ms"
+    kind = "odds 1" if number % 2 else f"time limit {1e3 * LIMITS[number // 2 % len(LIMITS)]:g} ms"
     for name, result in (("odds 100", this.result), (kind, this.brief)):
         told = claims(result)
         for way, one in ((name, result), (f"{name}, through a file", through_a_file(this, result))):
@@ -175,10 +153,18 @@ def cases(this: Round) -> Iterator[tuple[int, Case]]:
 def forge(this: Round, number: int, g: Generator, tally: Tally) -> None:
     """Every kind of forgery of every instance."""
     few = torch.arange(INSTANCES)
-    this = this._replace(x=this.x[few], y=this.y[few], result=this.result.pick(few), brief=this.brief.pick(few))
+    this = this._replace(y=this.y[few], result=this.result.pick(few), brief=this.brief.pick(few))
+    attacks = ATTACKS if this.problem.items <= FEW_ITEMS else 0
     for i, case in cases(this):
         made = list(forged(case, g, repeats=REPEATS))
         judge(this, case.problem, case.y, made, f"round {number}: instance {i}", tally)
+        if attacks and case.truth.possible:
+            attacks -= 1
+            found = attack(case, g)
+            tally.forged[ADVERSARY] += found.tried
+            tally.noises[this.noise] += found.tried
+            tally.through[ADVERSARY] += len(found.through)
+            tally.examples += [f"round {number}: instance {i}: {one.kind} ({one.why})" for one in found.through]
     for kind, problem, y in elsewhere(this, g):
         # Up to 14 items what is true is found by trying, and needs no decoder.
         honest = qgt.Certified(ODDS, BRIEFLY).bind(problem)(y) if problem.items > MOST_ITEMS else this.result
@@ -216,7 +202,8 @@ def elsewhere(this: Round, g: Generator) -> Iterator[tuple[str, qgt.Problem, Ten
     yield "counts: of another instance", problem, y.roll(1, 0)
     if isinstance(prior, qgt.Bernoulli) and isinstance(prior.rate, float):
         yield "problem: another rate", qgt.Problem(design, qgt.Bernoulli(min(0.6, 5 * prior.rate)), noise), y
-    other = [one for one in NOISES.values() if one != noise][int(torch.randint(len(NOISES) - 1, (), generator=g))]
+    others = [one for name, one in NOISES.items() if one != noise and name != this.noise]
+    other = others[int(torch.randint(len(others), (), generator=g))]
     yield "problem: another noise", qgt.Problem(design, prior, other), y
     drawn = qgt.Design.bernoulli(pools=problem.pools, items=problem.items, generator=g)
     yield "problem: another design", qgt.Problem(drawn, prior, noise), y
@@ -258,7 +245,10 @@ def work(share: Share) -> Tally:
 
 
 def save(path: Path, told: argparse.Namespace, total: Tally, seconds: float) -> None:
-    kinds = [{"kind": kind, "forged": total.forged[kind], "accepted": total.through[kind]} for kind in (*KINDS, *OTHER)]
+    kinds = [
+        {"kind": kind, "forged": total.forged[kind], "accepted": total.through[kind]}
+        for kind in (*KINDS, *OTHER, ADVERSARY)
+    ]
     ways = [{"way": way, "honest": n, "refused": total.refused[way]} for way, n in sorted(total.honest.items())]
     found = {"kinds": kinds, "honest": ways, "reasons": dict(total.reasons), "noises": dict(total.noises)}
     settings = {"seed": told.seed, "processes": told.processes, "rounds": total.rounds, "seconds": round(seconds)}
@@ -311,7 +301,7 @@ def main() -> int:
             save(told.output, told, total, saved - start)
             print(summary(total, saved - start), flush=True)
     seconds = time.perf_counter() - start
-    for kind in (*KINDS, *OTHER):
+    for kind in (*KINDS, *OTHER, ADVERSARY):
         print(f"{total.forged[kind]:>9,} forged, {total.through[kind]} accepted: {kind}")
     for way, number in sorted(total.honest.items()):
         print(f"{number:>9,} honest, {total.refused[way]} refused: {way}")

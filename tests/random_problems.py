@@ -33,6 +33,7 @@ from qgt import (
     UnknownRate,
     check_certificate,
 )
+from qgt.testing.forgery.problems import Control
 
 THOROUGH = bool(os.environ.get("QGT_THOROUGH"))  # `make thorough` sets it
 
@@ -196,8 +197,10 @@ def _dependent(items: int, kind: int, g: Generator) -> Prior:
 RATES = {"seed_rate": (0.05, 0.3, 1.0, 0.0), "attack_rate": (0.3, 0.8, 1.0), "background": (0.0, 0.02, 0.3)}
 
 
-def _prior(items: int, g: Generator, kinds: tuple[int, ...] = (0, 1, 2, 3)) -> Prior:
+def _prior(items: int, g: Generator, kinds: tuple[int, ...] = (0, 1, 2, 3, 4)) -> Prior:
     kind = kinds[_whole(0, len(kinds) - 1, g)]
+    if kind == 4:
+        return Control(_pick((0.05, 0.2, 0.6), g), _pick((-50.0, -0.7, 3.0), g))
     if kind == 0:
         return Bernoulli(_pick((0.01, 0.1, 0.3, 0.5, 0.9), g))
     if kind == 1:

@@ -32,6 +32,8 @@ ROOMS = (
 )
 HOMELESS = {"utils", "common", "helpers", "types"}
 SOURCE = Path(qgt.__file__).parent
+CHECKER, SEARCH = "decoders.checker", "decoders.certified"
+APART = "the checker of proofs and the search must share no code"
 
 
 def room(module: str) -> str:
@@ -93,6 +95,7 @@ def faults(sources: Mapping[str, str]) -> list[str]:
                 continue
             if there >= here:
                 found.append(f"{path}:{line} imports {name}, which is {'beside' if there == here else 'above'} it")
+    found += [f"{one} imports {other}: {APART}" for one, other in sorted(_too_close(graph))]
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -100,12 +103,30 @@ def faults(sources: Mapping[str, str]) -> list[str]:
     return found
 
 
+def _too_close(graph: Mapping[str, set[str]]) -> Iterator[tuple[str, str]]:
+    """Imports, by however many steps, from the checker of proofs to the search for them, or back."""
+
+    def reached(module: str) -> set[str]:
+        seen, todo = set[str](), [module]
+        while todo:
+            new = graph.get(todo.pop(), set()) - seen
+            seen |= new
+            todo += new
+        return seen
+
+    def search(module: str) -> bool:
+        return module == SEARCH or module.startswith(f"{SEARCH}.")
+
+    yield from ((CHECKER, other) for other in reached(CHECKER) if search(other))
+    yield from ((one, CHECKER) for one in graph if search(one) and CHECKER in reached(one))
+
+
 def sources() -> dict[str, str]:
     return {path.relative_to(SOURCE).as_posix(): path.read_text("utf-8") for path in SOURCE.rglob("*.py")}
 
 
 def test_imports_only_point_down():
-    assert {"__init__.py", "model/problem.py", "decoders/amp.py", "trust/scoring.py"} <= set(sources())
+    assert {"__init__.py", "model/problem.py", "decoders/checker.py", "trust/scoring.py"} <= set(sources())
     assert faults(sources()) == []
 
 
@@ -152,6 +173,22 @@ def test_the_parts_need_torch_only():
         (
             {"decoders/utils.py": ""},
             "decoders/utils.py: a homeless function means a missing concept; name the module after it",
+        ),
+        (
+            {"decoders/checker.py": "from qgt.decoders.certified.levels import f", "decoders/certified/levels.py": ""},
+            f"decoders.checker imports decoders.certified.levels: {APART}",
+        ),
+        (
+            {"decoders/checker.py": "", "decoders/certified/levels.py": "from ..checker import CLOSE"},
+            f"decoders.certified.levels imports decoders.checker: {APART}",
+        ),
+        (
+            {
+                "decoders/checker.py": "import qgt.decoders.between",
+                "decoders/between.py": "import qgt.decoders.certified.levels",
+                "decoders/certified/levels.py": "",
+            },
+            f"decoders.checker imports decoders.certified.levels: {APART}",
         ),
     ],
 )  # fmt: skip

@@ -11,12 +11,12 @@ from qgt.version import __version__ as __version__
 if TYPE_CHECKING:
     from qgt.decoders.amp import AMP as AMP
     from qgt.decoders.belief.decoder import BeliefPropagation as BeliefPropagation
-    from qgt.decoders.certified.certificate import Claims as Claims
-    from qgt.decoders.certified.certificate import check_certificate as check_certificate
-    from qgt.decoders.certified.certificate import check_claims as check_claims
-    from qgt.decoders.certified.certificate_file import load_certificate as load_certificate
-    from qgt.decoders.certified.certificate_file import save_certificate as save_certificate
+    from qgt.decoders.certificate_file import load_certificate as load_certificate
+    from qgt.decoders.certificate_file import save_certificate as save_certificate
     from qgt.decoders.certified.decoder import Certified as Certified
+    from qgt.decoders.checker import Claims as Claims
+    from qgt.decoders.checker import check_certificate as check_certificate
+    from qgt.decoders.checker import check_claims as check_claims
     from qgt.decoders.classical import COMP as COMP
     from qgt.decoders.classical import DD as DD
     from qgt.decoders.classical import SCOMP as SCOMP
@@ -119,8 +119,8 @@ if TYPE_CHECKING:
     from qgt.trust.verification import verify as verify
 
 _PUBLIC = {
-    "decoders.certified.certificate": ("Claims", "check_certificate", "check_claims"),
-    "decoders.certified.certificate_file": ("load_certificate", "save_certificate"),
+    "decoders.checker": ("Claims", "check_certificate", "check_claims"),
+    "decoders.certificate_file": ("load_certificate", "save_certificate"),
     "decoders.classical": ("COMP", "DD", "SCOMP"),
     "decoders.contract": ("BoundDecoder", "Decode", "Decoder"),
     "decoders.registry": ("DECODERS",),

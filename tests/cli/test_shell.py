@@ -105,7 +105,7 @@ def test_a_standard_output_that_is_full_is_told(command):
 def test_a_full_disk_is_told_for_a_certificate(monkeypatch, capsys):
     from safetensors import SafetensorError
 
-    from qgt.decoders.certified import certificate_file
+    from qgt.decoders import certificate_file
 
     def full(path, problem, y, result):
         raise SafetensorError("Error while serializing: No space left on device (os error 28)")

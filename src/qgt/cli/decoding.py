@@ -234,7 +234,7 @@ def _files(
         page = sheet_page(sheet, title=title, facts=facts, samples=samples)
         files[outputs.page] = partial(Path.write_text, data=page, encoding="utf-8")
     if outputs.certificate is not None:
-        from qgt.decoders.certified.certificate_file import write_certificate
+        from qgt.decoders.certificate_file import write_certificate
 
         files[outputs.certificate] = partial(write_certificate, problem=sheet.problem, y=sheet.y, result=sheet.result)
     return files

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from qgt.decoders.results import Floats
 
 
 class Envelope(NamedTuple):

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float32, Float64, Int8, Int64, UInt8
+from numpy.typing import NDArray
 from torch import Tensor
 
-KEPT = 2  # and the status: of an item that a leaf keeps as it is
+Floats = NDArray[np.float64]
+KEPT = 2  # added to the status, 0 or 1, of an item that a leaf keeps: the leaf has the x in which a kept item differs
 
 
 class Status(IntEnum):

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from qgt.decoders.certified.certificate import check_certificate, check_claims
+from qgt.decoders.checker import CLOSE, check_certificate, check_claims
 from qgt.decoders.results import Decoded, Status
 from qgt.lab.accounts import numbers
 from qgt.lab.wording import NAMED, joined, percent, quoted
@@ -95,8 +95,11 @@ def _differing(problem: Problem, result: Decoded, i: int, calls: Tensor) -> str:
     near = None if answers is None else answers.of_instance(i)
     same = torch.zeros(0) if near is None else (near.x == calls).all(1).nonzero().flatten()
     if near is not None and len(same):
-        share = percent(float(near.probability[int(same[0])]))
-        return f"the calls are another answer, less probable than the proved one: {share} of those listed"
+        share, log_joint = percent(float(near.probability[int(same[0])])), near.log_joint
+        itself = (near.x == answer).all(1).nonzero().flatten()
+        tied = len(itself) > 0 and float(log_joint[itself[0]] - log_joint[same[0]]) <= CLOSE
+        how = "as probable as the proved one" if tied else "less probable than the proved one"
+        return f"the calls are another answer, {how}: {share} of those listed"
     return f"the calls differ from the proved answer in {_items(problem, other)}"
 
 
@@ -112,14 +115,16 @@ def summary(made: Sequence[Checked], odds: float) -> list[str]:
         >>> print(*summary([Checked("a", True, True, False, True, "", True)], 100.0), sep="\\n")
         The proofs of 1 of 1 instances hold.
         1: no other answer is more probable.
-        1: every answer at least 1/100 as probable is listed.
+        1: complete at the certificate's own odds of 100: every answer more than 1/100 as probable is listed.
         The calls of 1 of 1 instances are what is proved.
     """
     holds = [one for one in made if one.holds]
+    own = f"{odds:.10g}"  # of odds close to 1 the digits matter: such a list need hold nothing
+    complete = f"complete at the certificate's own odds of {own}: every answer more than 1/{own} as probable is listed"
     lines = [f"The proofs of {len(holds)} of {len(made)} instances hold."]
     for number, words in (
         (sum(one.optimal for one in holds), "no other answer is more probable"),
-        (sum(one.listed for one in holds), f"every answer at least 1/{odds:g} as probable is listed"),
+        (sum(one.listed for one in holds), complete),
         (sum(one.impossible for one in holds), "no answer explains the counts"),
     ):
         lines += [f"{number}: {words}."] if number else []

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from qgt.decoders.certified.certificate_file import write_certificate
+from qgt.decoders.certificate_file import write_certificate
 from qgt.decoders.results import Status
 from qgt.files.workbooks import Row, write_workbook
 from qgt.lab import reports

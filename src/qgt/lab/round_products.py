@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from qgt.decoders.certified.certificate_file import write_certificate
+from qgt.decoders.certificate_file import write_certificate
 from qgt.decoders.certified.decoder import Certified
 from qgt.files import documents, tables
 from qgt.lab.following import DecodedRounds

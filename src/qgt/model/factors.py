@@ -51,6 +51,9 @@ class PoolCosts:
 def pool_costs(design: Design, noise: Noise, y: Float64[Tensor, "instances pools"]) -> PoolCosts:
     """Ask the noise for the table of every report; those that are missing have one of zeros.
 
+    A noise that gives no number for a report at some count, or an infinite density, is refused by name: what is decoded
+    or proved with such a table would mean nothing.
+
     Example:
         >>> import torch, qgt
         >>> design = qgt.Design.from_rows(["110", "011"])
@@ -71,7 +74,7 @@ def _reported(design: Design, noise: Noise, y: Tensor) -> PoolCosts:
     """The tables of reports none of which is missing, each pool's by its own noise."""
     sizes = design.pool_sizes.to(y.device)
     if isinstance(noise, Outliers) and isinstance(noise.noise, PerPool):
-        noise = PerPool([Outliers(one, noise.rate) for one in noise.noise.noises])
+        noise = noise.each_pool(noise.noise)
     if not isinstance(noise, PerPool):
         return _tables(noise, sizes, y)
     tables: list[Tensor] = []
@@ -91,12 +94,40 @@ def _tables(noise: Noise, pool_sizes: Tensor, y: Tensor) -> PoolCosts:
     reports, pools = values, sizes.to(torch.float64)
     if len(values) * len(sizes) * len(counts) > MOST:
         pairs, which = (value * len(sizes) + size).unique(return_inverse=True)
-        tables = -noise.log_prob(reports[pairs // len(sizes), None], counts, pools[pairs % len(sizes), None])
+        reports, pools = reports[pairs // len(sizes)], pools[pairs % len(sizes)]
+        tables = -noise.log_prob(reports[:, None], counts, pools[:, None])
+        tables = _numbers(noise, tables, reports, pools, which)
         return PoolCosts(tables, which)
     tables = -noise.log_prob(reports[:, None, None], counts, pools[:, None])  # (values, sizes, counts)
+    if not bool((tables > -torch.inf).all()):  # NaN is not
+        each = reports.repeat_interleave(len(sizes)), pools.repeat(len(reports))
+        whole = tables.expand(len(reports), len(sizes), len(counts))  # a noise may leave the sizes out
+        tables = _numbers(noise, whole.flatten(0, 1), *each, value * len(sizes) + size).view_as(whole)
     if tables.shape[1] == 1 or bool((tables == tables[:, :1]).all()):
         return PoolCosts(tables[:, 0].contiguous(), value)
     return PoolCosts(tables.flatten(0, 1), value * len(sizes) + size)
+
+
+def _numbers(noise: Noise, tables: Tensor, reports: Tensor, sizes: Tensor, which: Tensor) -> Tensor:
+    """Tables (kinds, counts), infinite where nobody looks; a ValueError where one that occurs lacks a number.
+
+    Nobody looks beyond a pool's size, nor at reports that lie between others and do not occur.
+    """
+    wrong = ~(tables > -torch.inf)
+    if not bool(wrong.any()):
+        return tables
+    inside = torch.arange(tables.shape[1], device=tables.device) <= sizes[:, None]
+    occurs = torch.zeros(len(tables), dtype=torch.bool, device=tables.device)
+    occurs[which.flatten()] = True
+    bad = (wrong & inside & occurs[:, None]).nonzero()
+    if len(bad):
+        kind, count = bad[0].tolist()
+        value = -float(tables[kind, count])
+        raise ValueError(
+            f"the noise {noise} gives log_prob={value} for report {float(reports[kind]):g} at count {count} "
+            f"in a pool of {int(sizes[kind])} items: it must give a number, or -inf where the report is impossible."
+        )
+    return tables.masked_fill(wrong, torch.inf)
 
 
 def _distinct(y: Tensor) -> tuple[Tensor, Tensor]:

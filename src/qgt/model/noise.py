@@ -196,13 +196,17 @@ class Outliers:
         return self.noise.integer
 
     def reach(self, size: int, tail: float) -> float:
-        """The whole pool, where arbitrary reports are not too rare to count."""
-        return max(float(size), self.noise.reach(size, tail)) if self.rate > tail else self.noise.reach(size, tail)
+        """The whole pool, unless arbitrary reports are so rare that they are part of the tail."""
+        if self.rate < tail:
+            return self.noise.reach(size, tail - self.rate)
+        return max(size + (0.0 if self.integer else 0.5), self.noise.reach(size, tail))
 
     def sample(
         self, counts: Float64[Tensor, "instances pools"], sizes: Float64[Tensor, " pools"], *, generator: Generator
     ) -> Float64[Tensor, "instances pools"]:
         """What the noise reports, and now and then something else."""
+        if isinstance(self.noise, PerPool):
+            return self.each_pool(self.noise).sample(counts, sizes, generator=generator)
         reports = self.noise.sample(counts, sizes, generator=generator)
         draws = torch.rand(2, *counts.shape, dtype=torch.float64, generator=generator, device=generator.device)
         anything = draws[0] * (sizes + 1)
@@ -211,10 +215,16 @@ class Outliers:
 
     def log_prob(self, y: Numbers, counts: Numbers, sizes: Numbers) -> Numbers:
         """The two ways to a report, added up."""
+        if isinstance(self.noise, PerPool):
+            return self.each_pool(self.noise).log_prob(y, counts, sizes)
         inside = (y >= -0.5) & (y <= sizes + 0.5) & ((y == y.floor()) if self.integer else torch.ones_like(y).bool())
         arbitrary = torch.where(inside, -(sizes + 1).log(), -inf) + (log(self.rate) if self.rate else -inf)
         usual = self.noise.log_prob(y, counts, sizes) + (log(1 - self.rate) if self.rate < 1 else -inf)
         return torch.logaddexp(usual, arbitrary)
+
+    def each_pool(self, noise: "PerPool") -> "PerPool":
+        """The same with the outliers inside: whether arbitrary reports are whole is for each pool's noise to say."""
+        return PerPool([Outliers(one, self.rate) for one in noise.noises])
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ for the best answer exactly. As a frozen dataclass it also gets a readable spec.
 to one over the 2^items statuses. `households` and `unknown` hold those whose items depend on each other.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import lgamma
@@ -104,16 +105,42 @@ class ItemCosts:
 
         -log P(x) = constant + sum_j weights_j x_j + total(sum_j x_j) + sum over groups g of table_g(sum_{j in g} x_j).
 
+    The weight of a known item is the same for every such x. It is moved into the constant, and the item then weighs
+    nothing, so that nobody who reads these costs has to remember it.
+
     Example:
         >>> Bernoulli([0.5, 1.0]).costs(items=2).known
         tensor([-1,  1], dtype=torch.int8)
+        >>> import torch
+        >>> costs = ItemCosts(3.0, torch.tensor([2.0, -3.0]).double(), torch.tensor([FREE, 1], dtype=torch.int8))
+        >>> costs.constant, costs.weights.tolist()
+        (0.0, [2.0, 0.0])
     """
 
     constant: float
-    weights: Float64[Tensor, " items"]
-    known: Int8[Tensor, " items"]  # 0 or 1 where the prior settles an item, else FREE
+    weights: Float64[Tensor, " items"]  # finite; 0 for known items
+    known: Int8[Tensor, " items"]  # 0 or 1 where the prior settles an item, otherwise FREE
     total: Float64[Tensor, " numbers"] | None = None  # of 0, 1, ... defectives, infinite where impossible; None: 0
     groups: Groups | None = None  # None: no group
+
+    def __post_init__(self) -> None:
+        known = self.known != FREE
+        constant = float(self.constant) + float(self.weights[self.known == 1].sum())
+        object.__setattr__(self, "constant", constant)
+        object.__setattr__(self, "weights", self.weights.masked_fill(known, 0.0))
+        if bool((known & (self.known != 0) & (self.known != 1)).any()):
+            raise ValueError("known is not valid: give 0 or 1 for a known item, and FREE (-1) for any other.")
+        if not math.isfinite(constant):
+            raise ValueError(
+                f"constant={constant}, weights of known items included, is not valid: give finite numbers."
+            )
+        if not bool(self.weights.isfinite().all()):
+            item = int((~self.weights.isfinite()).nonzero()[0])
+            raise ValueError(f"weights[{item}]={float(self.weights[item])} is not valid: give finite numbers.")
+        tables = {"total": self.total, "groups.tables": None if self.groups is None else self.groups.tables}
+        for name, table in tables.items():
+            if table is not None and not bool((table > -torch.inf).all()):  # NaN is not
+                raise ValueError(f"{name} is not valid: costs are numbers, or infinite where something is impossible.")
 
     @property
     def number(self) -> int | None:
@@ -136,6 +163,13 @@ class ItemCosts:
             cost = cost + self.groups.of(x)
         known = self.known.to(x.device)
         return torch.where(((known == FREE) | (known == x)).all(1), cost, torch.inf)
+
+    def size(self, x: UInt8[Tensor, "instances items"]) -> Float64[Tensor, " instances"]:
+        """The sum of the sizes of the terms of each row's cost: what sums in float64 are precise in proportion to."""
+        size = abs(self.constant) + x.to(torch.float64) @ self.weights.to(x.device).abs()
+        if self.total is not None:
+            size = size + self.total.to(x.device)[x.sum(1, dtype=torch.int64)].abs()
+        return size if self.groups is None else size + Groups(self.groups.group, self.groups.tables.abs()).of(x)
 
 
 @runtime_checkable

@@ -11,6 +11,7 @@ and a `seed`. The spec has a matrix for a small or dense design, and lists for a
 import hashlib
 import inspect
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,11 +124,32 @@ class Problem:
         """The log probability of x and y together, missing counts (NaN) left out: the oracle for every decoder."""
         if not isinstance(self.prior, Prior):
             raise ValueError(f"{self.prior} can only be sampled: give it methods `log_prob` and `marginals`.")
+        return self.prior.log_prob(x) + self._reported(x, y).sum(1)
+
+    def _reported(self, x: Tensor, y: Tensor) -> Tensor:
+        """The log probability of each report, 0 where it is missing: (instances, pools)."""
         sizes = self.design.pool_sizes.to(y.device, torch.float64)
         counts = self.design.count(x)
         missing = y.isnan()
         each = self.noise.log_prob(torch.where(missing, counts, y), counts, sizes)  # noises need not know of NaN
-        return self.prior.log_prob(x) + torch.where(missing, 0.0, each).sum(1)
+        return torch.where(missing, 0.0, each)
+
+    def blur(
+        self, x: UInt8[Tensor, "instances items"], y: Float64[Tensor, "instances pools"]
+    ) -> Float64[Tensor, " instances"]:
+        """How far `log_joint` may be off because float64 rounds: answers that differ by less cannot be told apart.
+
+        Example:
+            >>> import torch, qgt
+            >>> problem = qgt.Problem(qgt.Design.from_rows(["11"]), qgt.Bernoulli(0.1), qgt.Gaussian(sigma=1e-9))
+            >>> x, y = torch.zeros(1, 2, dtype=torch.uint8), torch.tensor([[0.5]], dtype=torch.float64)
+            >>> bool(problem.blur(x, y) > 1)  # the density is exp of about -1e17
+            True
+        """
+        size = self._reported(x, y).abs().sum(1)
+        if isinstance(self.prior, FactoredPrior):
+            size = size + self.prior.costs(self.items).size(x)
+        return 4 * torch.finfo(torch.float64).eps * (80 + math.log2(self.items + self.pools)) * size
 
     def explainable(self, y: Float64[Tensor, "instances pools"]) -> Bool[Tensor, " instances"]:
         """Whether each pool's count, taken alone, is possible for some number of defectives in that pool, or missing.

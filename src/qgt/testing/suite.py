@@ -26,24 +26,24 @@ INSTANCES = 24  # that most checks decode: few, because a search may take long o
 
 
 class ConformanceError(AssertionError):
-    """A decoder broke its contract; `failures` maps each failed check to what it saw."""
+    """A decoder, a prior or a noise broke its contract; `failures` maps each failed check to what it saw."""
 
-    def __init__(self, decoder: Decoder, failures: Mapping[str, str]) -> None:
+    def __init__(self, part: object, failures: Mapping[str, str], checks: int) -> None:
         self.failures = dict(failures)
         lines = "".join(f"\n  {name}: {fault}" for name, fault in failures.items())
-        super().__init__(f"{decoder!r} fails {len(failures)} of {len(CHECKS)} checks:{lines}")
+        super().__init__(f"{part!r} fails {len(failures)} of {checks} checks:{lines}")
 
 
 @dataclass(frozen=True)
 class Conformance:
-    """The checks a decoder passed, and those it could not be put to, each with the reason."""
+    """The checks that a part passed, and those it could not be put to, each with the reason."""
 
     passed: tuple[str, ...]
     not_applicable: Mapping[str, str]
 
 
 class NotApplicable(Exception):
-    """Raised by a check that cannot be put to this decoder; it says why."""
+    """Raised by a check that cannot be put to this part; it says why."""
 
 
 def check_decoder(decoder: Decoder, problem: Problem | None = None) -> Conformance:
@@ -56,23 +56,27 @@ def check_decoder(decoder: Decoder, problem: Problem | None = None) -> Conforman
         >>> len(qgt.testing.check_decoder(qgt.Prevalence()).passed) >= 25
         True
     """
-    home = problem or small_problem()
+    return run_checks(decoder, CHECKS, decoder, problem or small_problem())
+
+
+def run_checks(part: object, checks: Mapping[str, Callable[..., None]], *arguments: object) -> Conformance:
+    """Put a part through checks, each called with the arguments."""
     passed: list[str] = []
     failures: dict[str, str] = {}
     not_applicable: dict[str, str] = {}
-    for name, run in CHECKS.items():
+    for name, run in checks.items():
         try:
-            run(decoder, home)
+            run(*arguments)
         except NotApplicable as reason:
             not_applicable[name] = str(reason)
         except AssertionError as fault:
             failures[name] = str(fault)
-        except Exception as error:  # whatever a stranger's decoder raises is a finding, not our crash
+        except Exception as error:  # whatever a stranger's part raises is a finding, not our crash
             failures[name] = f"raised {type(error).__name__}: {error}"
         else:
             passed.append(name)
     if failures:
-        raise ConformanceError(decoder, failures)
+        raise ConformanceError(part, failures, len(checks))
     return Conformance(tuple(passed), not_applicable)
 
 

@@ -13,7 +13,7 @@ from forged_proofs import cases, expect_only_honest_accepted
 from torch import Tensor
 
 import qgt
-from qgt.decoders.certified.certificate import check_claims
+from qgt.decoders.checker import check_claims
 from qgt.model.noise import Noise, Noiseless, Outliers
 from qgt.testing.forgery.case import Case, with_evidence
 from qgt.testing.forgery.forging import KINDS, accepted, forged

@@ -8,8 +8,8 @@ import torch
 from forged_proofs import cases, expect_only_honest_accepted
 
 import qgt
-from qgt.decoders.certified.item_sums import groups_of, least_by_number, own_and_turned
 from qgt.decoders.certified.members import Members, group_minima, group_minimum, group_swaps
+from qgt.decoders.checker import groups_of, least_by_number, own_and_turned
 from qgt.model.prior import ALONE, FREE, Groups
 from random_problems import THOROUGH, model_case, proved_as_by_enumeration
 
@@ -136,6 +136,7 @@ def test_charges_are_cut_off_as_the_proximal_map_says() -> None:
 # --- forgeries ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("unchecked")  # some forgeries are of types that annotations refuse
 def test_no_forgery_is_accepted_and_no_honest_certificate_refused() -> None:
     problem, y = households(0.05, 12)
     y[::6, 0] += 1

@@ -18,7 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qgt.decoders.envelopes import Floats, envelope_of
+from qgt.decoders.envelopes import envelope_of
+from qgt.decoders.results import Floats
 from qgt.model.lists import Lists
 from qgt.model.prior import FREE, ItemCosts
 

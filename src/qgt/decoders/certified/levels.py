@@ -15,7 +15,9 @@ from torch import Tensor
 from qgt.decoders.certified.costs import Model, Tables
 from qgt.model.prior import FREE
 
-CLOSE = 1e-6  # costs that differ by less are equal: a factor of 1.000001 in probability
+# Costs that differ by less are equal: a factor of 1.000001 in probability. The checker's CLOSE must be larger: it is
+# 2e-6, so that a bound that reaches a limit here still reaches it there after it was rounded down.
+CLOSE = 1e-6
 
 
 class Levels(NamedTuple):
@@ -45,6 +47,16 @@ class Levels(NamedTuple):
         free = torch.arange(len(model.known) + 1, device=table.device) - int((model.known == 1).sum())
         base = model.constant + weights * free + tables.which.shape[1] * low + model.numbers
         return cls(float(high - low), base, model.dear)
+
+
+def coarse(tables: Tensor, which: Tensor) -> Tensor:
+    """Whether an instance has costs so large that float64 cannot tell them apart to CLOSE: (instances,), bool.
+
+    What bounds say of such an instance means nothing: a Gaussian of sigma 1e-9 has costs of 1e17, whose last digit is
+    worth 16 nats.
+    """
+    largest = torch.where(tables.isfinite(), tables.abs(), 0.0).amax(1)  # (kinds,)
+    return (largest * torch.finfo(torch.float64).eps > CLOSE)[which].any(1)
 
 
 def enough(levels: Levels | None, limit: Tensor, total: Tensor, items: int) -> Tensor:

@@ -20,7 +20,7 @@ from qgt.decoders.belief.decoder import BeliefPropagation
 from qgt.decoders.certified.branching import Search
 from qgt.decoders.certified.costs import Tables
 from qgt.decoders.certified.duals import Dual, solve
-from qgt.decoders.certified.levels import CLOSE
+from qgt.decoders.certified.levels import CLOSE, coarse
 from qgt.decoders.certified.nodes import Found, Leaves, Nodes
 from qgt.decoders.certified.outcome import Outcome
 from qgt.decoders.certified.relaxation import State, lower_bound, rows_of
@@ -63,6 +63,7 @@ class Settled(NamedTuple):
     unexplored: float  # no x that was not looked at costs less
     found: list[Found]
     leaves: list[Leaves]
+    coarse: bool = False  # whether its costs are too large for float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +135,7 @@ def settle(problem: Problem, y: Tensor, proposed: list[Tensor], options: Options
     if len(unsure) and belief.supports(problem) is None:
         more = [x[unsure], belief.bind(problem)(y[unsure]).x]
         x[unsure], cost[unsure] = _cheapest(problem.factors(y[unsure]), more)
+    too_large = coarse(factors.pools.tables, factors.pools.which).tolist()
     found: list[Settled | None] = []
     for i, (large, dual) in enumerate(zip(larges, duals, strict=True)):
         late = options.deadline is not None and time.perf_counter() >= options.deadline
@@ -143,7 +145,8 @@ def settle(problem: Problem, y: Tensor, proposed: list[Tensor], options: Options
             found.append(Settled(float(cost[i]), x[i], -math.inf, [], []))
         else:
             instance = Instance(large, dual.x, x[i], float(cost[i]), options.keep_leaves)
-            found.append(_settled(instance, options.slack, _share(options.deadline, len(y) - i)))
+            settled = _settled(instance, options.slack, _share(options.deadline, len(y) - i))
+            found.append(settled._replace(coarse=too_large[i]))
     return found
 
 
@@ -161,6 +164,7 @@ def outcome_of(settled: list[Settled], options: Options, device: torch.device) -
         answer=torch.stack([one.x for one in settled]).to(device),
         none_found=torch.zeros_like(best, dtype=torch.bool),
         by_highs=torch.zeros_like(best, dtype=torch.bool),
+        coarse=torch.tensor([one.coarse for one in settled], device=device),
         unexplored=torch.tensor([one.unexplored for one in settled], dtype=torch.float64, device=device),
         limit=best + options.slack - CLOSE,
         found=found,

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from qgt.decoders.certified.branching import Search
-from qgt.decoders.certified.levels import CLOSE
+from qgt.decoders.certified.levels import CLOSE, coarse
 from qgt.decoders.certified.nodes import Found, Leaves
 from qgt.decoders.results import Answers, Decoded, Evidence, Proof, Spans, Status
 from qgt.model.prior import Prior
@@ -22,6 +22,7 @@ class Outcome:
     none_found: Tensor  # (instances,), bool: no possible x was found
     unexplored: Tensor  # (instances,), float64: no x that was not looked at costs less; infinite where there is none
     by_highs: Tensor  # (instances,), bool: HiGHS says that nothing costs less
+    coarse: Tensor  # (instances,), bool: costs are too large for float64, and nothing is proved
     limit: Tensor  # (instances,), float64: what costs less is listed
     found: list[Found]
     leaves: list[Leaves] | None  # None where no proofs are kept
@@ -34,7 +35,8 @@ class Outcome:
         unexplored = torch.where(search.eased, torch.minimum(unexplored, best + search.rough), unexplored)
         leaves = [*search.leaves, *search.open_leaves()] if search.keep_leaves else None
         limit = best + search.slack - CLOSE
-        return cls(best, answer, best >= nothing, unexplored, by_highs, limit, search.found, leaves)
+        none_found, too_large = best >= nothing, coarse(search.tables.costs, search.tables.which)
+        return cls(best, answer, none_found, unexplored, by_highs, too_large, limit, search.found, leaves)
 
 
 def decoded(problem: Problem, y: Tensor, outcome: Outcome, odds: float) -> Decoded:
@@ -62,13 +64,14 @@ def decoded(problem: Problem, y: Tensor, outcome: Outcome, odds: float) -> Decod
     if isinstance(problem.prior, Prior):
         marginals[none_found] = problem.prior.marginals(problem.items).to(y.device)
     log_joint = problem.log_joint(x, y)
-    agrees = none_found | ((log_joint + outcome.best).abs() <= CLOSE)  # recomputed from the problem itself
+    precise = ~outcome.coarse & (problem.blur(x, y) <= CLOSE / 2)
+    agrees = none_found | ((log_joint + outcome.best).abs() <= CLOSE) & precise  # recomputed from the problem itself
     status = torch.where((status == Status.PROVED) & ~agrees, Status.OK, status).to(torch.uint8)
     differing = torch.zeros_like(x, dtype=torch.int32).index_add_(0, owner, (answers.x != x[owner]).int())
     evidence = Evidence(
         log_joint=log_joint,
         bound=torch.where(closed, log_joint, -unexplored),
-        complete=complete & listed,
+        complete=complete & listed & agrees,
         confidence=confidence if listed else None,
         unsettled=differing > 0,
         alternatives=Answers(spans, answers.x, -cost, weight),

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from qgt.decoders.certified.costs import Tables, shortened
-from qgt.decoders.envelopes import Floats, corners_of, envelope_of
+from qgt.decoders.envelopes import corners_of, envelope_of
+from qgt.decoders.results import Floats
 from qgt.model.prior import FREE
 
 WIDE = 200  # a range of more counts than this is as good as none

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qgt.decoders.envelopes import Floats
 from qgt.decoders.highs.program import Program
+from qgt.decoders.results import Floats
 from qgt.model.design import Design
 from qgt.model.factors import PoolCosts
 from qgt.model.prior import ALONE, FactoredPrior, Groups

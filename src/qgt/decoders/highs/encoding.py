@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qgt.decoders.envelopes import Floats, corners_of, envelope_of
+from qgt.decoders.envelopes import corners_of, envelope_of
+from qgt.decoders.results import Floats
 
 ROUNDING = 1e-12  # relative: costs that differ by less are equal
 

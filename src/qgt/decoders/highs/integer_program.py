@@ -30,9 +30,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qgt.decoders.envelopes import Floats
 from qgt.decoders.highs.encoding import ROUNDING, Columns, encode, pieces
 from qgt.decoders.highs.program import Program
+from qgt.decoders.results import Floats
 
 EXACT = 1e-9  # relative: a cost this close to its bound meets it
 AGREE = 1e-6  # absolute: HiGHS's own tolerance for values

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qgt.decoders.envelopes import Floats
+from qgt.decoders.results import Floats
 
 
 @dataclass(frozen=True, eq=False)

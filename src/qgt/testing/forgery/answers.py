@@ -23,6 +23,7 @@ from qgt.testing.forgery.case import (
 )
 
 ANSWERS: dict[str, Forger] = {}
+ABOUT_LOG_JOINT = {"log joint: another"}  # kinds that tell a log joint; elsewhere it is made right for the new answer
 
 
 def _kind(name: str) -> Callable[[Forger], Forger]:
@@ -102,6 +103,18 @@ def _two(case: Case, g: Generator) -> Decoded:
     x = case.result.x[0].clone()
     x[one_of(len(x), g)] = 2 + one_of(254, g)
     return _answered(case, x)
+
+
+@_kind("answer: of another type, with entries that are neither 0 nor 1")
+def _other_type(case: Case, g: Generator) -> Decoded:
+    x, item = case.result.x[0], one_of(case.problem.items, g)
+    if one_of(2, g):
+        odd = x.to(torch.int8)
+        odd[item] = -1 - one_of(2, g)
+    else:
+        odd = x.to(torch.float64)
+        odd[item] = 0.5
+    return replace(claiming(case.result, Status.PROVED), x=odd[None])
 
 
 @_kind("answer: wrong, and huge multipliers")
@@ -194,6 +207,16 @@ def _confident(case: Case, g: Generator) -> Decoded | None:
     now = float(case.result.evidence.confidence[0])
     part = (1.0, float(torch.rand((), generator=g)), math.nan)[one_of(3, g)]
     return with_evidence(case.result, confidence=now + (1 - now) * part if part == part else math.inf)
+
+
+@_kind("log joint: another")
+def _log_joint(case: Case, g: Generator) -> Decoded | None:
+    if case.result.evidence.log_joint is None:
+        return None
+    change = (1e-3, -1.0, 100.0, math.nan)[one_of(4, g)]
+    return replace(
+        case.result, evidence=replace(case.result.evidence, log_joint=case.result.evidence.log_joint + change)
+    )
 
 
 # --- the status -----------------------------------------------------------------------------------------------------

@@ -13,13 +13,13 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from qgt.decoders.certified.certificate import check_certificate
-from qgt.decoders.results import Decoded, Status
+from qgt.decoders.checker import check_certificate
+from qgt.decoders.results import Decoded, Evidence, Status
 from qgt.model.problem import Problem
-from qgt.testing.forgery.answers import ANSWERS
+from qgt.testing.forgery.answers import ABOUT_LOG_JOINT, ANSWERS
 from qgt.testing.forgery.case import Case, Forger
 from qgt.testing.forgery.proofs import PROOFS
-from qgt.testing.forgery.truth import FEW_ITEMS, fails_by_trying, has_steps, in_leaves, leaves_out
+from qgt.testing.forgery.truth import FEW_ITEMS, fails_by_trying, in_leaves, leaves_out
 
 WITNESSES = 40  # x looked at, to see whether some lies in no leaf
 
@@ -52,6 +52,8 @@ def forged(case: Case, generator: Generator, *, repeats: int = 1) -> Iterator[Fo
     witnesses, seen = witnesses_of(case, generator), set[tuple[str, bytes]]()
     for kind, forge in (pair for _ in range(repeats) for pair in KINDS.items()):
         changed = forge(case, generator)
+        if changed is not None and kind not in ABOUT_LOG_JOINT:
+            changed = replace(changed, evidence=replace(changed.evidence, log_joint=None))
         if changed is None or (name := (kind, _digest(changed))) in seen:
             continue
         seen.add(name)
@@ -67,7 +69,8 @@ def _digest(result: Decoded) -> bytes:
     odds = torch.tensor(proof.odds, dtype=torch.float64)
     parts = [result.x, result.status, proof.fixed, proof.least, proof.most, proof.pi, proof.shares, odds]
     parts += [evidence.alternatives.x, evidence.alternatives.probability]
-    parts += [torch.zeros(0) if part is None else part for part in (evidence.complete, evidence.confidence)]
+    told = evidence.complete, evidence.confidence, evidence.log_joint
+    parts += [torch.zeros(0) if part is None else part for part in told]
     return hashlib.sha256(b"|".join(part.numpy().tobytes() for part in parts)).digest()
 
 
@@ -84,42 +87,58 @@ def why_false(case: Case, changed: Decoded, witnesses: Tensor) -> str | None:
         return refuted
     if int(changed.status[0]) == Status.INFEASIBLE and not bool(case.problem.explainable(case.y)[0]):
         return None
-    if case.problem.items <= FEW_ITEMS and not has_steps(case.problem):
+    if case.problem.items <= FEW_ITEMS:
         return "the proof does not show it" if fails_by_trying(case.truth, changed) else None
     return "an x is in no leaf" if len(witnesses) and leaves_out(case.problem, proof, witnesses) else None
 
 
 def accepted(problem: Problem, y: Tensor, results: list[Decoded]) -> list[bool]:
     """Which of several certificates for one instance the checker accepts; those that it refuses to read are not."""
-    verdicts = [False] * len(results)
-    by_odds: dict[float, list[int]] = {}
+    together: dict[tuple[object, ...], list[int]] = {}
     for i, result in enumerate(results):
-        assert result.proof is not None
-        by_odds.setdefault(result.proof.odds, []).append(i)
-    for some in by_odds.values():
-        try:
-            found = check_certificate(problem, y.expand(len(some), -1), _joined([results[i] for i in some]))
-        except ValueError:
-            continue
-        for i, holds in zip(some, found.tolist(), strict=True):
+        together.setdefault(_form(result), []).append(i)
+    verdicts = [False] * len(results)
+    for some in together.values():
+        told = [_told(problem, y, results[i]) for i in some]
+        for i, holds in zip(some, _verdicts(problem, y, told), strict=True):
             verdicts[i] = holds
     return verdicts
 
 
-def _joined(results: list[Decoded]) -> Decoded:
-    """Results as one; what only some of them tell is told of none."""
-    told = [replace(one, scores=None, evidence=replace(one.evidence, fit=None, iterations=None)) for one in results]
-    unknown = torch.zeros(1, dtype=torch.bool)
-    for i, one in enumerate(told):  # no confidence claims nothing, and so does one of 0
-        none = torch.zeros(1, dtype=torch.float64)
-        evidence = one.evidence
-        evidence = replace(
-            evidence,
-            confidence=none if evidence.confidence is None else evidence.confidence,
-            complete=unknown if evidence.complete is None else evidence.complete,
-        )
-        told[i] = replace(one, evidence=evidence)
-    return Decoded.joined(told)
+def _verdicts(problem: Problem, y: Tensor, results: list[Decoded]) -> list[bool]:
+    """All together, or one by one where the checker refuses to read some of them."""
+    try:
+        return check_certificate(problem, y.expand(len(results), -1), Decoded.joined(results)).tolist()
+    except ValueError:
+        return [False] if len(results) == 1 else [_verdicts(problem, y, [one])[0] for one in results]
+
+
+def _form(result: Decoded) -> tuple[object, ...]:
+    """The same for results that can be put together."""
+    proof, answers = result.proof, result.evidence.alternatives
+    assert proof is not None and answers is not None
+    kinds = [part.dtype for part in (result.x, answers.x, proof.fixed, proof.least, proof.most, proof.pi, proof.shares)]
+    return proof.odds, proof.shares.shape[1], *kinds
+
+
+def _told(problem: Problem, y: Tensor, result: Decoded) -> Decoded:
+    """One instance's result in which everything that is judged is told, so that results can be put together.
+
+    No confidence claims nothing, and so does one of 0. Where no log joint is told it is the right one, so that a
+    certificate is refused for what was forged.
+    """
+    evidence, none = result.evidence, torch.zeros(1, dtype=torch.float64)
+    log_joint = evidence.log_joint
+    if log_joint is None:
+        log_joint = problem.log_joint(result.x.clamp(0, 1).to(torch.uint8), y)
+    told = Evidence(
+        log_joint=log_joint,
+        complete=torch.zeros(1, dtype=torch.bool) if evidence.complete is None else evidence.complete,
+        confidence=none if evidence.confidence is None else evidence.confidence,
+        alternatives=evidence.alternatives,
+        by_highs=torch.zeros(1, dtype=torch.bool) if evidence.by_highs is None else evidence.by_highs,
+    )
+    return replace(result, scores=None, evidence=told)
 
 
 def witnesses_of(case: Case, generator: Generator) -> Tensor:

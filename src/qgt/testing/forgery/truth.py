@@ -3,7 +3,9 @@
 Two questions about a result with its certificate. *Is what it claims false?* Costs come from `Problem.log_joint`, and
 near answers from trying every x (up to 14 items) or from an honest decoder. *Does its proof fail to show the claim?*
 Membership and bounds are taken x by x, as the definitions say them, which only small problems allow; in larger ones an
-x that lies in no leaf is looked for. Where neither is clear (a bound within rounding of a limit), the answer is no.
+x that lies in no leaf is looked for. Tables and prior costs are asked of the noise and the prior themselves, and not of
+`Problem.factors`, on which solver and checker both stand. Where neither is clear (a bound within rounding of a limit),
+the answer is no.
 """
 
 import math
@@ -14,8 +16,7 @@ import torch
 from torch import Tensor
 
 from qgt.decoders.results import KEPT, Answers, Decoded, Proof, Status
-from qgt.model.factors import pool_costs
-from qgt.model.prior import FREE, FactoredPrior, ItemCosts
+from qgt.model.prior import FREE, FactoredPrior, ItemCosts, Prior
 from qgt.model.problem import Problem
 
 MOST_ITEMS = 14  # of which every x is tried
@@ -81,7 +82,7 @@ class Truth:
         known = self.costs.get(x.numpy().tobytes())
         if known is not None:
             return known
-        if bool((x > 1).any()):
+        if bool(((x != 0) & (x != 1)).any()):
             return math.inf
         return self.costs.setdefault(x.numpy().tobytes(), -float(self.problem.log_joint(x[None], self.y)))
 
@@ -105,6 +106,8 @@ class Truth:
             near = self.x[self.cost < cost + reach - CLEAR]
             if any(row.tobytes() not in listed for row in near.numpy()):
                 return "an answer is missing"
+        if evidence.log_joint is not None and not abs(float(evidence.log_joint[0]) + cost) <= CLEAR:
+            return "the log joint is another"
         total = math.fsum(math.exp(cost - each) for each in listed.values())
         if evidence.confidence is not None and float(evidence.confidence[0]) > 1 / total + CLEARLY:
             return "the confidence is too high"
@@ -130,10 +133,10 @@ def leaves_out(problem: Problem, proof: Proof, x: Tensor) -> bool:
     """Whether some x, of those given that the prior allows, lies in no leaf of one instance's proof."""
     assert isinstance(problem.prior, FactoredPrior)
     x = x[problem.prior.costs(problem.items).of(x).isfinite()]
-    return not bool(_inside(proof, x).any(1).all())
+    return not bool(in_each_leaf(proof, x).any(1).all())
 
 
-def _inside(proof: Proof, x: Tensor) -> Tensor:
+def in_each_leaf(proof: Proof, x: Tensor) -> Tensor:
     """Which x lie in which leaf: (x, leaves)."""
     # An item is as it is fixed, or the leaf leaves it free or keeps it: anything else holds no x.
     ones, fixed = x.float(), proof.fixed
@@ -180,11 +183,12 @@ def _one_turned(fixed: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def fails_by_trying(truth: Truth, claimed: Decoded, *, item_by_item: bool = True) -> bool:
-    """Whether the proof of a claim that is true shows it not, by the definitions: for few items and no steps of cost.
+    """Whether the proof of a claim that is true does not show it, by the definitions: for few items.
 
     A leaf is closed if at most one x of each number of defectives has a bound below the limit, and that one is listed
     or costs as much; a leaf that keeps items, if no x has. With `item_by_item` bounds know what each item of an x does
-    to its pools: no checker knows more.
+    to its pools: no checker knows more. Where costs have steps, a bound between two costs is as good as the upper one:
+    the costs are those of all x that were tried, and no formula.
     """
     proof, answers, trial = claimed.proof, claimed.evidence.alternatives, truth.trial
     assert proof is not None and answers is not None
@@ -192,7 +196,7 @@ def fails_by_trying(truth: Truth, claimed: Decoded, *, item_by_item: bool = True
         return False  # a count that is impossible by itself needs no leaves
     if proof.shares.shape[1] not in (0, truth.problem.design.transfers):
         return True  # it is of another design
-    inside = _inside(proof, trial.x)  # (x, leaves)
+    inside = in_each_leaf(proof, trial.x)  # (x, leaves)
     if not bool((inside.any(1) | ~trial.allowed).all()) or not _finite(proof):
         return True
     limit, listed = trial.dear, torch.zeros(len(trial.x), dtype=torch.bool)
@@ -201,7 +205,7 @@ def fails_by_trying(truth: Truth, claimed: Decoded, *, item_by_item: bool = True
         limit = truth.cost_of(claimed.x[0]) + (math.log(proof.odds) if complete else 0.0)
         named = torch.cat([claimed.x, answers.x])
         listed[(named.long() << torch.arange(named.shape[1])).sum(1)[(named <= 1).all(1)]] = True
-    below = (trial.bounds(proof, item_by_item) < limit - CLEAR) & inside  # (x, leaves)
+    below = (trial.raised(trial.bounds(proof, item_by_item)) < limit - CLEAR) & inside  # (x, leaves)
     if bool((below & _keeps(proof)).any()) or bool((below & ~(listed | (trial.cost >= limit - CLEAR))[:, None]).any()):
         return True
     several = torch.zeros(trial.x.shape[1] + 1, below.shape[1]).index_add_(0, trial.totals, below.float())
@@ -230,10 +234,35 @@ class Trial:
         """Try them all."""
         assert isinstance(problem.prior, FactoredPrior)
         x, costs = every_x(problem.items), problem.prior.costs(problem.items)
-        tables, sizes = pool_costs(problem.design, problem.noise, y).of_instance(0), problem.design.pool_sizes
-        tables = torch.where(torch.arange(tables.shape[1]) <= sizes[:, None], tables, torch.inf)
-        cost = -problem.log_joint(x, y.expand(len(x), -1))
+        cost, tables = -problem.log_joint(x, y.expand(len(x), -1)), tables_of(problem, y)
         return cls(problem, y, x, cost, costs.of(x).isfinite(), x.sum(1, dtype=torch.int64), tables, costs)
+
+    @cached_property
+    def prior(self) -> Tensor:
+        """What each x costs before any count is seen, by the prior's own `log_prob`."""
+        assert isinstance(self.problem.prior, Prior)
+        return -self.problem.prior.log_prob(self.x)
+
+    @cached_property
+    def stepped(self) -> bool:
+        """Whether items weigh the same and counts cost one of two values, so that a checker may round bounds up."""
+        finite, free = self.tables[self.tables.isfinite()], self.costs.weights[self.costs.known == FREE]
+        if self.costs.groups is not None or not len(finite) or not len(free) or float(free.max() - free.min()) > 1e-9:
+            return False
+        return bool((torch.minimum(finite - finite.min(), finite.max() - finite) < 1e-9).all())
+
+    def raised(self, bounds: Tensor) -> Tensor:
+        """Bounds (x, leaves); with steps, each is as good as the next cost that an x of as many defectives has."""
+        if not self.stepped:
+            return bounds
+        found = torch.full_like(bounds, torch.inf)
+        for number in self.totals.unique():
+            here = self.totals == number
+            costs = torch.nn.functional.pad(
+                self.cost[here & self.cost.isfinite()].sort().values, (0, 1), value=torch.inf
+            )
+            found[here] = costs[torch.searchsorted(costs[:-1], bounds[here] + CLEAR)]
+        return found
 
     @property
     def dear(self) -> float:
@@ -271,7 +300,7 @@ class Trial:
         fixed = torch.where(proof.fixed >= KEPT, FREE, proof.fixed)
         shares = self._shares(proof)  # (leaves, pools, items)
         reduced = self.costs.weights - pi @ matrix + shares.sum(1)  # (leaves, items)
-        numbers = self.costs.of(self.x) - self.x.double() @ self.costs.weights  # of the total and of groups
+        numbers = self.prior - self.x.double() @ self.costs.weights  # of the total and of groups
         lowest = (fixed == 1).double() @ matrix.T  # (leaves, pools)
         highest = lowest + (fixed == FREE).double() @ matrix.T
         counts = torch.arange(self.tables.shape[1], dtype=torch.float64)
@@ -293,8 +322,10 @@ class Trial:
         return numbers[:, None] + self.x.double() @ reduced.T + pools
 
 
-def has_steps(problem: Problem) -> bool:
-    """Whether equal items and counts of two costs let a checker round bounds up."""
-    assert isinstance(problem.prior, FactoredPrior)
-    costs = problem.prior.costs(problem.items)
-    return costs.groups is None and bool((costs.weights[costs.known == FREE].diff().abs() < 1e-9).all())
+def tables_of(problem: Problem, y: Tensor) -> Tensor:
+    """What the counts of one instance cost, asked of the noise itself: (pools, counts), infinite beyond a size."""
+    sizes, missing = problem.design.pool_sizes.to(torch.float64), y[0].isnan()
+    counts = torch.arange(int(sizes.max()) + 1, dtype=torch.float64)[:, None]  # (counts, 1)
+    each = -problem.noise.log_prob(torch.where(missing, counts, y[0]), counts, sizes)  # (counts, pools)
+    tables = torch.where(missing, 0.0, each.expand(len(counts), len(sizes)))
+    return torch.where(counts <= sizes, tables, torch.inf).T.contiguous()

@@ -1,0 +1,362 @@
+"""An adversary: it does not change certificates at random, but looks for one of a false claim that the checker accepts.
+
+A claim is made false first: another answer is called the best, an answer is taken off a complete list, or possible
+counts are called impossible. Then leaves and multipliers are changed, again and again, and what brings the certificate
+closer to being accepted is kept: the score is the number of x that lie in no leaf which the checker finds closed.
+Honest leaves close over everything but the x that speak against the claim, so the adversary soon has one small leaf
+that stays open, and tries whatever might close it: other, huge and cancelling multipliers, shares, items kept and
+turned, ranges of numbers, an empty list or a long one.
+
+The checker has to withstand it. If somebody breaks the checker on purpose, the adversary should find a certificate in a
+few generations; `tests/decoders/certified/test_adversary.py` does so.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from qgt.decoders.checker import CLOSE, Costs, Leaves, Shared, closed
+from qgt.decoders.results import KEPT, Answers, Decoded, Proof, Spans, Status
+from qgt.model.prior import FREE
+from qgt.testing.forgery.case import Case, claiming, listed, one_of, proof_of, with_evidence
+from qgt.testing.forgery.forging import Forged, accepted
+from qgt.testing.forgery.truth import CLEAR, in_each_leaf
+
+GENERATIONS = 12
+CHILDREN = 8  # of a generation, one of which may become the parent
+MOST_LEAVES = 64
+KIND = "adversary"
+Columns = dict[str, Tensor]  # fixed, least, most, pi and shares of some leaves
+
+
+class Attack(NamedTuple):
+    """How many different certificates of a false claim were tried, and those that were accepted."""
+
+    tried: int
+    through: list[Forged]
+    left: int  # the fewest x that no closed leaf had
+
+
+@dataclass(frozen=True, eq=False)
+class _Claim:
+    """A false claim about one instance, and what the checker compares bounds with."""
+
+    case: Case
+    result: Decoded  # with the honest proof
+    why: str
+    costs: Costs
+    limit: float
+    listed: np.ndarray
+
+    @classmethod
+    def of(cls, case: Case, result: Decoded, why: str) -> "_Claim":
+        factors = case.problem.factors(case.y)
+        costs = Costs.of(Shared.of(factors), factors, 0)
+        if int(result.status[0]) == Status.INFEASIBLE:
+            return cls(case, result, why, costs, costs.more_than_any, np.zeros((0, case.problem.items), dtype=np.uint8))
+        complete = result.evidence.complete is not None and bool(result.evidence.complete[0])
+        odds = float(np.log(proof_of(result).odds)) if complete else 0.0
+        limit = case.truth.cost_of(result.x[0]) + odds - CLOSE
+        return cls(case, result, why, costs, limit, np.concatenate([result.x.numpy(), listed(result).x.numpy()]))
+
+    def with_proof(self, leaves: Columns) -> Decoded:
+        """The claim with other leaves."""
+        spans = Spans(torch.tensor([len(leaves["least"])]))
+        return replace(self.result, proof=Proof(proof_of(self.result).odds, spans, **leaves))
+
+    def closed(self, leaves: Columns) -> Tensor:
+        """Which leaves the checker finds closed."""
+        return torch.from_numpy(
+            closed(self.costs, self.limit, self.listed, Leaves.of(proof_of(self.with_proof(leaves))))
+        )
+
+    def left(self, leaves: Columns, shut: Tensor) -> int:
+        """How many x that the prior allows lie in no closed leaf."""
+        trial = self.case.truth.trial
+        inside = in_each_leaf(proof_of(self.with_proof(leaves)), trial.x)[:, shut].any(1)
+        return int((trial.allowed & ~inside).sum())
+
+
+def attack(case: Case, generator: Generator, *, generations: int = GENERATIONS, children: int = CHILDREN) -> Attack:
+    """Look for a certificate of a false claim about one instance that the checker accepts.
+
+    Example:
+        >>> import torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1))
+        >>> y = torch.tensor([[1.0, 1.0]], dtype=torch.float64)
+        >>> from qgt.testing.forgery.truth import Truth
+        >>> honest = qgt.Certified().bind(problem)(y)
+        >>> case = Case(problem, y, honest, Truth.by_trying(problem, y), honest, honest)
+        >>> found = attack(case, torch.Generator().manual_seed(0))
+        >>> found.tried > 20, found.through
+        (True, [])
+    """
+    claim = _false_claim(case, generator)
+    if claim is None:
+        return Attack(0, [], 0)
+    seen: set[bytes] = set()
+    through: list[Forged] = []
+    best = _judged(claim, [_honest(claim), _one_leaf(claim), _around(claim, generator)], seen, through)
+    for _ in range(generations):
+        if through:
+            break
+        born = [_changed(claim, best, generator) for _ in range(children)]
+        child = _judged(claim, born, seen, through)
+        best = child if child.left <= best.left else best  # equally good ones too: a plateau is walked along
+    return Attack(len(seen), through, best.left)
+
+
+class _Scored(NamedTuple):
+    """Leaves, which of them the checker finds closed, and how many x are in none of these."""
+
+    leaves: Columns
+    shut: Tensor
+    left: int
+
+
+def _judged(claim: _Claim, some: list[Columns], seen: set[bytes], through: list[Forged]) -> _Scored:
+    """Put certificates to the checker; the best of them."""
+    results = [claim.with_proof(leaves) for leaves in some]
+    seen.update(b"|".join(part.numpy().tobytes() for part in leaves.values()) for leaves in some)
+    for result, fine in zip(results, accepted(claim.case.problem, claim.case.y, results), strict=True):
+        through += [Forged(KIND, result, claim.why)] if fine else []
+    scored = [_Scored(leaves, shut := claim.closed(leaves), claim.left(leaves, shut)) for leaves in some]
+    return min(scored, key=lambda one: one.left)
+
+
+# --- false claims ---------------------------------------------------------------------------------------------------
+
+
+def _false_claim(case: Case, g: Generator) -> _Claim | None:
+    """One of three kinds, or None where the case has none."""
+    truth, honest = case.truth, case.result
+    honest = replace(honest, evidence=replace(honest.evidence, log_joint=None, confidence=None))
+    honest = _silent(honest)
+    if not truth.possible:
+        return None
+    goal = one_of(6, g)
+    if goal == 0:
+        return _Claim.of(case, claiming(honest, Status.INFEASIBLE), "an answer is possible")
+    near = listed(honest)
+    if goal == 1 and int(honest.status[0]) == Status.PROVED and len(near.x) > 1:
+        gone = 1 + one_of(len(near.x) - 1, g)
+        reach = truth.cost_of(honest.x[0]) + float(np.log(proof_of(honest).odds)) - CLEAR
+        if truth.cost_of(near.x[gone]) < reach:
+            rest = _listing(honest, near.x[torch.arange(len(near.x)) != gone])
+            return _Claim.of(case, with_evidence(rest, complete=True), "an answer is missing")
+    worse = (truth.cost > truth.cost[0] + CLEAR).nonzero().flatten()
+    if not len(worse):
+        return None
+    # Those nearly as probable as the best are hardest to tell from it.
+    chosen = worse[min(int(len(worse) * float(torch.rand((), generator=g)) ** 3), len(worse) - 1)]
+    x = truth.x[chosen]
+    also = truth.x[truth.cost >= truth.cost[chosen] - CLOSE / 2][: one_of(6, g)]
+    wrong = replace(claiming(with_evidence(honest, complete=False), Status.PROVED), x=x[None])
+    wrong = replace(wrong, proof=replace(proof_of(wrong), odds=1.0))
+    return _Claim.of(case, _listing(wrong, also), "another answer is more probable")
+
+
+def _listing(result: Decoded, x: Tensor) -> Decoded:
+    """The result with other answers listed, of which no probability is told."""
+    none = torch.zeros(len(x), dtype=torch.float64)
+    answers = Answers(Spans(torch.tensor([len(x)])), x, none, none)
+    return replace(result, evidence=replace(result.evidence, alternatives=answers))
+
+
+def _silent(result: Decoded) -> Decoded:
+    return _listing(result, listed(result).x)
+
+
+# --- leaves ---------------------------------------------------------------------------------------------------------
+
+
+def _honest(claim: _Claim) -> Columns:
+    """The leaves of the honest proof, with shares."""
+    proof = proof_of(claim.result)
+    if not len(proof.least):
+        return _one_leaf(claim)
+    return {name: getattr(proof, name).clone() for name in ("fixed", "least", "most", "pi", "shares")}
+
+
+def _one_leaf(claim: _Claim) -> Columns:
+    """One leaf of all x, without multipliers."""
+    problem, shares = claim.case.problem, proof_of(claim.result).shares
+    return {
+        "fixed": torch.full((1, problem.items), FREE, dtype=torch.int8),
+        "least": torch.zeros(1, dtype=torch.int64),
+        "most": torch.full((1,), problem.items),
+        "pi": torch.zeros(1, problem.pools),
+        "shares": torch.zeros(1, shares.shape[1]),
+    }
+
+
+def _around(claim: _Claim, g: Generator) -> Columns:
+    """Leaves in which an item is the first, in some order, that differs from the best x; and the best x alone."""
+    best, items = claim.case.truth.x[0].to(torch.int8), claim.case.problem.items
+    place = torch.randperm(items, generator=g)
+    leaf = torch.arange(items + 1)[:, None]
+    fixed = torch.where(place < leaf, best, torch.where(place == leaf, 1 - best, FREE)).to(torch.int8)
+    honest = _honest(claim)
+    rows = torch.randint(len(honest["least"]), (items + 1,), generator=g)
+    every = {"least": torch.zeros(items + 1, dtype=torch.int64), "most": torch.full((items + 1,), items)}
+    return {**_rows(honest, rows), "fixed": fixed, **every}
+
+
+def _changed(claim: _Claim, parent: _Scored, g: Generator) -> Columns:
+    """A child: one to three changes, most of them to a leaf that is open."""
+    leaves, open_ = {name: column.clone() for name, column in parent.leaves.items()}, (~parent.shut).nonzero().flatten()
+    row = int(open_[one_of(len(open_), g)]) if len(open_) and one_of(4, g) else one_of(len(parent.shut), g)
+    for _ in range(1 + one_of(3, g)):
+        leaves = CHANGES[one_of(len(CHANGES), g)](claim, leaves, min(row, len(leaves["least"]) - 1), g)
+    return leaves
+
+
+Change = Callable[[_Claim, Columns, int, Generator], Columns]
+CHANGES: list[Change] = []
+
+
+def _change(function: Change) -> Change:
+    CHANGES.append(function)
+    return function
+
+
+def _rows(leaves: Columns, rows: Tensor) -> Columns:
+    return {name: column[rows] for name, column in leaves.items()}
+
+
+def _split(leaves: Columns, row: int, **parts: list[Tensor]) -> Columns:
+    """Two leaves in the place of one."""
+    if len(leaves["least"]) >= MOST_LEAVES:
+        return leaves
+    number = torch.arange(len(leaves["least"]))
+    made = _rows(leaves, torch.cat([number, torch.tensor([row])]))
+    for name, (first, second) in parts.items():
+        made[name][row], made[name][-1] = first, second
+    return made
+
+
+@_change
+def _nudged(claim: _Claim, leaves: Columns, row: int, g: Generator) -> Columns:
+    scale = 10.0 ** (4.5 * float(torch.rand((), generator=g)) - 3)
+    leaves["pi"][row] += scale * torch.randn(leaves["pi"].shape[1], generator=g)
+    return leaves
+
+
+@_change
+def _one_pool(claim: _Claim, leaves: Columns, row: int, g: Generator) -> Columns:
+    leaves["pi"][row, one_of(leaves["pi"].shape[1], g)] = 4 * torch.randn((), generator=g)
+    return leaves
+
+
+@_change
+def _scaled(claim: _Claim, leaves: Columns, row: int, g: Generator) -> Columns:
+    scale = (0.0, -1.0, 0.5, 1.5, 2.0, 30.0, 1e4, 1e9, 1e20)[one_of(9, g)]
+    name = ("pi", "shares")[one_of(2, g)]
+    leaves[name][row] = (scale * leaves[name][row]).clamp(-1e38, 1e38)
+    return leaves
+
+
+@_change
+def _cancelling(claim: _Claim, leaves: Columns, row: int, g: Generator) -> Columns:
+    """Huge multipliers of opposite signs, whose sums lose their digits."""
+    pi = leaves["pi"]
+    if pi.shape[1] < 2:
+        return leaves
+    a, b = torch.randperm(pi.shape[1], generator=g)[:2]
+    pi[row, a] = 10.0 ** (6 + 20 * float(torch.rand((), generator=g)))
+    pi[row, b] = -pi[row, a]
+    return leaves
+
+
+@_change
+def _borrowed(claim: _Claim, leaves: Columns, row: int, g: Generator) -> Columns:
+    other = proof_of(claim.case.other if one_of(2, g) else claim.case.result)
+    if len(other.least) and other.shares.shape[1] == leaves["shares"].shape[1]:
+        at = one_of(len(other.least), g)
+        leaves["pi"][row], leaves["shares"][row] = other.pi[at], other.shares[at]
+    return leaves
+
+
+@_change
+def _shared(claim: _Claim, leaves: Columns, row: int, g: Generator) -> Columns:
+    """Shares where there were none, or others."""
+    width = claim.case.problem.design.transfers
+    if not leaves["shares"].shape[1]:
+        leaves["shares"] = torch.zeros(len(leaves["least"]), width)
+    scale = 10.0 ** (3 * float(torch.rand((), generator=g)) - 2)
+    given = scale * torch.randn(width, generator=g)
+    leaves["shares"][row] = given if one_of(2, g) else leaves["shares"][row] + given.abs()
+    return leaves
+
+
+@_change
+def _by_item(claim: _Claim, leaves: Columns, row: int, g: Generator) -> Columns:
+    """A leaf split by one of its free items."""
+    fixed = leaves["fixed"][row]
+    free = (fixed == FREE).nonzero().flatten()
+    if not len(free) or bool((fixed >= KEPT).any()):
+        return leaves
+    item = int(free[one_of(len(free), g)])
+    halves = [fixed.clone(), fixed.clone()]
+    halves[0][item], halves[1][item] = 0, 1
+    return _split(leaves, row, fixed=halves)
+
+
+@_change
+def _by_number(claim: _Claim, leaves: Columns, row: int, g: Generator) -> Columns:
+    """A leaf split by the number of defectives."""
+    least, most = int(leaves["least"][row].clamp(min=0)), int(leaves["most"][row].clamp(max=claim.case.problem.items))
+    if least >= most:
+        return leaves
+    at = least + one_of(most - least, g)
+    return _split(
+        leaves,
+        row,
+        most=[torch.tensor(at), leaves["most"][row].clone()],
+        least=[leaves["least"][row].clone(), torch.tensor(at + 1)],
+    )
+
+
+@_change
+def _keeping(claim: _Claim, leaves: Columns, row: int, g: Generator) -> Columns:
+    """A leaf that keeps some of its free items, and the leaf of what is left."""
+    fixed = leaves["fixed"][row].clone()
+    if bool((fixed >= KEPT).any()):
+        return leaves
+    truth = claim.case.truth
+    like = (claim.result.x[0], truth.x[0], truth.x[one_of(min(4, len(truth.x)), g)])[one_of(3, g)].to(torch.int8)
+    chosen = (fixed == FREE) & (torch.rand(len(fixed), generator=g) < (0.2, 0.6, 1.0)[one_of(3, g)])
+    kept, rest = torch.where(chosen, KEPT + like, fixed), torch.where(chosen, like, fixed)
+    return _split(leaves, row, fixed=[kept, rest])
+
+
+@_change
+def _one_item(claim: _Claim, leaves: Columns, row: int, g: Generator) -> Columns:
+    """Any other status of an item: the leaves may no longer hold every x."""
+    item = one_of(leaves["fixed"].shape[1], g)
+    leaves["fixed"][row, item] = (FREE, 0, 1, KEPT, KEPT + 1, 4, -2)[one_of(7, g)]
+    return leaves
+
+
+@_change
+def _range(claim: _Claim, leaves: Columns, row: int, g: Generator) -> Columns:
+    leaves[("least", "most")[one_of(2, g)]][row] += one_of(5, g) - 2
+    return leaves
+
+
+@_change
+def _without(claim: _Claim, leaves: Columns, row: int, g: Generator) -> Columns:
+    number = torch.arange(len(leaves["least"]))
+    return _rows(leaves, number[number != row]) if len(number) > 1 else leaves
+
+
+@_change
+def _whole(claim: _Claim, leaves: Columns, row: int, g: Generator) -> Columns:
+    """A leaf that holds every x, with multipliers of another."""
+    leaves["fixed"][row] = FREE
+    leaves["least"][row], leaves["most"][row] = 0, claim.case.problem.items
+    return leaves
