@@ -53,7 +53,7 @@ def sparse(pools: int, prior: qgt.Prior, noise: qgt.Noise, weight: int = 6) -> q
     g = torch.Generator().manual_seed(0)
     names = [f"S{j}" for j in range(1, 97)]
     drawn = qgt.Design.column_regular(pools=pools, items=96, weight=weight, generator=g)
-    return qgt.Problem(qgt.Design(drawn.matrix, item_names=names), prior, noise)
+    return qgt.Problem(qgt.Design.from_matrix(drawn.matrix, item_names=names), prior, noise)
 
 
 def paper(pools: int) -> qgt.Problem:
