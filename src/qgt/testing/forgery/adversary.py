@@ -101,6 +101,7 @@ def attack(case: Case, generator: Generator, *, generations: int = GENERATIONS, 
     seen: set[bytes] = set()
     through: list[Forged] = []
     best = _judged(claim, [_honest(claim), _one_leaf(claim), _around(claim, generator)], seen, through)
+    best = min(best, _judged(claim, [_alone(claim, best)], seen, through), key=lambda one: one.left)
     for _ in range(generations):
         if through:
             break
@@ -132,30 +133,47 @@ def _judged(claim: _Claim, some: list[Columns], seen: set[bytes], through: list[
 
 
 def _false_claim(case: Case, g: Generator) -> _Claim | None:
-    """One of three kinds, or None where the case has none."""
-    truth, honest = case.truth, case.result
-    honest = replace(honest, evidence=replace(honest.evidence, log_joint=None, confidence=None))
-    honest = _silent(honest)
-    if not truth.possible:
+    """One of three kinds, the first more often than the others; None where the case has none."""
+    if not case.truth.possible:
         return None
-    goal = one_of(6, g)
-    if goal == 0:
-        return _Claim.of(case, claiming(honest, Status.INFEASIBLE), "an answer is possible")
-    near = listed(honest)
-    if goal == 1 and int(honest.status[0]) == Status.PROVED and len(near.x) > 1:
-        gone = 1 + one_of(len(near.x) - 1, g)
-        reach = truth.cost_of(honest.x[0]) + float(np.log(proof_of(honest).odds)) - CLEAR
-        if truth.cost_of(near.x[gone]) < reach:
-            rest = _listing(honest, near.x[torch.arange(len(near.x)) != gone])
-            return _Claim.of(case, with_evidence(rest, complete=True), "an answer is missing")
+    honest = replace(case.result, evidence=replace(case.result.evidence, log_joint=None, confidence=None))
+    honest = _listing(honest, listed(honest).x)
+    goals = [_another_is_best, _another_is_best, _another_is_best, _missing, _impossible]
+    for at in torch.randperm(len(goals), generator=g).tolist():
+        claim = goals[at](case, honest, g)
+        if claim is not None:
+            return claim
+    return None
+
+
+def _impossible(case: Case, honest: Decoded, g: Generator) -> _Claim | None:
+    return _Claim.of(case, claiming(honest, Status.INFEASIBLE), "an answer is possible")
+
+
+def _missing(case: Case, honest: Decoded, g: Generator) -> _Claim | None:
+    """A list that is said to be complete, without one of its answers."""
+    near, truth = listed(honest).x, case.truth
+    if int(honest.status[0]) != Status.PROVED or len(near) < 2:
+        return None
+    gone = 1 + one_of(len(near) - 1, g)
+    if truth.cost_of(near[gone]) > truth.cost_of(honest.x[0]) + float(np.log(proof_of(honest).odds)) - CLEAR:
+        return None
+    rest = _listing(honest, near[torch.arange(len(near)) != gone])
+    return _Claim.of(case, with_evidence(rest, complete=True), "an answer is missing")
+
+
+def _another_is_best(case: Case, honest: Decoded, g: Generator) -> _Claim | None:
+    """An answer that is less probable than the best, most often only a little: that is hardest to tell."""
+    truth = case.truth
     worse = (truth.cost > truth.cost[0] + CLEAR).nonzero().flatten()
     if not len(worse):
         return None
-    # Those nearly as probable as the best are hardest to tell from it.
-    chosen = worse[min(int(len(worse) * float(torch.rand((), generator=g)) ** 3), len(worse) - 1)]
-    x = truth.x[chosen]
-    also = truth.x[truth.cost >= truth.cost[chosen] - CLOSE / 2][: one_of(6, g)]
-    wrong = replace(claiming(with_evidence(honest, complete=False), Status.PROVED), x=x[None])
+    near = worse[truth.cost[worse] < truth.cost[0] + float(np.log(proof_of(honest).odds))]
+    worse = near if len(near) and one_of(4, g) else worse
+    chosen = worse[min(int(len(worse) * float(torch.rand((), generator=g)) ** 2), len(worse) - 1)]
+    # Honest leaves stay closed where all that is not better is listed.
+    also = truth.x[truth.cost >= truth.cost[chosen] - CLOSE / 2][: (64, one_of(6, g))[one_of(2, g)]]
+    wrong = replace(claiming(with_evidence(honest, complete=False), Status.PROVED), x=truth.x[chosen][None])
     wrong = replace(wrong, proof=replace(proof_of(wrong), odds=1.0))
     return _Claim.of(case, _listing(wrong, also), "another answer is more probable")
 
@@ -165,10 +183,6 @@ def _listing(result: Decoded, x: Tensor) -> Decoded:
     none = torch.zeros(len(x), dtype=torch.float64)
     answers = Answers(Spans(torch.tensor([len(x)])), x, none, none)
     return replace(result, evidence=replace(result.evidence, alternatives=answers))
-
-
-def _silent(result: Decoded) -> Decoded:
-    return _listing(result, listed(result).x)
 
 
 # --- leaves ---------------------------------------------------------------------------------------------------------
@@ -204,6 +218,20 @@ def _around(claim: _Claim, g: Generator) -> Columns:
     rows = torch.randint(len(honest["least"]), (items + 1,), generator=g)
     every = {"least": torch.zeros(items + 1, dtype=torch.int64), "most": torch.full((items + 1,), items)}
     return {**_rows(honest, rows), "fixed": fixed, **every}
+
+
+def _alone(claim: _Claim, parent: _Scored) -> Columns:
+    """Of each open leaf, the best x that speaks against the claim as a leaf of its own, and the rest of the leaf."""
+    leaves, trial = {name: column.clone() for name, column in parent.leaves.items()}, claim.case.truth.trial
+    for row in (~parent.shut).nonzero().flatten().tolist():
+        fixed = leaves["fixed"][row].clone()
+        inside = in_each_leaf(proof_of(claim.with_proof(_rows(leaves, torch.tensor([row])))), trial.x)[:, 0]
+        if bool((fixed >= KEPT).any()) or not bool(inside.any()):
+            continue
+        own = trial.x[torch.where(inside, trial.cost, torch.inf).argmin()].to(torch.int8)
+        free = fixed == FREE
+        leaves = _split(leaves, row, fixed=[torch.where(free, KEPT + own, fixed), torch.where(free, own, fixed)])
+    return leaves
 
 
 def _changed(claim: _Claim, parent: _Scored, g: Generator) -> Columns:
