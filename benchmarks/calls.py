@@ -66,7 +66,9 @@ ROWS = {
     "paper, 20 pools, limit 0.3 s": Row(200, lambda: paper(20), replace(FAST, time_limit=0.3)),
     "96 in 17 pools, 2 %": Row(600, lambda: sparse(17, qgt.Bernoulli(0.02), qgt.SparseInteger(0.02, 1)), FAST),
     "households of 4, 96 in 16 pools": Row(
-        500, lambda: sparse(16, qgt.Households(4, 0.03, 0.5), qgt.SparseInteger(0.05, 1)), FAST
+        500,
+        lambda: sparse(16, qgt.Households(size=4, seed_rate=0.03, attack_rate=0.5), qgt.SparseInteger(0.05, 1)),
+        FAST,
     ),
     "positive or negative, 96 in 30 pools": Row(
         300, lambda: sparse(30, qgt.Bernoulli(0.02), qgt.PositiveNegative(0.95, 0.99)), replace(FAST, time_limit=0.5)
