@@ -31,7 +31,7 @@ ROOMS = (
     ("__main__",),
 )
 HOMELESS = {"utils", "common", "helpers", "types"}
-LONGEST = 300
+LONGEST = 900
 SOURCE = Path(qgt.__file__).parent
 
 
@@ -156,7 +156,7 @@ def test_the_parts_need_torch_only():
             {"decoders/utils.py": ""},
             "decoders/utils.py: a homeless function means a missing concept; name the module after it",
         ),
-        ({"model/design.py": "x = 1\n" * 301}, "model/design.py has 301 lines, more than 300"),
+        ({"model/design.py": "x = 1\n" * 901}, "model/design.py has 901 lines, more than 900"),
     ],
 )  # fmt: skip
 def test_the_checker_catches(added, said):

@@ -274,7 +274,10 @@ def _search(program: Program, costs: Floats, known: Solution, deadline: float | 
         integrality=whole.binary.astype(np.int64),
         bounds=Bounds(whole.lower, whole.upper),
         constraints=LinearConstraint(whole.matrix, whole.lowest, whole.highest),
-        options=_options(deadline, mip_rel_gap=0.0),  # HiGHS's absolute gap stays at 1e-6
+        # HiGHS's absolute gap stays at 1e-6. Where an answer of the presolved program does not hold in the original
+        # one, HiGHS 1.12 repairs it and prints a line that no option turns off (ERGO-Code/HiGHS issue 2783). Without
+        # presolve there is nothing to repair, and these small programs take as long as before.
+        options=_options(deadline, mip_rel_gap=0.0, presolve=False),
     )
     if result.status == 2:
         return _nothing_else(known)
