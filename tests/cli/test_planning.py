@@ -84,7 +84,7 @@ def test_a_plan_as_json_from_a_samples_file(tmp_path, capsys):
         ("plan --samples 96 --positives 2 --assay smell -o p", "assay='smell' is not known"),
         (
             "plan --samples 96 --positives 2 --assay positive --errors 0.9 -o p",
-            "errors=[0.9] is not valid for positive",
+            "errors='0.9' is not valid for positive",
         ),
         ("plan --samples 96 --positives 2 --certainty 1 -o p", "certainty=1 is not valid"),
         ("plan --samples 96 --positives 2 -o full", "full: is there already"),

@@ -54,9 +54,9 @@ def expected_positives(fewest: Number, most: Number, samples: int, *, between: s
             return join.join(dict.fromkeys(f"{number.value * times:.4g}{sign}" for number in (fewest, most)))
 
         raise ValueError(
-            f"positives={written(1, '', '-')} is hardly any on a plate of {samples} samples: did you mean "
-            f"{written(100, '', ' to ')} % of the samples? Then write {written(100, '%', between)}. If you mean "
-            f"{written(1, '', ' to ')} positives on a plate, write {written(100 / samples, '%', between)}."
+            f"positives={written(1.0, '', '-')} is hardly any on a plate of {samples} samples: did you mean "
+            f"{written(100.0, '', ' to ')} % of the samples? Then write {written(100.0, '%', between)}. If you mean "
+            f"{written(1.0, '', ' to ')} positives on a plate, write {written(100 / samples, '%', between)}."
         )
     return fewest.value, most.value
 

@@ -337,7 +337,7 @@ def _confirmed(desk: _Desk, candidates: Sequence[Candidate], shapes: Sequence[Sh
         desk.show(MEASURED_BY + (CONFIRMED_BY - MEASURED_BY) * len(tried) / CONFIRMATIONS)
         pools, weight, together = shape = waiting.pop(0)
         seconds, plates = desk.left(CONFIRMED_BY) * FIRST, max(CONFIRMED, 3 * enough)
-        reach = min(plates, max(enough, speeds.get(shape, math.inf) * seconds))  # plates that there is time for
+        reach = float(min(plates, max(enough, speeds.get(shape, math.inf) * seconds)))  # plates that there is time for
         tried.append(desk.measured("confirming", shape, plates, seconds, wanted + _margin(wanted, reach)))
         if (fine := shown(tried, wanted)) is not None:  # cheaper ones may do as well, if there is time to show it
             waiting = [

@@ -217,7 +217,7 @@ def _linear_program(program: Program, costs: Floats, deadline: float | None) -> 
     return _Linear(*nothing, {1: Outcome.TIME_LIMIT, 2: Outcome.INFEASIBLE}.get(result.status, Outcome.UNPROVED))
 
 
-def _options(deadline: float | None, **options: float) -> dict[str, float]:
+def _options(deadline: float | None, **options: float | bool) -> dict[str, float | bool]:
     """Options for HiGHS, with the time that is left."""
     return options if deadline is None else {**options, "time_limit": max(0.0, deadline - time.perf_counter())}
 
