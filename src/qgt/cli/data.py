@@ -142,9 +142,7 @@ def limits(
     items: Annotated[int, typer.Option(metavar="N", help="The number of items.")],
     rate: Annotated[
         float,
-        typer.Option(
-            metavar="R", parser=share_of("rate"), help="Each item's chance of being defective: 0.02 or 2%."
-        ),
+        typer.Option(metavar="R", parser=share_of("rate"), help="Each item's chance of being defective: 0.02 or 2%."),
     ],
     noise_rate: Annotated[
         float,

@@ -1,4 +1,4 @@
-"""Numbers as people type them: into the cells of sheets, and into the options of the command and the fields of the page.
+"""Numbers as people type them: into the cells of sheets, the options of the command and the fields of the page.
 
 **Sheets** have decimal points or decimal commas, never both, and nothing else. A cell that could mean two numbers is
 refused: `1,000` may be a thousand or one, and a point among decimal commas may group digits. An empty cell, NA and NaN

@@ -31,8 +31,8 @@ def parse_positives(text: str, samples: int) -> tuple[float, float]:
 def expected_positives(fewest: Number, most: Number, samples: int, *, between: str = "-") -> tuple[float, float]:
     """The numbers of positives that a person wrote, who is asked back where a share was more likely meant.
 
-    A share of the samples is often written as 0.01 to 0.03. Taken as numbers of positives, that is one positive in fifty
-    plates; pools that hold every sample would do for it, and find nobody.
+    A share of the samples is often written as 0.01 to 0.03. Taken as numbers of positives, that is one positive in
+    fifty plates; pools that hold every sample would do for it, and find nobody.
 
     Args:
         fewest: The fewest, as written.

@@ -72,13 +72,13 @@ def household_rates(
     others = STRANGERS * rate if background is None else fraction("background", background)
     if attack_rate is not None and attack < rate:
         raise ValueError(
-            f"attack_rate={attack:g} is not valid: {100 * rate:.3g} % of all samples are expected to be positive, and in "
-            "a household with an outbreak no fewer can be; give a higher attack rate, or leave out the households."
+            f"attack_rate={attack:g} is not valid: {100 * rate:.3g} % of all samples are expected to be positive, and "
+            "in a household with an outbreak no fewer can be; give a higher attack rate, or leave out the households."
         )
     if background is not None and others > rate:
         raise ValueError(
-            f"background={others:g} is not valid: {100 * rate:.3g} % of all samples are expected to be positive, and the "
-            "background is a part of them; give a lower background, or expect more positives."
+            f"background={others:g} is not valid: {100 * rate:.3g} % of all samples are expected to be positive, and "
+            "the background is a part of them; give a lower background, or expect more positives."
         )
     return rate, attack, others
 

@@ -96,8 +96,8 @@ def household_words(question: Question) -> list[str]:
         for rate, own, name in zip(rates, given, ("attack rate", "background"), strict=True)
     )
     return [
-        f"Households: where there is an outbreak, each member is positive with probability {attack}; every other sample "
-        f"with {others}."
+        f"Households: where there is an outbreak, each member is positive with probability {attack}; every other "
+        f"sample with {others}."
     ]
 
 
@@ -113,8 +113,8 @@ def _compared(plan: Plan) -> list[str]:
     better = plan.better_classical
     if better is not None:
         words.append(
-            f"This plan does not pay: {better.name} takes {plan.recommended.tests - better.tests:.1f} fewer tests and is "
-            "right at least as often. Use it instead."
+            f"This plan does not pay: {better.name} takes {plan.recommended.tests - better.tests:.1f} fewer tests and "
+            "is right at least as often. Use it instead."
         )
     return words
 

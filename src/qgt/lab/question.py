@@ -53,8 +53,8 @@ class Question:
         for name in ("attack_rate", "background"):
             if getattr(self, name) is not None and self.samples.households is None:
                 raise ValueError(
-                    f"{name}={getattr(self, name):g} is for samples with households, and these have none: leave it out, "
-                    "or give a file of samples with a column household."
+                    f"{name}={getattr(self, name):g} is for samples with households, and these have none: leave it "
+                    "out, or give a file of samples with a column household."
                 )
         if self.samples.households is not None:
             household_rates(len(self.samples), self.positives, self.attack_rate, self.background)  # raises

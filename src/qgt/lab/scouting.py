@@ -79,8 +79,8 @@ def decoder_name(problem: Problem) -> str:
 def judged(x: Tensor, found: Decoded, retest_below: float | None, noise: Noise, *, generator: Generator) -> Tally:
     """How the decoded plates did against the truth.
 
-    A sample that is tested alone is tested once, with the assay that tests the pools, so its test may err as well. It is
-    then called by the odds that the pools gave it, times what its own test says.
+    A sample that is tested alone is tested once, with the assay that tests the pools, so its test may err as well. It
+    is then called by the odds that the pools gave it, times what its own test says.
 
     Args:
         x: The truth, (plates, samples).

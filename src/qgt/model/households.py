@@ -65,8 +65,8 @@ class Households:
         if not share <= attack - self.background or attack == self.background:
             rate = share + self.background
             raise ValueError(
-                f"attack_rate={attack:g} is not valid: {100 * rate:.3g} % of all items are defective, and in a household "
-                "that was seeded no fewer can be; give a higher attack rate."
+                f"attack_rate={attack:g} is not valid: {100 * rate:.3g} % of all items are defective, and in a "
+                "household that was seeded no fewer can be; give a higher attack rate."
             )
         return replace(self, seed_rate=share / (attack - self.background), attack_rate=attack)
 

@@ -91,7 +91,9 @@ def with_attack_rate(prior: object, attack_rate: float) -> "Households | Unknown
         return prior.with_attack_rate(attack_rate)
     if isinstance(prior, UnknownLevel) and isinstance(prior.prior, Households):
         return replace(prior, prior=prior.prior.with_attack_rate(attack_rate))
-    raise ValueError(f"attack_rate={attack_rate:g} is for a prior of households, and this problem has another: leave it out.")
+    raise ValueError(
+        f"attack_rate={attack_rate:g} is for a prior of households, and this problem has another: leave it out."
+    )
 
 
 @dataclass(frozen=True)

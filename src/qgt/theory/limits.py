@@ -20,6 +20,7 @@ DENSITY = 0.5  # of the random design that the information per pool is computed 
 TAIL = 1e-15  # probability of a report that is left out
 ALL, NODES = 256, 32  # numbers of defectives: up to so many are all computed; of more a few, and lines between
 FAR = 10.0  # standard deviations beyond which a binomial number does not happen
+MOST_REPORTS = 2**24  # reports of a pool that are looked at
 SHORT = 64  # numbers that are added up one by one
 STEPS = 500  # from a true count to the farthest report, where reports need not be whole
 
@@ -165,6 +166,10 @@ def _reports(noise: Noise, most: int, size: int, least: int = 0) -> tuple[Tensor
     """
     reach = noise.reach(size, TAIL)
     step = 1.0 if noise.integer else max(reach, 1e-6) / STEPS
+    if (most - least + 2 * reach) / step > MOST_REPORTS:
+        raise ValueError(
+            f"noise={noise} reaches {reach:,.0f} counts far: give one that reaches {MOST_REPORTS // 4:,} at most."
+        )
     values = torch.arange(least - reach, most + reach + step / 2, step, dtype=torch.float64)
     truth = torch.arange(least, most + 1, dtype=torch.float64)[:, None]
     sizes = torch.full_like(truth, size)

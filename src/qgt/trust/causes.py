@@ -273,7 +273,7 @@ def _attack_rate(problem: Problem, x: Tensor) -> Iterator[Cause]:
     if not isinstance(prior, Households) or not isinstance(problem.prior, Prior) or not len(x):
         return
     rate = float(prior.marginals(problem.items).mean())
-    tried = sorted({float(f"{ATTACKS ** (1 - i / TRIED) :.2g}") for i in range(TRIED + 1)})
+    tried = sorted({float(f"{ATTACKS ** (1 - i / TRIED):.2g}") for i in range(TRIED + 1)})
     rates = [one for one in tried if one > max(rate, prior.background)]
     here = problem.prior.log_prob(x).clamp(min=-1e3)
     gains = [float((with_attack_rate(problem.prior, one).log_prob(x).clamp(min=-1e3) - here).sum()) for one in rates]
