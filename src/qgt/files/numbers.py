@@ -170,7 +170,7 @@ def read_number(name: str, text: str) -> Number:
         >>> read_number("off", "5 %"), read_number("off", "0,2")
         (Number(value=5.0, percent=True), Number(value=0.2, percent=False))
     """
-    return _only(name, text, _readings(text, _LIST, 1), "write a number, such as 0.2", _as_list)[0]
+    return _only(name, text, _readings(text, _LIST, 1), "write a number", _as_list)[0]
 
 
 def read_amount(name: str, text: str) -> float:

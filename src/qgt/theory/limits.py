@@ -89,7 +89,7 @@ def information(items: int, rate: float, noise: Noise) -> float:
 
 
 def _mean(value: Callable[[int], float], at: Sequence[int], weights: Tensor) -> float:
-    """The weighted sum of a smooth function at neighbouring whole numbers: of many, a few and straight lines between."""
+    """The weighted sum of a smooth function at neighbouring whole numbers: of many, a few and lines between."""
     step = 1 if len(at) <= ALL else -(-len(at) // NODES)
     nodes = [*at[:-1:step], at[-1]]
     values = np.interp(at, nodes, [value(k) for k in nodes])
@@ -186,7 +186,7 @@ def _binomial(n: int, p: float) -> Tensor:
 
 
 def _likely(n: int, p: float) -> tuple[Tensor, Tensor]:
-    """The numbers that a binomial one is likely to be, and their probabilities: of large n, only those near the mean."""
+    """The numbers that a binomial one is likely to be, and their probabilities: of large n, those near the mean."""
     reach = FAR * math.sqrt(n * p * (1 - p)) + 50
     numbers = torch.arange(max(0, int(n * p - reach)), min(n, int(n * p + reach)) + 1)
     k = numbers.to(torch.float64)

@@ -51,7 +51,7 @@ class Form:
         return _between(name, self.text(name), read_number(name, self.text(name)).value, least, most) / 100
 
 
-def _between(name: str, text: str, value: float, least: float, most: float) -> float:
+def _between(name: str, text: str, value: float, least: float | int, most: float | int) -> float:
     if not least <= value <= most:
         raise ValueError(f"{name}={text} is not valid: write a number from {least:g} to {most:g}.")
     return value

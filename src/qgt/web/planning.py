@@ -163,6 +163,9 @@ def asked(form: Form, house: House) -> Question:
 def _positives(form: Form, samples: int) -> tuple[float, float]:
     """How many samples are positive: numbers, or per cent of the samples."""
     fewest, most = (read_number(name, form.text(name)) for name in ("fewest", "most"))
+    for name, number in (("fewest", fewest), ("most", most)):
+        if not number.percent and number.value > samples:
+            raise ValueError(f"{name}={number.text} is not valid: write a number from 0 to {samples}, or per cent.")
     if most.percent and not fewest.percent:
         fewest = fewest._replace(percent=True)  # 1 to 3 % means both
     return expected_positives(fewest, most, samples, between=" and ")

@@ -269,6 +269,8 @@ def test_highs_runs_without_presolve_whose_repairs_print_a_line(monkeypatch: pyt
     """HiGHS 1.12 prints whenever it repairs an answer of a presolved program, and no option turns that off."""
     import scipy.optimize
 
+    import qgt
+
     seen, milp = [], scipy.optimize.milp
 
     def spied(*args: object, options: dict[str, object], **kwargs: object) -> object:
