@@ -112,10 +112,11 @@ def _compared(plan: Plan) -> list[str]:
     words = [f"For comparison, with the same assay: {'; '.join(told)}."]
     better = plan.better_classical
     if better is not None:
-        words.append(
-            f"This plan does not pay: {better.name} takes {plan.recommended.tests - better.tests:.1f} fewer tests and "
-            "is right at least as often. Use it instead."
-        )
+        certainty = plan.question.certainty
+        enough = better.interval.low >= certainty
+        often = f"also right on {100 * certainty:g} % of plates" if enough else "right as often"
+        fewer = plan.recommended.tests - better.tests
+        words.append(f"Consider the following instead: {better.name}. It takes {fewer:.1f} fewer tests and is {often}.")
     return words
 
 

@@ -43,13 +43,14 @@ WIDE, NARROW, RATIO = 1.4, 1.2, 1.08  # of the pools: steps of scouting, and whe
 SCOUTED, MEASURED, CONFIRMED = 60, 400, 1000  # plates
 CONFIRMATIONS = 8  # designs that are confirmed at most
 GROWTH = 1.15  # of the pools, where no candidate is certain enough
+SLOW_GROWTH = 1.3  # the same where decoding is slow, and there is time for few designs
 SCOUTING, MEASURED_BY, CONFIRMED_BY = 0.25, 0.4, 0.9  # shares of the time, and until when the others last
 FIRST = 0.6  # of the time left, for the next design to confirm
 ALWAYS = 3  # candidates that are measured, however slow the machine is
 FEW = 60  # plates on which a candidate's success is hardly known
 LOOKS = 4  # of scouting at each weight, about
 # Of the certainty, what the first round must give where follow-ups make up for the rest: more, the more they err.
-ALONE, ALONE_MOST, ALONE_STEP = 0.8, 1.0, 4.0
+ALONE, ALONE_MOST, ALONE_STEP = 0.8, 0.95, 3.0
 FUTILE = 1.64  # standard errors by which a design must miss what it would have to show, to be given up
 STEPS = 100  # of progress
 LEAST = 0.02  # of the time, that every simulation has
@@ -200,7 +201,7 @@ def plan(
     recommended = best.among(len(tried))
     if len(tried) > 1 and best.speed * desk.left(1.0) >= 2 * _enough(question.certainty):
         fresh = desk.measured("promising", best.shape, CONFIRMED, desk.left(1.0))
-        recommended = fresh if 2 * fresh.plates >= best.plates else recommended
+        recommended = fresh if fresh.plates >= best.plates else recommended
     reached = recommended.interval.low >= question.certainty
     last = {one.design.fingerprint: one for one in [*measured, *tried, recommended]}  # the last figures count
     desk.show(1.0)
@@ -320,8 +321,8 @@ def _confirmed(desk: _Desk, candidates: Sequence[Candidate], shapes: Sequence[Sh
     """Candidates on plates that did not choose them, the cheapest first, until one is certain enough.
 
     Where decoding is slow, candidates were measured on few plates, which say little. Then the surest come first, in the
-    order of the shapes, and cheaper ones only after one of them was shown. Where none of those that did well is certain
-    enough, designs with more and more pools follow.
+    order of the shapes, then designs with more pools, and cheaper ones only after one was shown. Where decoding is fast,
+    designs with more and more pools follow if none of those that did well is certain enough.
     """
     wanted, enough = desk.question.certainty, _enough(desk.question.certainty)
     few = min(one.plates for one in candidates) < FEW
@@ -348,9 +349,9 @@ def _confirmed(desk: _Desk, candidates: Sequence[Candidate], shapes: Sequence[Sh
             continue
         waiting = [one for one in waiting if one[1:] != shape[1:] or one[0] > pools]  # with fewer pools it is no better
         most = desk.question.pool_range(weight)[1]
-        larger = (min(most, math.ceil(GROWTH * pools)), weight, together)
-        if not waiting and pools < most and desk.usable(larger):
-            waiting.append(larger)
+        larger = (min(most, math.ceil((SLOW_GROWTH if few else GROWTH) * pools)), weight, together)
+        if (few or not waiting) and pools < most and desk.usable(larger):
+            waiting.insert(0, larger)
     return tried
 
 

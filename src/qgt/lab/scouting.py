@@ -27,7 +27,7 @@ from qgt.model.prior import Prior
 from qgt.model.problem import Problem
 from qgt.trust.scoring import wilson
 
-LEAST_PART, MOST_PART = 5, 100  # plates decoded together: after each part one may stop
+LEAST_PART, MOST_PART = 10, 100  # plates decoded together: after each part one may stop
 LISTED_PART = 25  # plates decoded together at least, where answers are listed: hard ones then take the others' time
 PLATE, HASTY = 0.04, 0.04  # seconds for one plate, shared with the others of its part: few need more than 0.01
 Z99 = 2.5758293035489004  # the normal quantile of a two-sided 99 % interval
