@@ -321,8 +321,8 @@ def _confirmed(desk: _Desk, candidates: Sequence[Candidate], shapes: Sequence[Sh
     """Candidates on plates that did not choose them, the cheapest first, until one is certain enough.
 
     Where decoding is slow, candidates were measured on few plates, which say little. Then the surest come first, in the
-    order of the shapes, then designs with more pools, and cheaper ones only after one was shown. Where decoding is fast,
-    designs with more and more pools follow if none of those that did well is certain enough.
+    order of the shapes, then designs with more pools, and cheaper ones only after one was shown. Where decoding is
+    fast, designs with more and more pools follow if none of those that did well is certain enough.
     """
     wanted, enough = desk.question.certainty, _enough(desk.question.certainty)
     few = min(one.plates for one in candidates) < FEW
