@@ -109,7 +109,7 @@ def seen(task: PlatesTask) -> tuple[PlatesTask, list[int], float]:
     start, number = time.process_time(), task.row["question"]
     _, asked = question(number, task.largest)
     below = asked.certainty if asked.follow_ups else None
-    scout = Scout(asked.samples, asked.positives, asked.assay, below, number)
+    scout = Scout(asked.samples, asked.prior, asked.assay, below, number)
     problem = scout.problem(scout.design(task.row["pools"], task.row["weight"]))
     generator = torch.Generator().manual_seed(10**6 + 1000 * number + task.part)
     found = simulated(problem, task.plates, retest_below=below, generator=generator, seconds=1e9)

@@ -344,7 +344,7 @@ def _plan_with(text: str) -> Plan:
     except ValueError:  # refused, as it should be
         samples = Samples.numbered(12)
     question = Question(samples, (0.0, 2.0), Noiseless(), 0.9)
-    scout = Scout(samples, question.positives, question.assay, None, seed=0)
+    scout = Scout(samples, question.prior, question.assay, None, seed=0)
     one = Candidate(scout.design(8, 4), 4, 50, 49, 0.0, 3.5)
     return Plan(question, (one,), one, False, seed=0)
 

@@ -1,6 +1,7 @@
 """Checks of arguments, one sentence each: the name, the value, and what to pass instead."""
 
 import math
+import os
 from numbers import Integral, Real
 
 
@@ -27,6 +28,27 @@ def positive(name: str, value: object) -> float:
     if number is None or not 0.0 < number < math.inf:
         raise ValueError(f"{name}={value!r} is not valid: give a finite number above 0.")
     return number
+
+
+def fits_memory(name: str, needed: float) -> None:
+    """Raise a ValueError that names something, if it needs more bytes than this machine has memory.
+
+    A size that cannot be is then refused at once, and not after minutes, or by the system.
+    """
+    have = memory()
+    if needed > have:
+        raise ValueError(
+            f"{name} would need about {needed / 2**30:,.0f} GiB of memory, and this machine has {have / 2**30:,.0f}: "
+            "ask for fewer items, pools or transfers."
+        )
+
+
+def memory() -> float:
+    """The bytes of memory of this machine; without end where the system does not tell."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):
+        return math.inf
 
 
 def _real(value: object) -> float | None:

@@ -309,3 +309,19 @@ def test_instances_without_calls_do_not_count_as_free_of_defects(capsys: pytest.
     Path("lost.csv").write_text(f"{header}\n{lost}\n{rows[1]}\n")
     said = run("decode lost.csv --problem problem.toml --calibrate 0", capsys, code=1)
     assert "120 samples: " in said and ", 60 no call, " in said and " negative." in said
+
+
+def test_an_attack_rate_in_place_of_the_problems(tmp_path, capsys):
+    """The same share of positives, but households that are seeded more often; other priors have no such rate."""
+    design = 'design = { kind = "column_regular", pools = 8, items = 12, weight = 4, seed = 1 }\n'
+    families = 'prior = { kind = "households", size = 3, seed_rate = 0.1, attack_rate = 0.5 }\n'
+    (tmp_path / "families.toml").write_text(design + families)
+    (tmp_path / "alone.toml").write_text(design + 'prior = { kind = "bernoulli", rate = 0.1 }\n')
+    (tmp_path / "counts.csv").write_text("0,0,0,0,0,0,0,0\n")
+    given = ["decode", str(tmp_path / "counts.csv"), "--calibrate", "0", "--json", "--attack-rate", "25%"]
+    assert main([*given, "--problem", str(tmp_path / "families.toml")]) == 0
+    assert json.loads(capsys.readouterr().out)["results"][0]["answer"] == []
+    assert main([*given, "--problem", str(tmp_path / "alone.toml")]) == 2
+    assert "attack_rate=0.25 is for a prior of households" in capsys.readouterr().err
+    assert main([*given[:-1], "1%", "--problem", str(tmp_path / "families.toml")]) == 2
+    assert "give a higher attack rate" in capsys.readouterr().err

@@ -38,7 +38,7 @@ def plan(tmp_path_factory):
     assert len(names) > 30
     samples = Samples.placed(names)
     question = Question(samples, (0.0, 2.0), Noiseless(), 0.9)
-    design = Scout(samples, question.positives, question.assay, None, seed=0).design(20, 4)
+    design = Scout(samples, question.prior, question.assay, None, seed=0).design(20, 4)
     one = Candidate(design, 4, 50, 49, 0.0, 3.5)
     return write_plan(Plan(question, (one,), one, False, seed=0), tmp_path_factory.mktemp("hostile") / "plan")
 

@@ -84,9 +84,14 @@ def test_a_plan_as_json_from_a_samples_file(tmp_path, capsys):
         ("plan --samples 96 --positives 2 --assay smell -o p", "assay='smell' is not known"),
         (
             "plan --samples 96 --positives 2 --assay positive --errors 0.9 -o p",
-            "errors=[0.9] is not valid for positive",
+            "errors='0.9' is not valid for positive",
         ),
         ("plan --samples 96 --positives 2 --certainty 1 -o p", "certainty=1 is not valid"),
+        ("plan --samples 96 --positives 0.01-0.03 -o p", "did you mean 1 to 3 % of the samples? Then write 1%-3%."),
+        ("plan --samples 96 --positives 1,5 -o p", "write 1.5 for one number, or 1-5 for 1 to 5"),
+        ("plan --samples 96 --positives 2 --errors 2 -o p", "write 2% or 0.02 for 2 per cent"),
+        ("plan --samples 96 --positives 2 --certainty 95 -o p", "write 95% or 0.95"),
+        ("plan --samples 96 --positives 2 --attack-rate 40% -o p", "attack_rate=0.4 is for samples with households"),
         ("plan --samples 96 --positives 2 -o full", "full: is there already"),
     ],
 )
@@ -96,6 +101,25 @@ def test_bad_questions_are_refused_before_any_work(command, said, tmp_path, caps
     assert main(command.split()) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "p").exists()
+
+
+@pytest.mark.parametrize(("given", "stages"), [("", True), ("--one-stage", False)])
+def test_two_stages_are_usual_for_positive_or_negative(given, stages, capsys):
+    command = (
+        f"plan --samples 12 --positives 5-10% --assay positive --errors 98%,99% --certainty 60% {given} -o p --json"
+    )
+    assert main(f"{command} --seconds 2".split()) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["question"]["follow_ups"] is stages
+    assert found["question"]["assay"] == {
+        "kind": "positive_negative",
+        "sensitivity": 0.98,
+        "specificity": 0.99,
+        "dilution": 0.0,
+    }
+    assert "each sample alone" in [one["scheme"] for one in found["today"]]
+    assert found["question"]["certainty"] == 0.6
+    assert ("5. Where a plate is unsure" in Path("p/README.txt").read_text()) is stages
 
 
 def test_a_plan_that_was_changed_is_refused(capsys):

@@ -1,6 +1,7 @@
 """Planning: the promise holds on plates that nobody has seen, limits are kept, seeds decide, and folders come back."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from qgt import Bernoulli, Design, Noiseless, PositiveNegative, Problem, SparseI
 from qgt.decoders.results import Decoded, Evidence
 from qgt.lab import planning, question, scouting
 from qgt.lab.asking import parse_assay, parse_errors, parse_positives
+from qgt.lab.classical import classical_schemes
 from qgt.lab.counts import read_counts
 from qgt.lab.expectations import expected_prior
 from qgt.lab.naming import check_code, label, short_name
@@ -84,7 +86,7 @@ def test_limits_are_kept_and_progress_is_shown(quick):
 
 
 def test_what_cannot_be_reached_is_said(quick):
-    result = made(Question(Samples.numbered(24), (4, 8), certainty=0.95, most_pools=5))
+    result = made(Question(Samples.numbered(24), (4, 8), certainty=0.95, most_pools=7))
     assert not result.reached
     assert any("Caution" in words for words in plan_words(result))
 
@@ -93,7 +95,7 @@ def told(monkeypatch, by_purpose):
     """Simulations replaced by what they are to tell; gives what was asked for."""
     asked = []
 
-    def measure(self, purpose, design, plates, *, seconds):
+    def measure(self, purpose, design, plates, *, seconds, **_):
         asked.append((purpose, design.pools, plates, seconds))
         return by_purpose[purpose]
 
@@ -141,7 +143,7 @@ def test_simulations_stop_in_time(monkeypatch):
 
 
 def test_limits_without_room_are_refused(quick):
-    with pytest.raises(ValueError, match="most_pools=4 and largest_pool=2 leave no room for 24 samples"):
+    with pytest.raises(ValueError, match="most_pools=4 and largest_pool=2 leave no room for 24 samples, each in other"):
         made(Question(Samples.numbered(24), (0, 2), most_pools=4, largest_pool=2))
 
 
@@ -176,9 +178,9 @@ def test_doubtful_samples_count_as_follow_ups():
     doubtful = torch.tensor([[True, True, False], [False, True, True], [False, False, True]])
     evidence = Evidence(confidence=torch.tensor([0.99, 0.5, 0.6], dtype=torch.float64), unsettled=doubtful)
     found = Decoded(called, torch.ones(3, dtype=torch.uint8), None, evidence)
-    assert judged(x, found, None) == Tally(3, 1, 0)
+    assert judged(x, found, None, Noiseless(), generator=seeded(0)) == Tally(3, 1, 0)
     # The first is sure enough; the second's error is among its retests; the third's is not.
-    assert judged(x, found, 0.95) == Tally(3, 2, 3)
+    assert judged(x, found, 0.95, Noiseless(), generator=seeded(0)) == Tally(3, 2, 3)
 
 
 @pytest.mark.parametrize("first", [1, 5, 37, 50, 96, 500])
@@ -226,7 +228,7 @@ def test_answers_of_people_are_understood():
     assert parse_positives("2", 10) == (2.0, 2.0)
     assert parse_assay("positive", [0.9, 0.99]) == PositiveNegative(0.9, 0.99)
     assert parse_assay("count", [0.0]) == Noiseless()
-    assert parse_errors("0.98;0.99") == [0.98, 0.99]
+    assert parse_errors("0.98;0.99", "positive") == [0.98, 0.99]
     for call in (
         lambda: parse_positives("few", 10),
         lambda: parse_positives("-1", 10),
@@ -234,10 +236,151 @@ def test_answers_of_people_are_understood():
         lambda: parse_assay("smell", []),
         lambda: parse_assay("positive", [0.9]),
         lambda: parse_assay("reading", []),
-        lambda: parse_errors("a lot"),
+        lambda: parse_errors("a lot", "count"),
+        lambda: parse_errors("0.9", "smell"),
     ):
         with pytest.raises(ValueError, match="is not"):
             call()
+
+
+@pytest.mark.parametrize("text", ["0.01-0.03", "0,01-0,03", "0.02", "0-0.1"])
+def test_a_share_written_as_a_number_of_positives_is_asked_back(text):
+    with pytest.raises(ValueError, match="did you mean") as error:
+        parse_positives(text, 96)
+    share, rare = (part.split(".")[0] if "%" not in part else part for part in str(error.value).split("write ")[1:])
+    share, rare = share.split(". If")[0], rare.rstrip(".")
+    ends = [float(end.replace(",", ".")) for end in (text.split("-") * 2)[: 2 if "-" in text else 1]]
+    # Each of the two things that it says to write is taken, and means what it says.
+    assert parse_positives(share, 96) == pytest.approx((ends[0] * 96, ends[-1] * 96))
+    assert parse_positives(rare, 96) == pytest.approx((ends[0], ends[-1]), rel=1e-3)
+
+
+def test_no_plan_has_two_samples_in_the_same_pools(quick):
+    """Over many small questions, also such with next to no positives, for which any pools would do."""
+    for samples in (3, 5, 9, 16, 24):
+        for positives in ((0.01, 0.03), (0.5, 1.0)):
+            for limits in ({}, {"most_pools": max(3, samples // 2 + 1)}, {"most_transfers": 2}):
+                asked = Question(Samples.numbered(samples), positives, certainty=0.8, **limits)
+                try:
+                    result = plan(asked, generator=seeded(samples), seconds=1.0)
+                except ValueError as error:
+                    assert "each in other pools than any other" in str(error)
+                    continue
+                for one in result.candidates:
+                    assert len(one.design.matrix.T.unique(dim=0)) == samples, asked
+
+
+def test_pools_that_cannot_tell_samples_apart_are_refused(quick):
+    with pytest.raises(ValueError, match="most_pools=5 leave no room for 24 samples, each in other pools"):
+        made(Question(Samples.numbered(24), (0, 2), most_pools=5))
+
+
+# --- households ------------------------------------------------------------------------------------------------------
+
+
+def families(number: int = 16, size: int = 4) -> Samples:
+    return Samples.placed([f"s{i}" for i in range(number)], households=[f"h{i // size}" for i in range(number)])
+
+
+def test_attack_rate_and_background_are_the_priors():
+    usual, own = Question(families(), (1, 1)), Question(families(), (1, 1), attack_rate=0.9, background=0.05)
+    assert usual.household_rates == (0.5, pytest.approx(0.2 / 16))
+    assert own.household_rates == (0.9, 0.05)
+    base = own.prior.prior
+    assert (base.attack_rate, base.background) == (0.9, 0.05)
+    for asked in (usual, own):
+        assert float(asked.prior.prior.marginals(16).mean()) == pytest.approx(1 / 16)
+
+
+@pytest.mark.parametrize(
+    ("samples", "rates", "said"),
+    [
+        (Samples.numbered(16), {"attack_rate": 0.5}, "is for samples with households, and these have none"),
+        (families(), {"attack_rate": 0.01}, "give a higher attack rate"),
+        (families(), {"background": 0.5}, "give a lower background"),
+        (families(), {"attack_rate": 1.5}, "attack_rate=1.5 is not valid"),
+    ],
+)
+def test_rates_that_cannot_be_are_refused(samples, rates, said):
+    with pytest.raises(ValueError, match=said):
+        Question(samples, (1, 1), **rates)
+
+
+def test_rates_of_households_stand_on_the_sheet_and_in_the_folder(quick, tmp_path):
+    result = plan(Question(families(), (1, 1), certainty=0.7, attack_rate=0.4), generator=seeded(0), seconds=2.0)
+    folder = write_plan(result, tmp_path / "plan").path
+    for name in ("README.txt", "pooling_sheet.html"):
+        text = (folder / name).read_text("utf-8").replace("\u00a0", " ").replace("&nbsp;", " ")
+        assert "40 % (attack rate)" in text
+        assert "1.25 % (background, the usual value)" in text
+    stored = json.loads((folder / "plan.json").read_text())["question"]
+    assert (stored["attack_rate"], stored["background"]) == (0.4, pytest.approx(0.0125))
+
+
+# --- schemes of today ------------------------------------------------------------------------------------------------
+
+
+def test_schemes_of_today_against_their_formulas():
+    rate, sensitivity, specificity, items = 0.02, 0.95, 0.99, 96
+    made = classical_schemes(Bernoulli(rate), PositiveNegative(sensitivity, specificity), items, generator=seeded(0))
+    alone, pools, arrays = made
+    right = (rate * sensitivity + (1 - rate) * specificity) ** items
+    assert alone.interval.low < right < alone.interval.high
+    # Dorfman's pools of 8: a pool is positive, and then each of its samples by itself.
+    size, none = 8, (1 - rate) ** 8
+    assert pools.largest_pool == size
+    positive = none * (1 - specificity) + (1 - none) * sensitivity
+    assert pools.tests == pytest.approx(items / size + items * positive, abs=0.5)
+    both = (rate * sensitivity + (1 - rate) * specificity) ** size  # a positive pool, and all its samples right
+    healthy = ((1 - rate) * specificity) ** size
+    fine = (both - healthy) * sensitivity + none * specificity + healthy * (1 - specificity)
+    assert pools.interval.low < fine ** (items // size) < pools.interval.high
+    assert (arrays.pools, arrays.transfers) == (20, 192)
+    assert 20 < arrays.tests < 27
+
+
+def test_schemes_without_errors_are_always_right():
+    for items in (2, 13, 96, 200):
+        for one in classical_schemes(Bernoulli(0.05), PositiveNegative(), items, generator=seeded(0)):
+            assert one.success == 1.0
+    small = classical_schemes(Bernoulli(0.05), PositiveNegative(), 96, largest_pool=6, generator=seeded(0))
+    assert [one.largest_pool for one in small] == [1, 5]  # arrays need pools of 12
+
+
+def test_a_plan_shows_what_laboratories_do_today(small):
+    words, rows = " ".join(plan_words(small)), plan_rows(small)
+    assert [one.name for one in small.classical] == [row[-1] for row in rows[len(small.candidates) :]]
+    for one in small.classical:
+        assert f"{one.name} ({one.tests:.1f} tests, {100 * one.success:.1f} % of plates without an error)" in words
+    assert small.better_classical is None or "Consider the following instead" in words
+
+
+def test_a_scheme_of_today_that_is_better_is_recommended(small):
+    better = replace(small.classical[0], name="pools", pools=1, follow_ups=0.5, successes=small.classical[0].plates)
+    assert any("Consider the following instead" in line for line in plan_words(replace(small, classical=(better,))))
+    worse = replace(better, successes=0)
+    assert not any("Consider the following instead" in line for line in plan_words(replace(small, classical=(worse,))))
+
+
+def test_single_tests_of_a_second_round_err_too():
+    x = torch.zeros(4000, 2, dtype=torch.uint8)
+    x[:, 0] = 1
+    doubtful = torch.ones(4000, 2, dtype=torch.bool)
+    half = torch.full((4000,), 0.5, dtype=torch.float64)
+    evidence = Evidence(confidence=half, unsettled=doubtful)
+    found = Decoded(x, torch.ones(4000, dtype=torch.uint8), half[:, None].expand(-1, 2), evidence)
+    seen = judged(x, found, 0.95, PositiveNegative(0.9, 0.99), generator=seeded(0))
+    low, high = wilson(seen.right, seen.plates, 4.0)
+    assert low < 0.9 * 0.99 < high
+    assert seen.follow_ups == 8000
+
+
+def test_the_best_of_several_has_a_wider_interval():
+    one = planning.Candidate(Design.from_rows(["110", "011"]), 2, 200, 198, 0.0, 1.0)
+    assert one.interval == pytest.approx(wilson(198, 200, scouting.Z99))
+    assert one.among(4).interval.low < one.interval.low
+    assert planning.shown([one, one], 0.9) is not None
+    assert planning.shown([one], 0.99) is None
 
 
 def test_names_and_codes_change_with_everything_that_matters():
@@ -337,4 +480,4 @@ def test_the_plan_in_words_and_rows(small):
     assert any(f"Make {small.recommended.pools} pools." in line for line in words)
     rows = plan_rows(small)
     assert [row[-1] for row in rows].count("<- recommended") == 1
-    assert [row[0] for row in rows] == [str(one.pools) for one in small.candidates]
+    assert [row[0] for row in rows] == [str(one.pools) for one in (*small.candidates, *small.classical)]

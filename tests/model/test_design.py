@@ -307,3 +307,20 @@ def test_bernoulli_gives_the_matrix_that_it_always_gave():
     assert hashlib.sha256(design.matrix.numpy().tobytes()).hexdigest().startswith(BERNOULLI)
     draws = torch.rand(35, 100, dtype=torch.float64, generator=generator())
     assert torch.equal(design.matrix, (draws < 0.5).to(torch.uint8))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda g: Design.bernoulli(pools=1000, items=10_000_000, generator=g),
+        lambda g: Design.column_regular(pools=100, items=1_000_000_000, weight=8, generator=g),
+        lambda g: Design.doubly_regular(pools=100, items=1_000_000_000, weight=8, generator=g),
+        lambda g: Design.coupled(pools=100, items=1_000_000_000, weight=4, blocks=10, generator=g),
+        lambda g: Design.sparse_graph_code(items=1_000_000_000, defectives=10, generator=g),
+        lambda g: Design.from_lists([[0]], items=2_000_000_000),
+    ],
+)
+def test_a_size_beyond_the_memory_is_refused_with_what_it_would_need(make, monkeypatch):
+    monkeypatch.setattr("qgt.arguments.memory", lambda: 2.0**34)
+    with pytest.raises(ValueError, match=r"would need about [\d,]+ GiB of memory, and this machine has 16"):
+        make(torch.Generator().manual_seed(0))

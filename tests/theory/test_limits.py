@@ -7,7 +7,7 @@ import torch
 
 import qgt
 from qgt.theory.evolution import amp_threshold, evolve, mmse, predicted_success
-from qgt.theory.limits import counting, limits, noise_variance
+from qgt.theory.limits import _binomial, _entropy, _learned, _reports, _summed, counting, limits, noise_variance
 
 
 def test_known_values_in_the_papers_setting() -> None:
@@ -69,6 +69,33 @@ def test_predicted_success_is_near_the_measured_one_at_a_large_size() -> None:
     predicted = predicted_success(0.06, variance, 1000)
     assert 0.05 < predicted < 0.95
     assert measured.success_rate == pytest.approx(predicted, abs=0.1)
+
+
+def test_of_many_items_only_what_happens_is_looked_at() -> None:
+    """A pool of half of the items tells about half the log of 2 pi e K / 4: Stirling, for K without limit."""
+    for items in (10_000, 1_000_000, 10**9):
+        found = {limit.name: limit.pools for limit in limits(items=items, rate=0.06)}
+        entropy = -0.06 * math.log2(0.06) - 0.94 * math.log2(0.94)
+        told = math.log2(2 * math.pi * math.e * 0.06 * items / 4) / 2
+        assert found["information"] == pytest.approx(items * entropy / told, rel=0.01)
+
+
+def test_an_error_that_does_not_depend_on_the_count_is_added_once() -> None:
+    """The short way for such errors gives what the table of all counts and reports gives."""
+    noise = qgt.SparseInteger(0.3, 2)
+    _, table = _reports(noise, 12, 50)
+    weights = _binomial(12, 0.5)
+    given = sum(float(w) * _entropy(row) for w, row in zip(weights, table, strict=True))
+    assert _learned(noise, 12, 50) == pytest.approx(_entropy(weights @ table) - given, abs=1e-9)
+    one, other = torch.rand(100, dtype=torch.float64), torch.rand(90, dtype=torch.float64)
+    direct = sum(torch.nn.functional.pad(one * w, (i, 89 - i)) for i, w in enumerate(other.tolist()))
+    assert torch.allclose(_summed(one, other), direct)
+
+
+def test_errors_beyond_all_measure_are_refused() -> None:
+    assert limits(items=100, rate=0.06, noise=qgt.SparseInteger(0.1, 100_000))[1].pools > 13
+    with pytest.raises(ValueError, match="reaches 2,000,000,000 counts far"):
+        limits(items=100, rate=0.06, noise=qgt.SparseInteger(0.1, 2 * 10**9))
 
 
 def test_bad_arguments_are_named() -> None:

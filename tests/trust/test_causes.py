@@ -105,6 +105,31 @@ def test_gains_fall_and_each_kind_is_named_once() -> None:
     assert len({one.kind for one in found}) == len(found)
 
 
+def families(attack: float) -> qgt.Problem:
+    g = torch.Generator().manual_seed(0)
+    design = qgt.Design.column_regular(pools=30, items=96, weight=6, generator=g)
+    prior = qgt.Households(size=4, seed_rate=0.032, attack_rate=0.5, background=0.004).with_attack_rate(attack)
+    return qgt.Problem(design, qgt.UnknownLevel(prior, 0.5, 2.0), qgt.SparseInteger(0.02, 1))
+
+
+@pytest.mark.parametrize("attack", [0.1, 0.95])
+def test_another_attack_rate(attack: float) -> None:
+    """Answers of which nearly all are right show it, and the words say what to decode with."""
+    x, y = families(attack).simulate(300, generator=torch.Generator().manual_seed(1))
+    for decoder in (None, qgt.GAMP()):
+        (first, *_) = likely_causes(families(0.5), y, decoder, calls=x)
+        assert first.kind == "attack rate"
+        assert "not 50 %" in first.words
+        found = float(first.remedy.split("--attack-rate ")[1].rstrip("%")) / 100
+        assert abs(found - attack) < 0.06
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_households_as_planned_nothing_is_named(seed: int) -> None:
+    x, y = families(0.5).simulate(300, generator=torch.Generator().manual_seed(seed))
+    assert likely_causes(families(0.5), y, None, calls=x) == []
+
+
 def test_no_instances_and_decoders_that_cannot_help_name_nothing() -> None:
     problem = setting()
     y = simulated(problem, plates=3)

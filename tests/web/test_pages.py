@@ -17,6 +17,8 @@ import qgt
 from qgt.lab.counts import read_counts
 from qgt.lab.plan_folder import read_plan
 from qgt.web.bench import unpack
+from qgt.web.forms import Form
+from qgt.web.planning import asked
 
 FILES = ("report.html", "report.xlsx", "report.csv", "calls.csv", "calls_by_sample.csv", "results.json")
 NASTY = [
@@ -48,11 +50,14 @@ def test_the_first_page_begins_empty(settings):
         ({"samples": "many"}, "Number of samples: samples=&#39;many&#39; is not valid: write a number."),
         ({"samples": "1"}, "Number of samples: samples=1 is not valid: write a number from 2 to 2000."),
         ({"samples": "9999999"}, "write a number from 2 to 2000"),
-        ({"most": "13"}, "At most: most=13 is not valid: write a number from 0 to 12."),
+        ({"most": "13"}, "At most: most=13 is not valid: write a number from 0 to 12, or per cent."),
+        ({"fewest": "0.01", "most": "0,03"}, "did you mean 1 to 3 % of the samples? Then write 1% and 3%."),
+        ({"fewest": "1 %", "most": "3"}, "give both ends in per cent, or none"),
+        ({"attack_rate": "40"}, "Attack rate (%): attack_rate=0.4 is for samples with households"),
         ({"fewest": "3", "most": "1"}, "positives=(3.0, 1.0) is not valid for 12 samples"),
         ({"certainty": "100"}, "Certainty (%): certainty=100 is not valid"),
         ({"assay": "magic"}, "assay=&#39;magic&#39; is not known"),
-        ({"assay": "off", "off": "-1"}, "Counts that may be off (%): off=-1 is not valid"),
+        ({"assay": "off", "off": "-1"}, "Counts that may be off (%): off=&#39;-1&#39; is not valid"),
         ({"names": "a\nb\na"}, "names"),
         ({"volume": "inf"}, "Volume of each transfer"),
         ({"name": "x" * 101}, "name has 101 characters"),
@@ -83,6 +88,39 @@ def test_a_plan_is_simulated_chosen_and_written(visitor):
         page = visitor.get(link)
         assert page.status_code == 200 and page.content
     assert visitor.store.file(run, "problem.toml") is not None
+
+
+def test_per_cent_and_decimal_commas_are_read_and_the_schemes_of_today_shown(visitor):
+    fields = form_of(fewest="4", most="8,5 %", assay="positive", missed="2 %", false="0,5", certainty="60 %")
+    answer = visitor.finished(visitor.post("/plan", fields))
+    made = visitor.house.drafts.get(answer.url.path.split("/")[-1]).plan
+    assert made.question.positives == pytest.approx((0.48, 1.02))
+    assert made.question.assay == qgt.PositiveNegative(0.98, 0.995)
+    assert made.question.follow_ups  # is usual for this assay
+    assert not visitor_question(visitor, stages="one", assay="positive").follow_ups
+    assert visitor_question(visitor, stages="two").follow_ups
+    assert not visitor_question(visitor).follow_ups
+    for one in made.classical:
+        assert f'<th scope="row">{one.name}</th>' in answer.text
+
+
+def visitor_question(visitor, **changes):
+    return asked(Form(form_of(**changes)), visitor.house)
+
+
+def test_rates_of_households_are_asked_for_and_shown(visitor):
+    rows = "".join(f"s{n},h{n // 3}\n" for n in range(12))
+    fields = form_of(attack_rate="70", certainty="60", most_transfers="4")
+    answer = visitor.finished(
+        visitor.post("/plan", fields, files={"file": ("s.csv", f"sample,household\n{rows}".encode())})
+    )
+    text = answer.text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "70 % (attack rate)" in text
+    assert "(background, the usual value)" in text
+
+
+def test_the_demo_opens_where_decoders_differ(visitor):
+    assert 'name="pools" type="number" min="12" max="60" value="20"' in visitor.finished(visitor.get("/demo")).text
 
 
 def test_a_samples_file_is_read_and_refused_by_its_place(visitor):

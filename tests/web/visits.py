@@ -23,7 +23,7 @@ def small_plan(names=None, assay=None):
     """A plan for few samples, made without simulations."""
     samples = Samples.numbered(SAMPLES) if names is None else Samples.placed(names)
     question = Question(samples, (0.0, 2.0), assay or Noiseless(), 0.9)
-    scout = Scout(question.samples, question.positives, question.assay, None, seed=0)
+    scout = Scout(question.samples, question.prior, question.assay, None, seed=0)
     one = Candidate(scout.design(POOLS, 4), 4, 50, 49, 0.0, 3.5)
     return Plan(question, (one,), one, False, seed=0)
 

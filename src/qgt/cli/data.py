@@ -17,6 +17,7 @@ from qgt.cli.shell import (
     csv_writer,
     load_plugins,
     own_generator,
+    share_of,
     tell,
     write_files,
 )
@@ -28,7 +29,9 @@ def design(
     pools: Annotated[int, typer.Option(metavar="M", help="The number of pools.")],
     items: Annotated[int, typer.Option(metavar="N", help="The number of items.")],
     output: Output,
-    probability: Annotated[float | None, typer.Option(metavar="P", help="For bernoulli, if not 0.5.")] = None,
+    probability: Annotated[
+        float | None, typer.Option(metavar="P", parser=share_of("probability"), help="For bernoulli, if not 0.5.")
+    ] = None,
     weight: Annotated[int | None, typer.Option(metavar="W", help="For column_regular and doubly_regular.")] = None,
     seed: Seed = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it is there already.")] = False,
@@ -137,8 +140,14 @@ def score(
 @app.command()
 def limits(
     items: Annotated[int, typer.Option(metavar="N", help="The number of items.")],
-    rate: Annotated[float, typer.Option(metavar="R", help="Each item's probability of being defective.")],
-    noise_rate: Annotated[float, typer.Option(metavar="S", help="Each count's probability of being noisy.")] = 0.0,
+    rate: Annotated[
+        float,
+        typer.Option(metavar="R", parser=share_of("rate"), help="Each item's chance of being defective: 0.02 or 2%."),
+    ],
+    noise_rate: Annotated[
+        float,
+        typer.Option(metavar="S", parser=share_of("noise-rate"), help="Each count's probability of being noisy."),
+    ] = 0.0,
     noise_bound: Annotated[int, typer.Option(metavar="D", help="The largest error of a noisy count.")] = 1,
     as_json: Json = False,
 ) -> None:

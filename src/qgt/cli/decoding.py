@@ -1,5 +1,6 @@
 """The verb that turns counts into calls: decode."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,18 @@ import typer
 
 import qgt
 from qgt.cli.sheets import Counts, Outputs, exit_code, planned_samples, problem_file, read_sheet, tell_verdicts
-from qgt.cli.shell import Json, Plugins, app, check_files, chosen_device, load_plugins, share_done, tell, write_files
+from qgt.cli.shell import (
+    Json,
+    Plugins,
+    app,
+    check_files,
+    chosen_device,
+    load_plugins,
+    share_done,
+    share_of,
+    tell,
+    write_files,
+)
 
 if TYPE_CHECKING:
     from qgt.lab.accounts import Account
@@ -75,6 +87,12 @@ def decode(
     cache: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Keeps simulations for the next sheet; 'off': nowhere.")
     ] = None,
+    attack_rate: Annotated[
+        float | None,
+        typer.Option(
+            metavar="A", parser=share_of("attack-rate"), help="Of households, instead of the problem's: 10% or 0.1."
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(metavar="D", help="cpu, cuda or auto.")] = "cpu",
     rounds: Annotated[
         list[Path] | None,
@@ -114,7 +132,7 @@ def decode(
     if rounds:
         from qgt.cli.follow_up import decode_with_rounds
 
-        others = {"model": model, "set": settings, "odds": odds}
+        others = {"model": model, "set": settings, "odds": odds, "attack_rate": attack_rate}
         refuse_with_rounds({**others, "decoder": None if decoder == "certified" else decoder, "defectives": defectives})
         assert problem is not None  # a model was refused
         return decode_with_rounds(
@@ -131,6 +149,10 @@ def decode(
     name, chosen, loaded, why = _chosen(
         problem, decoder, model, texts, keep_proofs=certificate is not None, limited=time_limit is None
     )
+    if attack_rate is not None:
+        from qgt.model.unknown import with_attack_rate
+
+        loaded = dataclasses.replace(loaded, prior=with_attack_rate(loaded.prior, attack_rate))
     read = read_sheet(counts, problem, loaded)
     why = [*why, *([UNMEASURED] if not calibrate or defectives is not None else ())]
     sheet = _decoded(read, chosen, loaded, defectives, calibrate, cache, chosen_device(device))

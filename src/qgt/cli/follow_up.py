@@ -18,7 +18,18 @@ from qgt.cli.sheets import (
     read_sheet,
     tell_verdicts,
 )
-from qgt.cli.shell import Json, Plugins, Seed, app, check_files, load_plugins, own_generator, tell, write_files
+from qgt.cli.shell import (
+    Json,
+    Plugins,
+    Seed,
+    app,
+    check_files,
+    load_plugins,
+    own_generator,
+    share_of,
+    tell,
+    write_files,
+)
 
 if TYPE_CHECKING:
     from qgt.lab.following import DecodedRounds, Proposed
@@ -43,7 +54,9 @@ def follow_up(
     used_up: Annotated[
         list[str] | None, typer.Option("--used-up", metavar="ITEM", help="An item with nothing left; repeatable.")
     ] = None,
-    confidence: Annotated[float, typer.Option(metavar="P", help="Stop where an answer is so sure.")] = 0.99,
+    confidence: Annotated[
+        float, typer.Option(metavar="P", parser=share_of("confidence"), help="Stop where an answer is so sure.")
+    ] = 0.99,
     time_limit: Annotated[float, typer.Option(metavar="S", help="Seconds per instance.")] = 10.0,
     plugin: Plugins = None,
     seed: Seed = 0,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qgt.cli.shell import Json, Seed, app, check_files, share_done, tell
+from qgt.cli.shell import Json, Seed, amount_of, app, check_files, share_done, share_of, tell
 
 if TYPE_CHECKING:
     from qgt.lab.plan_folder import PlanFolder
@@ -25,7 +25,7 @@ def plan(
         str | None, typer.Option(metavar="N|FILE", help="How many samples, or a CSV or XLSX file that lists them.")
     ] = None,
     positives: Annotated[
-        str | None, typer.Option(metavar="RANGE", help="About how many are positive: 2, 1-4 or 1-3%.")
+        str | None, typer.Option(metavar="RANGE", help="About how many are positive: 2, 1-4, or in per cent 1-3%.")
     ] = None,
     assay: Annotated[
         str | None, typer.Option(metavar="KIND", help="What it reports: count, reading, positive.")
@@ -34,8 +34,27 @@ def plan(
         str | None,
         typer.Option(metavar="E", help="How it errs: share of counts off by one; deviation; sensitivity,specificity."),
     ] = None,
+    attack_rate: Annotated[
+        float | None,
+        typer.Option(
+            metavar="A",
+            parser=share_of("attack-rate"),
+            help="With households: the chance that a member is positive where there is an outbreak; default 50%.",
+        ),
+    ] = None,
+    background: Annotated[
+        float | None,
+        typer.Option(
+            metavar="B",
+            parser=share_of("background"),
+            help="With households: the chance of any other sample; default: a fifth of the expected share.",
+        ),
+    ] = None,
     certainty: Annotated[
-        float, typer.Option(metavar="C", help="The share of plates to be decoded without an error.")
+        float,
+        typer.Option(
+            metavar="C", parser=share_of("certainty"), help="The share of plates to be decoded without an error."
+        ),
     ] = 0.95,
     most_pools: Annotated[int | None, typer.Option(metavar="M", min=1, help="At most so many pools.")] = None,
     largest_pool: Annotated[
@@ -45,9 +64,15 @@ def plan(
         int | None, typer.Option(metavar="W", min=1, help="At most so many pools for each sample.")
     ] = None,
     follow_ups: Annotated[
-        bool, typer.Option("--follow-ups", help="Doubtful samples may be tested alone afterwards.")
-    ] = False,
-    volume: Annotated[float, typer.Option(metavar="V", help="Microlitres of each transfer.")] = 10.0,
+        bool | None,
+        typer.Option(
+            "--follow-ups/--one-stage",
+            help="Doubtful samples may be tested alone afterwards; default: yes for the assay positive.",
+        ),
+    ] = None,
+    volume: Annotated[
+        float, typer.Option(metavar="V", parser=amount_of("volume"), help="Microlitres of each transfer.")
+    ] = 10.0,
     seconds: Annotated[float, typer.Option(metavar="S", min=1, help="About the longest to simulate.")] = 45.0,
     seed: Seed = 0,
     as_json: Json = False,
@@ -60,8 +85,9 @@ def plan(
     \b
     Examples:
       qgt plan --samples 96 --positives 1-4 -o plan
-      qgt plan --samples samples.xlsx --positives 1-3% --assay count --errors 0.02 --follow-ups -o plan
-      qgt plan --samples 96 --positives 2 --assay positive --errors 0.98,0.99 --largest-pool 16 -o plan
+      qgt plan --samples samples.xlsx --positives 1-3% --assay count --errors 2% --follow-ups -o plan
+      qgt plan --samples 96 --positives 2 --assay positive --errors 98%,99% --largest-pool 16 -o plan
+      qgt plan --samples families.csv --positives 1-3% --attack-rate 40% -o plan
     """
     samples = samples or _asked("How many samples, or which file lists them?", "--samples")
     file = None if _NUMBER.fullmatch(samples) else Path(samples)
@@ -86,15 +112,18 @@ def plan(
         errors = typer.prompt(
             f"It reports {asking.ASSAYS.get(assay, '...')}", default="0" if assay == "count" else None
         )
+    kind = assay or "count"
     question = Question(
         listed,
         asking.parse_positives(positives, len(listed)),
-        asking.parse_assay(assay or "count", asking.parse_errors(errors or "")),
+        asking.parse_assay(kind, asking.parse_errors(errors or "", kind)),
         certainty,
         most_pools,
         largest_pool,
         most_transfers,
-        follow_ups,
+        asking.two_stages(kind) if follow_ups is None else follow_ups,
+        attack_rate,
+        background,
     )
     generator = torch.Generator().manual_seed(seed)  # the plan hashes it with its own name
     with share_done("simulating designs") as show:

@@ -21,6 +21,7 @@ import typer
 import qgt
 from qgt.files import tables
 from qgt.files.atomic import replacing
+from qgt.files.numbers import read_amount, read_share
 
 if TYPE_CHECKING:
     import torch
@@ -44,6 +45,23 @@ Plugins = Annotated[
     typer.Option("--plugin", metavar="FILE", help="A Python file with parts of your own; repeatable."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+
+
+def share_of(name: str) -> Callable[[str | float], float]:
+    """A parser of an option that takes a probability or another share: 0.02, 0,02 or 2%."""
+    return partial(_parsed, read_share, name)
+
+
+def amount_of(name: str) -> Callable[[str | float], float]:
+    """A parser of an option that takes a number, with a decimal point or a decimal comma."""
+    return partial(_parsed, read_amount, name)
+
+
+def _parsed(read: Callable[[str, str], float], name: str, text: str | float) -> float:
+    try:
+        return read(name, str(text))
+    except ValueError as error:  # a plain ValueError would lose its words on the way through the option
+        raise typer.BadParameter(str(error)) from error
 
 
 @app.callback(invoke_without_command=True)

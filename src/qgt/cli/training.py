@@ -9,7 +9,7 @@ import typer
 
 import qgt
 from qgt.cli.processes import processes
-from qgt.cli.shell import Json, Plugins, Seed, app, load_plugins, own_generator, tell
+from qgt.cli.shell import Json, Plugins, Seed, app, load_plugins, own_generator, share_of, tell
 from qgt.files.folders import alone_in, check_room, working_in
 
 if TYPE_CHECKING:
@@ -43,7 +43,10 @@ def train(
     learning_rate: Annotated[float | None, typer.Option(metavar="R", help="Adam's.")] = None,
     matrix_rate: Annotated[float | None, typer.Option(metavar="R", help="Muon's, on fresh data; default 0.02.")] = None,
     missing: Annotated[
-        float | None, typer.Option(metavar="P", help="Chance of a missing count; then the network takes them.")
+        float | None,
+        typer.Option(
+            metavar="P", parser=share_of("missing"), help="Chance of a missing count; then the network takes them."
+        ),
     ] = None,
     epochs: Annotated[int | None, typer.Option(metavar="E", help="At most, on a fixed data set; default 300.")] = None,
     patience: Annotated[int | None, typer.Option(metavar="E", help="Epochs to wait for a better one.")] = None,

@@ -1,12 +1,20 @@
-"""Numbers as people type them into sheets: decimal points or decimal commas, never both, and nothing else.
+"""Numbers as people type them: into the cells of sheets, the options of the command and the fields of the page.
 
-A cell that could mean two numbers is refused: `1,000` may be a thousand or one, and a point among decimal commas may
-group digits. An empty cell, NA and NaN are a number that is missing.
+**Sheets** have decimal points or decimal commas, never both, and nothing else. A cell that could mean two numbers is
+refused: `1,000` may be a thousand or one, and a point among decimal commas may group digits. An empty cell, NA and NaN
+are a number that is missing.
+
+**Options and fields** hold one number, a few, or a range, with decimal points or commas and perhaps in per cent:
+`0,02`, `2 %`, `95%,99%`, `95 % 99 %`, `1-3`, `1,5-3 %`. A comma may be a decimal comma or stand between two numbers.
+So a text is read in every way that there is, and ways that make no sense in its place are dropped: a probability of 98,
+three numbers where two are wanted, a range from 5 to 3. One way left is what the person means. Where two are left
+(`1,5`: one and a half, or 1 to 5) the person is asked, with both ways written out.
 """
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 MISSING = frozenset({"", "na", "n/a", "nan"})  # whatever their case
 NO_NUMBER = "write a finite number, or leave the cell empty if it is missing"  # what `number` says of other words
@@ -80,3 +88,188 @@ def cell_of(value: int | float | None) -> str:
     if value is None or math.isnan(value):
         return ""
     return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
+# --- options and fields ---------------------------------------------------------------------------------------------
+
+_WHOLE = re.compile(r"(?:0|[1-9]\d*)(?!\d)", re.ASCII)  # 0,02 is not a range from 0 to 02
+_UNSIGNED = re.compile(rf"(?:{_WHOLE.pattern}(?:[.,]\d+)?|[.,]\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_SIGN = re.compile(r"\s*%")
+_LIST = re.compile(r"\s*[,;/]\s*|\s+")  # what stands between two of several numbers
+_RANGE = re.compile(r"\s*(?:-|\u2013|\u2014|to|bis|\.\.)\s*|\s*[,;]\s*|\s+")  # \u2013 and \u2014 are dashes
+
+
+class Number(NamedTuple):
+    """A number that somebody wrote, perhaps in per cent."""
+
+    value: float
+    percent: bool = False
+
+    @property
+    def share(self) -> float:
+        """The number itself: 0.02 for 2 %."""
+        return self.value / 100 if self.percent else self.value
+
+    @property
+    def text(self) -> str:
+        """The number as it can be written in one way only."""
+        return f"{self.value:g}%" if self.percent else f"{self.value:g}"
+
+
+Reading = tuple[Number, ...]
+
+
+def read_share(name: str, text: str) -> float:
+    """A probability or another share of a whole: `0.02`, `0,02` or `2 %`.
+
+    Args:
+        name: What a person calls it, for the error.
+        text: What was written.
+
+    Example:
+        >>> read_share("rate", "0,02"), read_share("rate", "2 %"), read_share("rate", "1,5%")
+        (0.02, 0.02, 0.015)
+        >>> read_share("rate", "2")
+        Traceback (most recent call last):
+        ValueError: rate='2' is not valid: it is above 1; write 2% or 0.02 for 2 per cent.
+    """
+    return read_shares(name, text, wanted={1}, example="0.02 or 2%")[0]
+
+
+def read_shares(name: str, text: str, *, wanted: Collection[int], example: str = "0.98,0.99 or 98%,99%") -> list[float]:
+    """So many probabilities: `0.98,0.99`, `98%,99%`, `98 % 99 %`, `0,98;0,99` or `98/99 %`.
+
+    Args:
+        name: What a person calls them, for the error.
+        text: What was written; a sign of per cent at the end is that of all of them.
+        wanted: How many there may be.
+        example: What to write, for the error.
+
+    Example:
+        >>> read_shares("errors", "95 % 99 %", wanted={2}), read_shares("errors", "0,95,0,99", wanted={2})
+        ([0.95, 0.99], [0.95, 0.99])
+    """
+    found = [one for one in _readings(text, _LIST, max(wanted)) if len(one) in wanted]
+    fine = [one for one in found if all(0 <= number.share <= 1 for number in one)]
+    if not fine and found and all(0 <= number.value <= 100 and not number.percent for number in found[0]):
+        numbers = found[0]
+        signs, plain = (",".join(f"{one.value / by:g}{sign}" for one in numbers) for by, sign in ((1, "%"), (100, "")))
+        what = " and ".join(f"{number.value:g}" for number in numbers)
+        above = "it is above 1" if len(numbers) == 1 else "not all are below 1"
+        raise ValueError(f"{name}={text!r} is not valid: {above}; write {signs} or {plain} for {what} per cent.")
+    return [number.share for number in _only(name, text, fine, f"write {example}", _as_list)]
+
+
+def read_number(name: str, text: str) -> Number:
+    """One number with a decimal point or a decimal comma, perhaps in per cent: `0.2`, `0,2` or `5 %`.
+
+    Args:
+        name: What a person calls it, for the error.
+        text: What was written.
+
+    Example:
+        >>> read_number("off", "5 %"), read_number("off", "0,2")
+        (Number(value=5.0, percent=True), Number(value=0.2, percent=False))
+    """
+    return _only(name, text, _readings(text, _LIST, 1), "write a number", _as_list)[0]
+
+
+def read_amount(name: str, text: str) -> float:
+    """One number of something, with a decimal point or a decimal comma, and not in per cent.
+
+    Args:
+        name: What a person calls it, for the error.
+        text: What was written.
+
+    Example:
+        >>> read_amount("sigma", "0,2")
+        0.2
+    """
+    found = read_number(name, text)
+    if found.percent:
+        raise ValueError(f"{name}={text!r} is not valid: write a number without the sign of per cent, such as 0.2.")
+    return found.value
+
+
+def read_range(name: str, text: str) -> tuple[Number, Number]:
+    """A number or a range, perhaps in per cent: `2`, `1-4`, `1 to 4`, `1,5-3`, `1\u20133 %`.
+
+    Args:
+        name: What a person calls it, for the error.
+        text: What was written; a sign of per cent at the end is that of both.
+
+    Example:
+        >>> [number.text for number in read_range("positives", "1,5 - 3 %")]
+        ['1.5%', '3%']
+        >>> read_range("positives", "1,5")
+        Traceback (most recent call last):
+        ValueError: positives='1,5' may mean two things: write 1.5 for one number, or 1-5 for 1 to 5.
+    """
+    found = _readings(text, _RANGE, 2)
+    fine = [one for one in found if one[0].value <= one[-1].value]
+    if not fine and len(found) == 1 and len(found[0]) == 2 and found[0][0].value > found[0][1].value:
+        first, last = found[0]
+        raise ValueError(f"{name}={text!r} is not valid: give the lower end first, {last.text}-{first.text}.")
+    chosen = _only(name, text, fine, "give a number or a range, such as 1-4 or 1-3%", _as_range)
+    return chosen[0], chosen[-1]
+
+
+def _readings(text: str, between: re.Pattern[str], most: int) -> list[Reading]:
+    """Every way to read a text as so many numbers at most, each way once."""
+    return list(dict.fromkeys(filter(None, map(_with_signs, _read(text.strip(), between, most)))))
+
+
+def _read(text: str, between: re.Pattern[str], most: int) -> Iterator[Reading]:
+    """All ways to split a text into numbers with something between them; few numbers, so that there are few ways."""
+    for form in (_UNSIGNED, _WHOLE):  # the comma after a whole number may be decimal, or come before the next number
+        match = form.match(text)
+        if match is None:
+            continue
+        rest = text[match.end() :]
+        sign = _SIGN.match(rest)
+        after = rest[sign.end() :] if sign else rest
+        for value in _values(match.group()):
+            number = Number(value, sign is not None)
+            if not after:
+                yield (number,)
+            elif most > 1 and (gap := between.match(after)) is not None:
+                yield from ((number, *others) for others in _read(after[gap.end() :], between, most - 1))
+
+
+def _values(digits: str) -> list[float]:
+    """What a number's digits may mean: with a comma before three digits also a thousand times as much."""
+    found = [float(digits.replace(",", "."))]
+    if re.fullmatch(r"[1-9]\d{0,2},\d{3}", digits, re.ASCII):
+        found.append(float(digits.replace(",", "")))
+    return [value for value in found if math.isfinite(value)]
+
+
+def _with_signs(numbers: Reading) -> Reading | None:
+    """The numbers, all in per cent where the last is; None where only earlier ones are."""
+    signs = {number.percent for number in numbers}
+    if len(signs) == 1:
+        return numbers
+    return tuple(number._replace(percent=True) for number in numbers) if numbers[-1].percent else None
+
+
+def _only(name: str, text: str, found: Sequence[Reading], remedy: str, words: Callable[[Reading], str]) -> Reading:
+    """The one way to read a text; otherwise a person has to say it in another way."""
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise ValueError(f"{name}={text!r} is not valid: {remedy}.")
+    ways = ", or ".join(words(one) for one in found)
+    many = {2: "two", 3: "three"}.get(len(found), "several")
+    raise ValueError(f"{name}={text!r} may mean {many} things: write {ways}.")
+
+
+def _as_list(numbers: Reading) -> str:
+    written = ";".join(number.text for number in numbers)
+    return f"{written} for {'one number' if len(numbers) == 1 else f'{len(numbers)} numbers'}"
+
+
+def _as_range(numbers: Reading) -> str:
+    if len(numbers) == 1:
+        return f"{numbers[0].text} for one number"
+    first, last = numbers
+    return f"{first.text}-{last.text} for {first.text} to {last.text}"

@@ -1,18 +1,18 @@
 """What people answer when they are asked about their samples, as the command line and a form give it."""
 
-import re
 from collections.abc import Sequence
 
+from qgt.files.numbers import Number, read_amount, read_range, read_shares
 from qgt.model.noise import Noise, Noiseless, SparseInteger
 from qgt.model.readings import Gaussian, PositiveNegative
 
 ASSAYS = {  # what each kind of assay reports, and the numbers that say how it errs
-    "count": "the number of positives in the pool; give the share of counts that are off by one, such as 0.02",
+    "count": "the number of positives in the pool; give the share of counts that are off by one, such as 0.02 or 2%",
     "reading": "a real number near the count; give its standard deviation, such as 0.2",
-    "positive": "positive or negative; give sensitivity and specificity, such as 0.98,0.99",
+    "positive": "positive or negative; give sensitivity and specificity, such as 0.98,0.99 or 98%,99%",
 }
-_NUMBER = r"(\d+(?:[.,]\d+)?)\s*(%?)"
-_RANGE = re.compile(rf"{_NUMBER}(?:\s*(?:-|\u2013|to|\.\.)\s*{_NUMBER})?", re.ASCII)  # \u2013 is a dash
+NUMBERS = {"count": (0, 1), "reading": (1,), "positive": (0, 2)}  # how many numbers say how an assay errs
+RARE = 0.2  # positives on a plate: below it, a number without a sign is more likely meant as a share of the samples
 
 
 def parse_positives(text: str, samples: int) -> tuple[float, float]:
@@ -21,17 +21,44 @@ def parse_positives(text: str, samples: int) -> tuple[float, float]:
     Example:
         >>> parse_positives("1-4", 96), parse_positives("1 to 5 %", 200), parse_positives("3", 96)
         ((1.0, 4.0), (2.0, 10.0), (3.0, 3.0))
+        >>> parse_positives("0.01-0.03", 96)
+        Traceback (most recent call last):
+        ValueError: positives=0.01-0.03 is hardly any on a plate of 96 samples: did you mean 1 to 3 % of the samples? Then write 1%-3%. If you mean 0.01 to 0.03 positives on a plate, write 0.01042%-0.03125%.
+    """  # noqa: E501 - an example's line
+    return expected_positives(*read_range("positives", text), samples)
+
+
+def expected_positives(fewest: Number, most: Number, samples: int, *, between: str = "-") -> tuple[float, float]:
+    """The numbers of positives that a person wrote, who is asked back where a share was more likely meant.
+
+    A share of the samples is often written as 0.01 to 0.03. Taken as numbers of positives, that is one positive in
+    fifty plates; pools that hold every sample would do for it, and find nobody.
+
+    Args:
+        fewest: The fewest, as written.
+        most: The most.
+        samples: How many samples there are.
+        between: What stands between the two where a person writes them.
+
+    Example:
+        >>> expected_positives(Number(1.0, percent=True), Number(3.0, percent=True), 200)
+        (2.0, 6.0)
     """
-    found = _RANGE.fullmatch(text.strip())
-    if found is None:
-        raise ValueError(f"positives={text!r} is not valid: give a number or a range, such as 1-4 or 1-3%.")
-    first, first_sign, last, last_sign = found.groups()
-    ends = [float(number.replace(",", ".")) for number in (first, last or first)]
-    if last and first_sign and not last_sign:
-        raise ValueError(f"positives={text!r} is not valid: give both ends in per cent, or none.")
-    if first_sign or last_sign:  # 1-3 % means both
-        ends = [end / 100 * samples for end in ends]
-    return ends[0], ends[1]
+    if fewest.percent and not most.percent:
+        raise ValueError("positives has one end in per cent: give both ends in per cent, or none.")
+    if most.percent:
+        return fewest.value / 100 * samples, most.value / 100 * samples
+    if 0 < most.value < RARE:
+
+        def written(times: float, sign: str, join: str) -> str:
+            return join.join(dict.fromkeys(f"{number.value * times:.4g}{sign}" for number in (fewest, most)))
+
+        raise ValueError(
+            f"positives={written(1.0, '', '-')} is hardly any on a plate of {samples} samples: did you mean "
+            f"{written(100.0, '', ' to ')} % of the samples? Then write {written(100.0, '%', between)}. If you mean "
+            f"{written(1.0, '', ' to ')} positives on a plate, write {written(100 / samples, '%', between)}."
+        )
+    return fewest.value, most.value
 
 
 def parse_assay(kind: str, errors: Sequence[float]) -> Noise:
@@ -45,10 +72,8 @@ def parse_assay(kind: str, errors: Sequence[float]) -> Noise:
         >>> parse_assay("count", [0.02]), parse_assay("count", [])
         (SparseInteger(rate=0.02, bound=1), Noiseless())
     """
-    if kind not in ASSAYS:
-        raise ValueError(f"assay={kind!r} is not known: give one of {', '.join(ASSAYS)}.")
-    wanted = {"count": (0, 1), "reading": (1,), "positive": (0, 2)}[kind]
-    if len(errors) not in wanted:
+    _check_kind(kind)
+    if len(errors) not in NUMBERS[kind]:
         raise ValueError(f"errors={list(errors)} is not valid for {kind}: it reports {ASSAYS[kind]}.")
     try:
         if kind == "reading":
@@ -61,15 +86,39 @@ def parse_assay(kind: str, errors: Sequence[float]) -> Noise:
         raise ValueError(f"errors={given} is not valid for {kind}: {error}") from error
 
 
-def parse_errors(text: str) -> list[float]:
-    """Numbers with commas, semicolons or blanks between them.
+def two_stages(kind: str) -> bool:
+    """Whether doubtful samples are tested alone in a second round, where nobody says otherwise.
+
+    Pools that are only positive or negative tell little, so one round takes many of them; laboratories that use such an
+    assay test the samples of positive pools alone today.
 
     Example:
-        >>> parse_errors("0.98, 0.99"), parse_errors("")
-        ([0.98, 0.99], [])
+        >>> two_stages("positive"), two_stages("count")
+        (True, False)
     """
-    parts = [part for part in re.split(r"[,;\s]+", text.strip()) if part]
+    return kind == "positive"
+
+
+def parse_errors(text: str, kind: str) -> list[float]:
+    """How an assay errs, in the numbers that `ASSAYS` asks for; none where nothing is written.
+
+    Example:
+        >>> parse_errors("98 %, 99 %", "positive"), parse_errors("0,02", "count"), parse_errors("", "count")
+        ([0.98, 0.99], [0.02], [])
+    """
+    _check_kind(kind)
+    if not text.strip():
+        return []
+    if kind == "reading":
+        return [read_amount("errors", text)]
     try:
-        return [float(part) for part in parts]
+        return read_shares("errors", text, wanted=NUMBERS[kind][1:])
     except ValueError as error:
-        raise ValueError(f"errors={text!r} is not valid: give numbers such as 0.02, or 0.98,0.99.") from error
+        if "may mean" in str(error) or "per cent" in str(error):
+            raise
+        raise ValueError(f"errors={text!r} is not valid for {kind}: it reports {ASSAYS[kind]}.") from error
+
+
+def _check_kind(kind: str) -> None:
+    if kind not in ASSAYS:
+        raise ValueError(f"assay={kind!r} is not known: give one of {', '.join(ASSAYS)}.")

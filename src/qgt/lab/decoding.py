@@ -134,7 +134,7 @@ def _file_fit(
         return fit, fits, ()
     quick = (BeliefPropagation(iterations=SWEEPS), GAMP(), AMP()) if problem.design.sparse else (GAMP(), AMP())
     decoder = next((one for one in quick if one.supports(problem) is None), None)
-    return fit, fits, () if decoder is None else likely_causes(problem, y, decoder, calls=result.x)
+    return fit, fits, likely_causes(problem, y, decoder, calls=result.x)
 
 
 def _rescues(problem: Problem, y: Tensor, result: Decoded) -> dict[int, Rescue]:

@@ -26,7 +26,7 @@ from qgt.files import documents, keys
 from qgt.files.cells import escape
 from qgt.files.workbooks import write_workbook
 from qgt.lab.naming import check_code, label, short_name
-from qgt.lab.plan_words import plan_picture, plan_words
+from qgt.lab.plan_words import household_words, plan_picture, plan_words
 from qgt.lab.planning import Plan
 from qgt.lab.pooling_sheets import pooling_sheet
 from qgt.lab.samples import Samples
@@ -141,7 +141,8 @@ def _write(plan: Plan, folder: Path, volume: float) -> None:
     spec = {**problem.spec, "design": {"file": "design.csv"}}
     documents.save(folder / "problem.toml", spec)
     samples.write(folder / "samples.csv", remark=label(design))
-    (folder / "pooling_sheet.html").write_text(pooling_sheet(design, samples, volume), encoding="utf-8")
+    sheet = pooling_sheet(design, samples, volume, notes=household_words(plan.question))
+    (folder / "pooling_sheet.html").write_text(sheet, encoding="utf-8")
     (folder / "worklists").mkdir()
     for name, text in worklist_files(moves_of(design, samples, volume)).items():
         (folder / "worklists" / name).write_bytes(text.encode())  # line ends are the robot's
@@ -172,6 +173,7 @@ def _write_workbook(path: Path, rows: Sequence[Sequence[str | int | None]]) -> N
 
 def _plain(plan: Plan, volume: float) -> dict[str, object]:
     question, problem = plan.question, plan.problem
+    rates = question.household_rates
     return {
         "name": short_name(problem.design),
         "code": check_code(problem.design),
@@ -187,6 +189,7 @@ def _plain(plan: Plan, volume: float) -> dict[str, object]:
             "largest_pool": question.largest_pool,
             "most_transfers": question.most_transfers,
             "follow_ups": question.follow_ups,
+            **({} if rates is None else {"attack_rate": rates[0], "background": rates[1]}),
         },
         "candidates": [
             {
@@ -205,6 +208,19 @@ def _plain(plan: Plan, volume: float) -> dict[str, object]:
             }
             for one in plan.candidates
         ],
+        "today": [
+            {
+                "scheme": one.name,
+                "pools": one.pools,
+                "largest_pool": one.largest_pool,
+                "plates": one.plates,
+                "successes": one.successes,
+                "interval": [round(end, 6) for end in one.interval],
+                "follow_ups": round(one.follow_ups, 6),
+                "tests_saved": round(len(question.samples) - one.tests, 6),
+            }
+            for one in plan.classical
+        ],
         "fingerprint": problem.fingerprint,
         "version": f"qgt {__version__}",
     }
@@ -221,5 +237,7 @@ def _readme(plan: Plan) -> str:
         f"4. Decode in this folder:  qgt decode counts.csv --problem .{decoder}",
         "   Add  -o calls.csv --report report.csv --html report.html  for files to keep.",
     ]
+    if plan.question.follow_ups:
+        steps.append("5. Where a plate is unsure, test the samples that it names again, alone.")
     words = plan_words(plan)
     return "\n".join([words[0], "", *words[1:], "", *steps, ""])

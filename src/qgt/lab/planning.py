@@ -4,44 +4,54 @@ A question says what is known: the samples, about how many are positive, what th
 answer must be. For each number of transfers per sample, plates are simulated and decoded at several numbers of pools,
 to find the smallest that is good enough (`scouting`). The designs found there, and some with a few more pools, are then
 measured on fresh plates (`measuring`). The cheapest of those that did well are measured once more (`confirming`), until
-one has its whole *interval* above the certainty asked for; else the best is recommended. Where several were tried, its
-figures come from plates of their own (`promising`): they are never the ones that chose the design.
+one has its whole *interval* above the certainty asked for; else the best is recommended. The best of several looks
+better than it is. So where several were tried its figures come from plates of their own (`promising`) or, where there
+is no time for these, the intervals of all that were tried are wide enough to hold together.
 
 Time is shared out by the clock. A design that is hard to decode may not get through enough plates to be shown right;
 then one with more pools, which is decoded faster, is tried instead.
 
 A plate is right when every one of its samples is called right. Where follow-ups are allowed, samples on which the
-answers that come close differ are tested alone if the answer is not certain enough; the plate is right when the other
-calls are. Plates are drawn from the same prior and assay that `problem` holds, so the promise is one under the model.
+answers that come close differ are tested alone if the answer is not certain enough; these tests err as the assay does.
+Plates are drawn from the same prior and assay that `problem` holds, so the promise is one under the model. Beside the
+candidates stand the schemes that laboratories use today (`classical`), simulated with the same prior and assay.
+
+No design is tried in which two samples are in exactly the same pools: nothing could tell them apart.
 """
 
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 from torch import Generator
 
-from qgt.lab.expectations import expected_prior
+from qgt.lab.classical import ClassicalScheme, classical_schemes, single_error
 from qgt.lab.question import Question as Question
 from qgt.lab.scouting import Z99, Scout, fewest
+from qgt.lab.transfers import has_twins
 from qgt.model.design import Design
 from qgt.model.problem import Problem
 from qgt.trust.scoring import Interval, wilson
 
 OnProgress = Callable[[int, int], None]  # steps done, and of how many
 Shape = tuple[int, int, bool]  # pools, weight, and whether households share pools
-SPREAD = (1.15, 1.0, 1.35)  # pools of the candidates, over the fewest that did well enough; the likeliest first
+SPREAD = (1.35, 1.15, 1.0)  # pools of the candidates, over the fewest that did well enough; the surest first
 USUAL = 6  # transfers per sample that do best in most questions: they come first
 WIDE, NARROW, RATIO = 1.4, 1.2, 1.08  # of the pools: steps of scouting, and where it stops
 SCOUTED, MEASURED, CONFIRMED = 60, 400, 1000  # plates
 CONFIRMATIONS = 8  # designs that are confirmed at most
 GROWTH = 1.15  # of the pools, where no candidate is certain enough
-SCOUTING, MEASURED_BY, CONFIRMED_BY = 0.35, 0.5, 0.9  # shares of the time, and until when the others last
+SLOW_GROWTH = 1.3  # the same where decoding is slow, and there is time for few designs
+SCOUTING, MEASURED_BY, CONFIRMED_BY = 0.25, 0.4, 0.9  # shares of the time, and until when the others last
 FIRST = 0.6  # of the time left, for the next design to confirm
 ALWAYS = 3  # candidates that are measured, however slow the machine is
+FEW = 60  # plates on which a candidate's success is hardly known
 LOOKS = 4  # of scouting at each weight, about
-ALONE = 0.8  # of the certainty that the first round must give where follow-ups make up for the rest
+# Of the certainty, what the first round must give where follow-ups make up for the rest: more, the more they err.
+ALONE, ALONE_MOST, ALONE_STEP = 0.8, 0.95, 3.0
+FUTILE = 1.64  # standard errors by which a design must miss what it would have to show, to be given up
 STEPS = 100  # of progress
 LEAST = 0.02  # of the time, that every simulation has
 
@@ -65,6 +75,7 @@ class Candidate:
     entropy_bound: float  # no design with pools of this size can do with fewer pools than this
     together: bool = False  # whether households share pools; else they are spread
     seconds: float = 0.0  # that simulating the plates took
+    tries: int = 1  # candidates among which these plates chose it
 
     @property
     def shape(self) -> Shape:
@@ -98,8 +109,13 @@ class Candidate:
 
     @property
     def interval(self) -> Interval:
-        """Where the success lies, with a certainty of 99 %."""
-        return wilson(self.successes, self.plates, Z99)
+        """Where the success lies, with a certainty of 99 %, also if it is the best of several (Bonferroni)."""
+        z = NormalDist().inv_cdf(1 - 0.005 / self.tries)
+        return wilson(self.successes, self.plates, z)
+
+    def among(self, tries: int) -> "Candidate":
+        """The same as one of several that were tried."""
+        return replace(self, tries=tries)
 
     @property
     def tests(self) -> float:
@@ -129,13 +145,23 @@ class Plan:
     recommended: Candidate
     reached: bool  # whether the recommended design is certain enough: its whole interval is
     seed: int  # of the generator: the same question and seed give the same candidates
+    classical: tuple[ClassicalScheme, ...] = ()  # what laboratories do today, for comparison
 
     @property
     def problem(self) -> Problem:
         """What the decoder has to know: the recommended design, the prior and the assay."""
-        return Problem(
-            self.recommended.design, expected_prior(self.question.samples, self.question.positives), self.question.assay
-        )
+        return Problem(self.recommended.design, self.question.prior, self.question.assay)
+
+    @property
+    def better_classical(self) -> ClassicalScheme | None:
+        """A scheme of today that takes fewer tests and is surely right as often; None where there is none."""
+        one = self.recommended
+        fine = [
+            scheme
+            for scheme in self.classical
+            if scheme.tests < one.tests and scheme.interval.low >= min(one.interval.low, self.question.certainty)
+        ]
+        return min(fine, key=lambda scheme: scheme.tests, default=None)
 
 
 def plan(
@@ -162,22 +188,32 @@ def plan(
     """
     scout = Scout(
         question.samples,
-        question.positives,
+        question.prior,
         question.assay,
         question.certainty if question.follow_ups else None,
         int(generator.initial_seed()),
     )
     desk = _Desk(question, scout, progress or (lambda done, total: None), time.perf_counter(), seconds)
-    measured = _measured(desk, _shapes(desk))
-    tried = _confirmed(desk, measured)
-    recommended = max(tried, key=lambda one: one.interval.low)
-    if len(tried) > 1:  # the best of several looks better than it is
-        recommended = desk.measured("promising", recommended.shape, CONFIRMED, desk.left(1.0))
+    shapes = _shapes(desk)
+    measured = _measured(desk, shapes)
+    tried = _confirmed(desk, measured, shapes)
+    best = shown(tried, question.certainty) or max(tried, key=lambda one: one.interval.low)
+    recommended = best.among(len(tried))
+    if len(tried) > 1 and best.speed * desk.left(1.0) >= 2 * _enough(question.certainty):
+        fresh = desk.measured("promising", best.shape, CONFIRMED, desk.left(1.0))
+        recommended = fresh if fresh.plates >= best.plates else recommended
     reached = recommended.interval.low >= question.certainty
-    fresh = {one.design.fingerprint: one for one in [*measured, *tried, recommended]}  # the last figures count
+    last = {one.design.fingerprint: one for one in [*measured, *tried, recommended]}  # the last figures count
     desk.show(1.0)
-    ordered = sorted(fresh.values(), key=lambda one: (one.tests, one.transfers))
-    return Plan(question, tuple(ordered), recommended, reached, scout.seed)
+    ordered = sorted(last.values(), key=lambda one: (one.tests, one.transfers))
+    classical = classical_schemes(
+        question.prior,
+        question.assay,
+        len(question.samples),
+        largest_pool=question.largest_pool,
+        generator=scout.generator("classical"),
+    )
+    return Plan(question, tuple(ordered), recommended, reached, scout.seed, tuple(classical))
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,11 +238,30 @@ class _Desk:
         """Whether a share of the time is over."""
         return time.perf_counter() > self.start + share * self.seconds
 
-    def measured(self, purpose: str, shape: Shape, plates: int, seconds: float) -> Candidate:
+    @property
+    def alone(self) -> float:
+        """The share of plates that the first round must get right by itself."""
+        if not self.question.follow_ups:
+            return self.question.certainty
+        share = min(ALONE_MOST, ALONE + ALONE_STEP * single_error(self.question.assay))
+        return share * self.question.certainty
+
+    def usable(self, shape: Shape) -> bool:
+        """Whether the design of a shape tells all samples apart and keeps to the limits."""
+        pools, weight, together = shape
+        design = self.scout.design(pools, weight, together=together)
+        largest = self.question.largest_pool or design.items
+        return int(design.pool_sizes.max()) <= largest and not has_twins(design)
+
+    def measured(
+        self, purpose: str, shape: Shape, plates: int, seconds: float, hopeless_below: float | None = None
+    ) -> Candidate:
         """A design on fresh plates."""
         pools, weight, together = shape
         design = self.scout.design(pools, weight, together=together)
-        tally = self.scout.measure(purpose, design, plates, seconds=seconds)
+        tally = self.scout.measure(
+            purpose, design, plates, seconds=seconds, hopeless_below=hopeless_below, hopeless_z=FUTILE
+        )
         bound = self.question.entropy_bound(int(design.pool_sizes.max()))
         again = tally.follow_ups / tally.plates
         return Candidate(design, weight, tally.plates, tally.right, again, bound, together, tally.seconds)
@@ -217,7 +272,7 @@ def _shapes(desk: _Desk) -> list[Shape]:
     question, scout = desk.question, desk.scout
     found: list[tuple[int, Shape]] = []  # with its place in the spread
     weights, guess = sorted(question.weights, key=lambda weight: abs(weight - USUAL)), None
-    wanted = ALONE * question.certainty if question.follow_ups else question.certainty
+    wanted = desk.alone
     for number, weight in enumerate(weights):
         desk.show(SCOUTING * number / len(weights))
         least, most = question.pool_range(weight)
@@ -239,12 +294,15 @@ def _shapes(desk: _Desk) -> list[Shape]:
             found.append((place, (pools, weight, False)))
             if question.samples.households is not None:
                 found.append((place, (pools, weight, True)))
-    if not found:
+    usable = [shape for _, shape in sorted(found, key=lambda one: one[0]) if desk.usable(shape)]
+    if not usable:
+        limits = ("most_pools", "largest_pool", "most_transfers")
+        given = [f"{name}={getattr(question, name)}" for name in limits if getattr(question, name) is not None]
         raise ValueError(
-            f"most_pools={question.most_pools} and largest_pool={question.largest_pool} leave no room for "
-            f"{len(question.samples)} samples: allow more pools or larger ones."
+            f"{' and '.join(given) or 'These limits'} leave no room for {len(question.samples)} samples, each in other "
+            "pools than any other: allow more pools, larger ones or more transfers."
         )
-    return [shape for _, shape in sorted(found, key=lambda one: one[0])]
+    return usable
 
 
 def _measured(desk: _Desk, shapes: Sequence[Shape]) -> list[Candidate]:
@@ -259,28 +317,55 @@ def _measured(desk: _Desk, shapes: Sequence[Shape]) -> list[Candidate]:
     return sorted(made, key=lambda one: (one.tests, one.transfers))
 
 
-def _confirmed(desk: _Desk, candidates: Sequence[Candidate]) -> list[Candidate]:
+def _confirmed(desk: _Desk, candidates: Sequence[Candidate], shapes: Sequence[Shape]) -> list[Candidate]:
     """Candidates on plates that did not choose them, the cheapest first, until one is certain enough.
 
-    Where none of those that did well is, designs with more and more pools follow.
+    Where decoding is slow, candidates were measured on few plates, which say little. Then the surest come first, in the
+    order of the shapes, then designs with more pools, and cheaper ones only after one was shown. Where decoding is
+    fast, designs with more and more pools follow if none of those that did well is certain enough.
     """
-    wanted = desk.question.certainty
-    enough = math.ceil(Z99**2 * wanted / (1 - wanted))  # fewer plates show too little even if all are right
-    likely = [one for one in candidates if one.success >= wanted]
-    quick = [one for one in likely if one.speed * FIRST * desk.left(CONFIRMED_BY) >= 2 * enough]
+    wanted, enough = desk.question.certainty, _enough(desk.question.certainty)
+    few = min(one.plates for one in candidates) < FEW
+    likely = [one for one in candidates if (one.interval.high if few else one.success) >= wanted]
+    quick = [one for one in likely if one.speed * desk.left(CONFIRMED_BY) >= 2 * enough]
     if not quick:  # all of the time is needed to show one
-        best = max(likely or candidates, key=lambda one: (one.success, one.speed))
+        best = min(likely or candidates, key=lambda one: (-one.success, shapes.index(one.shape)))
         return [desk.measured("confirming", best.shape, max(CONFIRMED, 3 * enough), desk.left(1.0))]
-    queue = [one.shape for one in quick]
-    tried: list[Candidate] = []
-    while queue and len(tried) < CONFIRMATIONS and not (tried and desk.over(CONFIRMED_BY)):
+    queue = sorted(quick, key=lambda one: shapes.index(one.shape)) if few else quick
+    speeds = {one.shape: one.speed for one in queue}
+    waiting, tried = [one.shape for one in queue], list[Candidate]()
+    while waiting and len(tried) < CONFIRMATIONS and not (tried and desk.over(CONFIRMED_BY)):
         desk.show(MEASURED_BY + (CONFIRMED_BY - MEASURED_BY) * len(tried) / CONFIRMATIONS)
-        pools, weight, together = shape = queue.pop(0)
-        seconds = desk.left(CONFIRMED_BY) * FIRST
-        tried.append(desk.measured("confirming", shape, max(CONFIRMED, 3 * enough), seconds))
-        if tried[-1].interval.low >= wanted:
-            break
+        pools, weight, together = shape = waiting.pop(0)
+        seconds, plates = desk.left(CONFIRMED_BY) * FIRST, max(CONFIRMED, 3 * enough)
+        reach = float(min(plates, max(enough, speeds.get(shape, math.inf) * seconds)))  # plates that there is time for
+        tried.append(desk.measured("confirming", shape, plates, seconds, wanted + _margin(wanted, reach)))
+        if (fine := shown(tried, wanted)) is not None:  # cheaper ones may do as well, if there is time to show it
+            waiting = [
+                one.shape
+                for one in queue
+                if one.shape in waiting and one.pools < fine.pools and fine.speed * desk.left(CONFIRMED_BY) > 3 * enough
+            ]
+            continue
+        waiting = [one for one in waiting if one[1:] != shape[1:] or one[0] > pools]  # with fewer pools it is no better
         most = desk.question.pool_range(weight)[1]
-        if not queue and pools < most:
-            queue.append((min(most, math.ceil(GROWTH * pools)), weight, together))
+        larger = (min(most, math.ceil((SLOW_GROWTH if few else GROWTH) * pools)), weight, together)
+        if (few or not waiting) and pools < most and desk.usable(larger):
+            waiting.insert(0, larger)
     return tried
+
+
+def shown(tried: Sequence[Candidate], wanted: float) -> Candidate | None:
+    """The candidate with the fewest tests of those that were shown certain enough; None where none was."""
+    fine = [one for one in tried if one.among(len(tried)).interval.low >= wanted]
+    return min(fine, key=lambda one: one.tests, default=None)
+
+
+def _enough(wanted: float) -> int:
+    """The number of plates below which even plates that are all right show too little."""
+    return math.ceil(Z99**2 * wanted / (1 - wanted))
+
+
+def _margin(wanted: float, plates: float) -> float:
+    """By how much the share of so many plates has to be above what is wanted, to show it."""
+    return min(Z99 * math.sqrt(wanted * (1 - wanted) / plates), 0.6 * (1 - wanted))

@@ -4,6 +4,8 @@ Pipetting by hand goes wrong where nobody notices. So every sample shows how man
 many samples it must hold and the volume that must be in it at the end.
 """
 
+from collections.abc import Sequence
+
 from qgt.lab import plates
 from qgt.lab.naming import label
 from qgt.lab.plates import POOL_PLATE
@@ -14,13 +16,14 @@ from qgt.pictures.bench import PlateMap, Tick, Ticks, bench_page
 from qgt.pictures.pages import Piece
 
 
-def pooling_sheet(design: Design, samples: Samples, volume: float) -> Piece:
+def pooling_sheet(design: Design, samples: Samples, volume: float, *, notes: Sequence[str] = ()) -> Piece:
     """A page to print: what goes where, by sample and by pool, and the plates.
 
     Args:
         design: Its items are the samples.
         samples: Where each sample stands.
         volume: Microlitres of each transfer.
+        notes: What else the plan takes for granted, in sentences.
 
     Example:
         >>> from qgt import Design
@@ -39,7 +42,8 @@ def pooling_sheet(design: Design, samples: Samples, volume: float) -> Piece:
         ("done by, on", "____________________"),
     ]
     maps = [*_sample_maps(samples), *_pool_maps(design, made)]
-    return bench_page("Pooling sheet", label(design), facts, [_by_sample(made), _by_pool(design, made)], maps)
+    lists = [_by_sample(made), _by_pool(design, made)]
+    return bench_page("Pooling sheet", label(design), facts, lists, maps, notes=notes)
 
 
 def _by_sample(made: Moves) -> Ticks:

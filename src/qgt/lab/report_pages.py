@@ -126,6 +126,8 @@ def about_file(sheet: DecodedSheet) -> list[str]:
     lines = [sheet.fit.words]
     if sheet.fit.suspect and sheet.causes:
         lines += [f"Likeliest cause: {sheet.causes[0]}."]
+        if remedy := sheet.causes[0].remedy:
+            lines += [f"{remedy[0].upper()}{remedy[1:]} before you test anything again."]
         lines += [f"Also possible: {cause}." for cause in sheet.causes[1:]]
     elif sheet.fit.suspect:
         lines += ["Check the design, the order of the pools, the counts and the noise of the model."]

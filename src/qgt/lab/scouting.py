@@ -19,18 +19,20 @@ from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.contract import BoundDecoder
 from qgt.decoders.highs.exact import ExactMAP
 from qgt.decoders.results import Decoded
-from qgt.lab.expectations import Range, expected_prior
 from qgt.lab.samples import Samples
 from qgt.lab.transfers import few_transfers
 from qgt.model.design import Design
 from qgt.model.noise import Noise
+from qgt.model.prior import Prior
 from qgt.model.problem import Problem
 from qgt.trust.scoring import wilson
 
-LEAST_PART, MOST_PART = 5, 100  # plates decoded together: after each part one may stop
-PLATE, HASTY = 0.1, 0.05  # seconds for one plate, shared with the others of its part: few need more than 0.01
+LEAST_PART, MOST_PART = 10, 100  # plates decoded together: after each part one may stop
+LISTED_PART = 25  # plates decoded together at least, where answers are listed: hard ones then take the others' time
+PLATE, HASTY = 0.04, 0.04  # seconds for one plate, shared with the others of its part: few need more than 0.01
 Z99 = 2.5758293035489004  # the normal quantile of a two-sided 99 % interval
-ODDS = 100.0  # answers that come close are at least 1/odds as probable
+MANY = 60  # plates from which on less than a certainty of 99 % may do
+ODDS = 20.0  # answers that come close are at least 1/odds as probable; longer lists take twice as long, and add little
 
 
 @dataclass(frozen=True)
@@ -74,23 +76,38 @@ def decoder_name(problem: Problem) -> str:
     return "certified" if Certified().supports(problem) is None else "exact"
 
 
-def judged(x: Tensor, found: Decoded, retest_below: float | None) -> Tally:
+def judged(x: Tensor, found: Decoded, retest_below: float | None, noise: Noise, *, generator: Generator) -> Tally:
     """How the decoded plates did against the truth.
+
+    A sample that is tested alone is tested once, with the assay that tests the pools, so its test may err as well. It
+    is then called by the odds that the pools gave it, times what its own test says.
 
     Args:
         x: The truth, (plates, samples).
         found: What the decoder says.
         retest_below: Test the doubtful samples of plates whose confidence is below this; None tests none.
+        noise: How tests of single samples err.
+        generator: Where the results of these tests come from.
     """
-    fine = found.x == x  # (plates, samples)
-    again = torch.zeros_like(fine)
+    called = found.x
+    again = torch.zeros_like(called, dtype=torch.bool)
     evidence = found.evidence
     if retest_below is not None and evidence.confidence is not None and evidence.unsettled is not None:
         sure = evidence.confidence >= retest_below
         if evidence.complete is not None:
             sure = sure & evidence.complete
         again = evidence.unsettled & ~sure[:, None]
-    return Tally(len(x), int((fine | again).all(1).sum()), int(again.sum()))
+        called = torch.where(again, _called_alone(x, found, noise, generator), called)
+    return Tally(len(x), int((called == x).all(1).sum()), int(again.sum()))
+
+
+def _called_alone(x: Tensor, found: Decoded, noise: Noise, generator: Generator) -> Tensor:
+    """What each sample would be called after a test of its own: (plates, samples)."""
+    ones = torch.ones(x.shape, dtype=torch.float64)
+    reports = noise.sample(x.to(torch.float64), ones[0], generator=generator)
+    told = noise.log_prob(reports, ones, ones) - noise.log_prob(reports, 0 * ones, ones)
+    before = torch.zeros_like(told) if found.scores is None else torch.logit(found.scores.double(), eps=1e-9)
+    return (before + told > 0).to(torch.uint8)
 
 
 def simulated(
@@ -102,6 +119,7 @@ def simulated(
     seconds: float,
     each: float = PLATE,
     hopeless_below: float | None = None,
+    hopeless_z: float = Z99,
 ) -> Tally:
     """Simulate and decode plates.
 
@@ -113,26 +131,28 @@ def simulated(
         seconds: Time for all of them; when it is over, those that are decoded count.
         each: Time for one plate, shared with the others of its part.
         hopeless_below: Stop once the success is clearly below this.
+        hopeless_z: How clearly, in standard errors.
     """
     start = time.perf_counter()
     decode = planned_decoder(problem, listing=retest_below is not None, time_limit=each)
     x, y = problem.simulate(plates, generator=generator)
-    tally, size = Tally(), LEAST_PART
+    least = LEAST_PART if retest_below is None else LISTED_PART
+    tally, size = Tally(), least
     while tally.plates < plates:
         part = slice(tally.plates, tally.plates + size)
-        tally += judged(x[part], decode(y[part]), retest_below)
+        tally += judged(x[part], decode(y[part]), retest_below, problem.noise, generator=generator)
         spent = time.perf_counter() - start
-        if spent >= seconds or (hopeless_below is not None and _high(tally) < hopeless_below):
+        if spent >= seconds or (hopeless_below is not None and _hopeless(tally, hopeless_below, hopeless_z)):
             break
         # Large parts are fast, small ones stop in time, even if all their plates take as long as they may.
         likely, worst = (seconds - spent) / spent * tally.plates / 2, max(seconds - spent, seconds / 2) / each
-        size = max(LEAST_PART, int(min(MOST_PART, likely, worst)))
+        size = max(least, int(min(MOST_PART, likely, worst)))
     return replace(tally, seconds=time.perf_counter() - start)
 
 
-def _high(tally: Tally) -> float:
-    """The success that a tally leaves possible."""
-    return wilson(tally.right, tally.plates, Z99).high
+def _hopeless(tally: Tally, wanted: float, z: float) -> bool:
+    """Whether the success that a tally leaves possible is less than what is wanted; little is said on a few plates."""
+    return wilson(tally.right, tally.plates, z if tally.plates >= MANY else Z99).high < wanted
 
 
 @dataclass(frozen=True)
@@ -140,7 +160,7 @@ class Scout:
     """What all simulations of one question share."""
 
     samples: Samples
-    positives: Range
+    prior: Prior
     assay: Noise
     retest_below: float | None
     seed: int
@@ -161,12 +181,12 @@ class Scout:
             households=self.samples.households,
             together=together,
             item_names=self.samples.names,
-            generator=self._generator("design", pools, weight, together),
+            generator=self.generator("design", pools, weight, together),
         )
 
     def problem(self, design: Design) -> Problem:
         """The design with the prior and the assay."""
-        return Problem(design, expected_prior(self.samples, self.positives), self.assay)
+        return Problem(design, self.prior, self.assay)
 
     def first_round(self, design: Design, plates: int, *, seconds: float, hopeless_below: float) -> Tally:
         """Simulate plates in a hurry and without follow-ups, to find about how many pools it takes."""
@@ -174,23 +194,35 @@ class Scout:
             self.problem(design),
             plates,
             retest_below=None,
-            generator=self._generator("scouting", design.fingerprint),
+            generator=self.generator("scouting", design.fingerprint),
             seconds=seconds,
             each=HASTY,
             hopeless_below=hopeless_below,
         )
 
-    def measure(self, purpose: str, design: Design, plates: int, *, seconds: float) -> Tally:
+    def measure(
+        self,
+        purpose: str,
+        design: Design,
+        plates: int,
+        *,
+        seconds: float,
+        hopeless_below: float | None = None,
+        hopeless_z: float = Z99,
+    ) -> Tally:
         """Simulate plates that no other purpose uses."""
         return simulated(
             self.problem(design),
             plates,
             retest_below=self.retest_below,
-            generator=self._generator(purpose, design.fingerprint),
+            generator=self.generator(purpose, design.fingerprint),
             seconds=seconds,
+            hopeless_below=hopeless_below,
+            hopeless_z=hopeless_z,
         )
 
-    def _generator(self, *parts: object) -> Generator:
+    def generator(self, *parts: object) -> Generator:
+        """Where the random numbers of one purpose come from."""
         text = " ".join(map(str, ["qgt plan", self.seed, *parts]))
         return Generator().manual_seed(int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big"))
 

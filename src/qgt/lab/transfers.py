@@ -8,11 +8,15 @@ k leaves b for a, so no weight and no pool's size changes. A swap stays where it
     the sum over pairs of samples of cost(pools shared),
 
 with a cost that grows as the fourth power, for the mean is fixed and the worst pairs matter; twins, which share all
-pools, cost far more than anything else. Members of one household can be kept apart (their pairs cost more) or together
-(they should share all pools but two). Everything is drawn from the generator, so equal seeds give equal designs.
+pools, cost far more than anything else, and those that are left are parted in the end if the pools suffice for it.
+Members of one household can be kept apart (their pairs cost more) or together (they should share all pools but two).
+Everything is drawn from the generator, so equal seeds give equal designs.
 """
 
+import math
+from collections import Counter
 from collections.abc import Sequence
+from itertools import combinations, product
 
 import numpy as np
 import torch
@@ -66,7 +70,20 @@ def few_transfers(
     matrix = start.matrix.numpy().T.copy()  # (items, pools)
     costs = _pair_costs(items, weight, households, together)
     _improve(matrix, costs, TRIES * items * weight, generator)
+    if math.comb(pools, weight) >= items:
+        _part_twins(matrix, generator)
     return Design.from_matrix(torch.from_numpy(matrix.T.copy()), pool_names, item_names)
+
+
+def has_twins(design: Design) -> bool:
+    """Whether two items are in exactly the same pools, so that no counts can tell one from the other.
+
+    Example:
+        >>> from qgt import Design
+        >>> has_twins(Design.from_rows(["110", "111"])), has_twins(Design.from_rows(["110", "101"]))
+        (True, False)
+    """
+    return len(design.matrix.T.unique(dim=0)) < design.items
 
 
 def shared_pools(design: Design) -> tuple[int, float]:
@@ -82,6 +99,47 @@ def shared_pools(design: Design) -> tuple[int, float]:
     matrix = design.matrix.to(torch.float32)
     shared = (matrix.T @ matrix)[*torch.triu_indices(design.items, design.items, 1)]
     return int(shared.max()), float(shared.to(torch.float64).mean())
+
+
+def _part_twins(matrix: "np.ndarray", generator: Generator) -> None:
+    """Give every item that is in exactly the pools of another one pools of its own, in place, as far as there are any.
+
+    The pools stay as even as before wherever another item can take the place that the twin leaves; otherwise the twin
+    goes into small pools.
+    """
+    seen = Counter(row.tobytes() for row in matrix)
+    for item in range(len(matrix)):
+        if seen[matrix[item].tobytes()] > 1 and not _swap_twin(matrix, item, seen, generator):
+            _move_twin(matrix, item, seen)
+
+
+def _swap_twin(matrix: "np.ndarray", item: int, seen: Counter[bytes], generator: Generator) -> bool:
+    """Let a twin change one pool with some other item, so that both are in pools that no other item is in."""
+    for other in torch.randperm(len(matrix), generator=generator).tolist():
+        leaving, coming = (matrix[item] > matrix[other]).nonzero()[0], (matrix[other] > matrix[item]).nonzero()[0]
+        for a, b in product(leaving, coming):
+            mine, theirs = matrix[item].copy(), matrix[other].copy()
+            mine[[a, b]], theirs[[a, b]] = (0, 1), (1, 0)
+            new = {mine.tobytes(), theirs.tobytes()}
+            if len(new) == 2 and not any(seen[key] for key in new):
+                seen.subtract([matrix[item].tobytes(), matrix[other].tobytes()])
+                seen.update(new)
+                matrix[item], matrix[other] = mine, theirs
+                return True
+    return False
+
+
+def _move_twin(matrix: "np.ndarray", item: int, seen: Counter[bytes]) -> None:
+    """Put a twin into pools that no item has, the smallest pools first; where every choice is taken, leave it."""
+    order = matrix.sum(0).argsort(kind="stable").tolist()
+    for chosen in combinations(order, int(matrix[item].sum())):
+        mine = np.zeros_like(matrix[item])
+        mine[list(chosen)] = 1
+        if not seen[mine.tobytes()]:
+            seen.subtract([matrix[item].tobytes()])
+            seen.update([mine.tobytes()])
+            matrix[item] = mine
+            return
 
 
 def _pair_costs(

@@ -17,12 +17,20 @@ import torch
 from jaxtyping import Float64, Int64, UInt8
 from torch import Generator, Tensor
 
-from qgt.arguments import fraction, whole
+from qgt.arguments import fits_memory, fraction, whole
 from qgt.files.atomic import replacing
 from qgt.model import constructions, design_file, makers
 from qgt.model.lists import Lists
 from qgt.model.names import checked, numbered
 from qgt.model.products import Products
+
+ITEM_BYTES, TRANSFER_BYTES = 64, 40  # for an item's name, and for a transfer while it is drawn and sorted
+CODED = 10  # transfers of an item in a sparse-graph code, at least
+
+
+def _check_size(pools: int, items: int, transfers: float) -> None:
+    """Refuse, before anything is drawn, a design that this machine has no memory for."""
+    fits_memory(f"A design of {items:,} items in {pools:,} pools", ITEM_BYTES * items + TRANSFER_BYTES * transfers)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,6 +61,7 @@ class Design:
             raise ValueError(
                 f"{len(self.lists)} pools of {self.lists.bound} items are no design: give at least one of each."
             )
+        _check_size(self.pools, self.items, float(self.transfers))
         pool_names = checked("pool_names", self.own_pool_names, "P", self.pools)
         item_names = checked("item_names", self.own_item_names, "I", self.items)
         object.__setattr__(self, "own_pool_names", pool_names)
@@ -214,7 +223,9 @@ class Design:
             35
         """
         pools, items = whole("pools", pools, least=1), whole("items", items, least=1)
-        return cls(makers.bernoulli(pools, items, fraction("probability", probability), generator))
+        probability = fraction("probability", probability)
+        _check_size(pools, items, pools * items * probability)
+        return cls(makers.bernoulli(pools, items, probability, generator))
 
     @classmethod
     def column_regular(cls, *, pools: int, items: int, weight: int, generator: Generator) -> "Design":
@@ -226,7 +237,9 @@ class Design:
             tensor([3, 3, 3, 3])
         """
         pools, items = whole("pools", pools, least=1), whole("items", items, least=1)
-        return cls(makers.regular(pools, items, whole("weight", weight, most=pools), generator))
+        weight = whole("weight", weight, most=pools)
+        _check_size(pools, items, float(items * weight))
+        return cls(makers.regular(pools, items, weight, generator))
 
     @classmethod
     def doubly_regular(cls, *, pools: int, items: int, weight: int, generator: Generator) -> "Design":
@@ -259,6 +272,7 @@ class Design:
         """
         pools, items = whole("pools", pools, least=1), whole("items", items, least=1)
         weight = whole("weight", weight, least=1, most=pools)
+        _check_size(pools, items, float(items * weight))
         return cls(constructions.coupled(pools, items, weight, blocks, width, generator))
 
     @classmethod
@@ -276,6 +290,7 @@ class Design:
             Design(pools=1254, items=10000, transfers=198948)
         """
         items = whole("items", items, least=1)
+        _check_size(1, items, float(CODED * items))
         return cls(constructions.sparse_graph_code(items, defectives, corrected, spare, generator))
 
     @classmethod

@@ -11,7 +11,7 @@ state (the secondary attack rate is a).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float64, Int64, UInt8
@@ -50,6 +50,25 @@ class Households:
             object.__setattr__(self, "labels", _labels(self.labels))
         for name in ("seed_rate", "attack_rate", "background"):
             object.__setattr__(self, name, fraction(name, getattr(self, name)))
+
+    def with_attack_rate(self, attack_rate: float) -> "Households":
+        """The same share of defectives and the same background, with another attack rate.
+
+        Households are then seeded more or less often.
+
+        Example:
+            >>> Households(size=4, seed_rate=0.1, attack_rate=0.5).with_attack_rate(0.25).seed_rate
+            0.2
+        """
+        attack = fraction("attack_rate", attack_rate)
+        share = self.seed_rate * (self.attack_rate - self.background)  # of defectives, beyond the background
+        if not share <= attack - self.background or attack == self.background:
+            rate = share + self.background
+            raise ValueError(
+                f"attack_rate={attack:g} is not valid: {100 * rate:.3g} % of all items are defective, and in a "
+                "household that was seeded no fewer can be; give a higher attack rate."
+            )
+        return replace(self, seed_rate=share / (attack - self.background), attack_rate=attack)
 
     def households(self, items: int) -> Int64[Tensor, " items"]:
         """The number of each item's household, counted from 0 in the order of their first members."""

@@ -21,7 +21,7 @@ where their logarithms are the nodes of a Gauss-Legendre rule: as good as log-un
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from jaxtyping import Float64, UInt8
 from torch import Generator, Tensor
 
 from qgt.arguments import fraction, positive
+from qgt.model.households import Households
 from qgt.model.prior import ALONE, FREE, FactoredPrior, Groups, ItemCosts, Prior
 
 CHUNK = 2**22  # nodes times numbers of defectives at a time
@@ -76,6 +77,23 @@ class UnknownRate:
         known = torch.full((items,), FREE, dtype=torch.int8)
         total = _rate_table(self.low, self.high, items).clone()
         return ItemCosts(0.0, torch.zeros(items, dtype=torch.float64), known, total)
+
+
+def with_attack_rate(prior: object, attack_rate: float) -> "Households | UnknownLevel":
+    """A prior of households, perhaps of unknown level, with another attack rate and the same share of defectives.
+
+    Example:
+        >>> prior = UnknownLevel(Households(size=4, seed_rate=0.1, attack_rate=0.5), low=0.5, high=2.0)
+        >>> with_attack_rate(prior, 0.25).prior.seed_rate
+        0.2
+    """
+    if isinstance(prior, Households):
+        return prior.with_attack_rate(attack_rate)
+    if isinstance(prior, UnknownLevel) and isinstance(prior.prior, Households):
+        return replace(prior, prior=prior.prior.with_attack_rate(attack_rate))
+    raise ValueError(
+        f"attack_rate={attack_rate:g} is for a prior of households, and this problem has another: leave it out."
+    )
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,13 @@ class Ticks:
 
 
 def bench_page(
-    title: str, label: str, facts: Sequence[tuple[str, str]], tables: Sequence[Ticks], maps: Sequence[PlateMap]
+    title: str,
+    label: str,
+    facts: Sequence[tuple[str, str]],
+    tables: Sequence[Ticks],
+    maps: Sequence[PlateMap],
+    *,
+    notes: Sequence[str] = (),
 ) -> Piece:
     """A page to print.
 
@@ -50,6 +56,7 @@ def bench_page(
         facts: Names and values at the top.
         tables: What to tick off.
         maps: Plates, each on a page of its own.
+        notes: Sentences below the facts.
 
     Example:
         >>> page = bench_page("A sheet", "Design x, check code Y", [("pools", "<2>")], [], [])
@@ -62,5 +69,5 @@ def bench_page(
         raise ValueError(f"label={label!r} is not valid: give letters, digits, blanks, commas and hyphens.")
     style = files("qgt.pictures").joinpath("bench.css").read_text("utf-8").replace("LABEL", label)
     template = environment().get_template("bench.html")
-    parts = {"title": title, "label": label, "facts": facts, "tables": tables, "maps": maps}
+    parts = {"title": title, "label": label, "facts": facts, "tables": tables, "maps": maps, "notes": notes}
     return Markup(template.render(parts, style=Markup(style), policy=Markup(POLICY)))

@@ -4,17 +4,24 @@ Entropies are in bits unless said otherwise; K is the number of defectives, N th
 """
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from scipy.signal import fftconvolve
 from torch import Tensor
 
 from qgt.arguments import fraction, whole
-from qgt.model.noise import Noise, Noiseless
+from qgt.model.noise import Noise, Noiseless, SparseInteger
 from qgt.theory.evolution import amp_threshold
 
 DENSITY = 0.5  # of the random design that the information per pool is computed for
 TAIL = 1e-15  # probability of a report that is left out
+ALL, NODES = 256, 32  # numbers of defectives: up to so many are all computed; of more a few, and lines between
+FAR = 10.0  # standard deviations beyond which a binomial number does not happen
+MOST_REPORTS = 2**24  # reports of a pool that are looked at
+SHORT = 64  # numbers that are added up one by one
 STEPS = 500  # from a true count to the farthest report, where reports need not be whole
 
 
@@ -74,11 +81,19 @@ def counting(items: int, defectives: int) -> float:
 
 def information(items: int, rate: float, noise: Noise) -> float:
     """(H(x) - H(K)) / I(one pool; x | K), Fano's argument with K given away."""
-    weights = _binomial(items, rate)  # of K = 0..N
+    numbers, weights = _likely(items, rate)  # of K
     signal = items * _entropy_nats(rate) / math.log(2) - _entropy(weights)
     size = round(items * DENSITY)
-    learned = sum(float(w) * _learned(noise, k, size) for k, w in enumerate(weights) if w > 1e-9)
-    return signal / learned
+    some = weights > 1e-9
+    return signal / _mean(lambda k: _learned(noise, k, size), numbers[some].tolist(), weights[some])
+
+
+def _mean(value: Callable[[int], float], at: Sequence[int], weights: Tensor) -> float:
+    """The weighted sum of a smooth function at neighbouring whole numbers: of many, a few and lines between."""
+    step = 1 if len(at) <= ALL else -(-len(at) // NODES)
+    nodes = [*at[:-1:step], at[-1]]
+    values = np.interp(at, nodes, [value(k) for k in nodes])
+    return float((weights * torch.from_numpy(values)).sum())
 
 
 def pools_needed(noise: Noise, rate: float, *, items: int, size: int) -> float:
@@ -115,29 +130,48 @@ def fewest_tests(noise: Noise, rate: float, *, items: int) -> float:
 
 def noise_variance(noise: Noise, count: int, size: int) -> float:
     """The variance of what a pool of that size reports around a true count."""
-    values, probability = _reports(noise, count, size)
+    values, (probability,) = _reports(noise, count, size, least=count)
     error = values - count
-    mean = float((probability[-1] * error).sum())
-    return float((probability[-1] * (error - mean).square()).sum())
+    mean = float((probability * error).sum())
+    return float((probability * (error - mean).square()).sum())
 
 
 def _learned(noise: Noise, defectives: int, size: int) -> float:
     """What the report of a random pool tells when K items are defective: H(y) - H(y | true count)."""
-    _, probability = _reports(noise, defectives, size)  # (true counts, reports)
-    weights = _binomial(defectives, DENSITY)
+    numbers, weights = _likely(defectives, DENSITY)
+    least, most = int(numbers[0]), int(numbers[-1])
+    if isinstance(noise, Noiseless | SparseInteger):  # the error does not depend on the count
+        _, (error,) = _reports(noise, 0, size)
+        return _entropy(_summed(weights, error)) - _entropy(error)
+    _, probability = _reports(noise, most, size, least=least)  # (true counts, reports)
     given = sum(float(w) * _entropy(row) for w, row in zip(weights, probability, strict=True))
     return _entropy(weights @ probability) - given
 
 
-def _reports(noise: Noise, most: int, size: int) -> tuple[Tensor, Tensor]:
-    """All reports of a pool but for a tail, and the probability of each given each true count from 0 to `most`.
+def _summed(one: Tensor, other: Tensor) -> Tensor:
+    """The law of the sum of two independent whole numbers."""
+    short, long = sorted((one, other), key=len)
+    if len(short) > SHORT:
+        return torch.from_numpy(fftconvolve(short.numpy(), long.numpy())).clamp(min=0.0)
+    total = torch.zeros(len(one) + len(other) - 1, dtype=torch.float64)
+    for shift, weight in enumerate(short.tolist()):
+        total[shift : shift + len(long)] += weight * long
+    return total
+
+
+def _reports(noise: Noise, most: int, size: int, least: int = 0) -> tuple[Tensor, Tensor]:
+    """All reports of a pool but for a tail, and the probability of each given each true count from `least` to `most`.
 
     Reports that need not be whole are cut into small steps: all entropies grow by one number, and differences stay.
     """
     reach = noise.reach(size, TAIL)
     step = 1.0 if noise.integer else max(reach, 1e-6) / STEPS
-    values = torch.arange(-reach, most + reach + step / 2, step, dtype=torch.float64)
-    truth = torch.arange(most + 1, dtype=torch.float64)[:, None]
+    if (most - least + 2 * reach) / step > MOST_REPORTS:
+        raise ValueError(
+            f"noise={noise} reaches {reach:,.0f} counts far: give one that reaches {MOST_REPORTS // 4:,} at most."
+        )
+    values = torch.arange(least - reach, most + reach + step / 2, step, dtype=torch.float64)
+    truth = torch.arange(least, most + 1, dtype=torch.float64)[:, None]
     sizes = torch.full_like(truth, size)
     return values, step * noise.log_prob(values, truth, sizes).exp()
 
@@ -149,6 +183,16 @@ def _binomial(n: int, p: float) -> Tensor:
         log_sets + torch.xlogy(k, torch.tensor(p)) + torch.special.xlog1py(n - k, torch.tensor(-p))
     ).exp()
     return weights
+
+
+def _likely(n: int, p: float) -> tuple[Tensor, Tensor]:
+    """The numbers that a binomial one is likely to be, and their probabilities: of large n, those near the mean."""
+    reach = FAR * math.sqrt(n * p * (1 - p)) + 50
+    numbers = torch.arange(max(0, int(n * p - reach)), min(n, int(n * p + reach)) + 1)
+    k = numbers.to(torch.float64)
+    log_sets = math.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1)
+    weights = torch.softmax(log_sets + k * math.log(p) + (n - k) * math.log1p(-p), 0)
+    return numbers, weights
 
 
 def _entropy(probability: Tensor) -> float:

@@ -20,9 +20,11 @@ from jaxtyping import Float64, UInt8
 from torch import Tensor
 
 from qgt.decoders.contract import Decode, Decoder
+from qgt.model.households import Households
 from qgt.model.noise import Noise, Outliers, RoundedGaussian, SparseInteger
 from qgt.model.prior import Bernoulli, Prior
 from qgt.model.problem import Problem
+from qgt.model.unknown import UnknownLevel, with_attack_rate
 from qgt.trust.fit import expected_off
 from qgt.trust.reference import NUMBERS, misfit
 
@@ -35,6 +37,7 @@ WORTH = 6.0  # nats below which a gain is no finding
 BOUNDS = (1, 2, 3, 5)  # of noises that are tried
 LEAST = 1e-4  # share of defectives
 TIMES = 1.3  # by which the share of defectives must be another to be a cause
+ATTACKS, TRIED = 0.01, 40  # the least attack rate that is tried, and how many from there to 1
 SIMULATED = 4000  # instances, for the usual sum of the counts, or fewer of many pools
 LARGEST = 2**24  # pools times items up to which pairs of them are tried
 
@@ -47,6 +50,7 @@ class Cause:
     words: str
     gain: float  # nats
     pools: tuple[int, ...] = ()  # the numbers of those it is about, from 0
+    remedy: str = ""  # what to do about it, where the counts themselves are right
 
     def __str__(self) -> str:
         return f"{self.words} (the counts are {_times(self.gain)} as probable)"
@@ -59,7 +63,7 @@ def _times(gain: float) -> str:
 def likely_causes(
     problem: Problem,
     y: Float64[Tensor, "instances pools"],
-    decoder: Decoder,
+    decoder: Decoder | None,
     *,
     calls: UInt8[Tensor, "instances items"] | None = None,
     most: int = 3,
@@ -69,7 +73,8 @@ def likely_causes(
     Args:
         problem: What the file should be of.
         y: Its counts.
-        decoder: Decodes the file under models that let counts be wrong; it must be fast, not exact.
+        decoder: Decodes the file under models that let counts be wrong; it must be fast, not exact. Without one, only
+            what the calls show is looked at.
         calls: Answers under the problem as it stands, where there are some: for what is not touched they are better.
         most: How many causes to name.
 
@@ -85,8 +90,8 @@ def likely_causes(
         'the counts of pools P4 and P9 are swapped'
     """
     robust = Problem(problem.design, problem.prior, Outliers(problem.noise, ARBITRARY))
-    if not len(y) or decoder.supports(robust) is not None:
-        return []
+    if not len(y) or decoder is None or decoder.supports(robust) is not None:
+        return [] if calls is None else list(_attack_rate(problem, calls))
     share = _defective_share(problem, y)
     if share is not None and isinstance(problem.prior, Bernoulli):  # the others are looked for under the share found
         robust = replace(robust, prior=Bernoulli(share))
@@ -101,6 +106,7 @@ def likely_causes(
     # Counts that are larger all over, or in reverse order, seem to be of another design too.
     known = any(cause.kind in ("prevalence", "pools reversed") for cause in found)
     other = [] if known else list(_other_design(problem, y, decode, robust))
+    found += _attack_rate(problem, x if calls is None else calls)
     found += [*other, *_other_noise(problem, y, x, table, set().union(*(cause.pools for cause in pools)))]
     best: dict[str, Cause] = {}
     for cause in sorted(found, key=lambda cause: -cause.gain):
@@ -255,6 +261,29 @@ def _other_noise(problem: Problem, y: Tensor, x: Tensor, table: _Table, apart: s
     gain = gains[best] - math.log(len(kinds))
     if gain > WORTH:
         yield Cause("noise", kinds[best][1], gain)
+
+
+def _attack_rate(problem: Problem, x: Tensor) -> Iterator[Cause]:
+    """Another attack rate in households: the one, of a few, that makes the answers most probable.
+
+    The share of defectives stays, so households are seeded more or less often. Counts tell most answers whatever the
+    attack rate is; those that a wrong one misleads pull the estimate towards it.
+    """
+    prior = problem.prior.prior if isinstance(problem.prior, UnknownLevel) else problem.prior
+    if not isinstance(prior, Households) or not isinstance(problem.prior, Prior) or not len(x):
+        return
+    rate = float(prior.marginals(problem.items).mean())
+    tried = sorted({float(f"{ATTACKS ** (1 - i / TRIED):.2g}") for i in range(TRIED + 1)})
+    rates = [one for one in tried if one > max(rate, prior.background)]
+    here = problem.prior.log_prob(x).clamp(min=-1e3)
+    gains = [float((with_attack_rate(problem.prior, one).log_prob(x).clamp(min=-1e3) - here).sum()) for one in rates]
+    best = max(range(len(rates)), key=lambda i: gains[i], default=None)
+    if best is None or gains[best] - math.log(len(rates)) <= WORTH:
+        return
+    now, found = f"{100 * prior.attack_rate:.2g} %", f"{100 * rates[best]:.2g} %"
+    words = f"the attack rate in households is about {found}, not {now}; the counts may well be right"
+    remedy = f"decode the file again with --attack-rate {found.replace(' ', '')}"
+    yield Cause("attack rate", words, gains[best] - math.log(len(rates)), remedy=remedy)
 
 
 def _sigma(wrong: float) -> float:

@@ -82,7 +82,7 @@ def add_example(house: House, example: Example) -> str:
 def example_plan(example: Example) -> Plan:
     """A plan of one design, measured on simulated plates like any other."""
     question = Question(Samples.numbered(SAMPLES), POSITIVES, example.assay, CERTAINTY)
-    scout = Scout(question.samples, question.positives, question.assay, None, seed=0)
+    scout = Scout(question.samples, question.prior, question.assay, None, seed=0)
     design = scout.design(example.pools, WEIGHT)
     tally = scout.measure("measuring", design, PLATES, seconds=SECONDS)
     bound = pools_needed(example.assay, sum(POSITIVES) / 2 / SAMPLES, items=SAMPLES, size=int(design.pool_sizes.max()))

@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import Depends, HTTPException, Request
 from starlette.datastructures import UploadFile
 
+from qgt.files.numbers import read_amount, read_number
 from qgt.web.guard import same
 from qgt.web.house import Here
 
@@ -43,14 +44,17 @@ class Form:
 
     def number(self, name: str, *, least: float | int, most: float | int) -> float:
         """A field that holds a number; a decimal comma is one too."""
-        text = self.text(name)
-        try:
-            value = float(text.replace(",", "."))
-        except ValueError:
-            raise ValueError(f"{name}={text!r} is not valid: write a number.") from None
-        if not least <= value <= most:
-            raise ValueError(f"{name}={text} is not valid: write a number from {least:g} to {most:g}.")
-        return value
+        return _between(name, self.text(name), read_amount(name, self.text(name)), least, most)
+
+    def percent(self, name: str, *, least: float | int, most: float | int) -> float:
+        """A share that is asked for in per cent, as a number from 0 to 1: `5` and `5 %` are both 0.05."""
+        return _between(name, self.text(name), read_number(name, self.text(name)).value, least, most) / 100
+
+
+def _between(name: str, text: str, value: float, least: float | int, most: float | int) -> float:
+    if not least <= value <= most:
+        raise ValueError(f"{name}={text} is not valid: write a number from {least:g} to {most:g}.")
+    return value
 
 
 async def read_form(request: Request, house: Here) -> Form:

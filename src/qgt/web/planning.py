@@ -11,7 +11,8 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 
-from qgt.lab.asking import parse_assay
+from qgt.files.numbers import read_number
+from qgt.lab.asking import expected_positives, parse_assay, two_stages
 from qgt.lab.plan_folder import write_plan
 from qgt.lab.plan_words import plan_words
 from qgt.lab.planning import Candidate, Plan, Question, plan
@@ -39,7 +40,9 @@ START = {
     "sigma": "0.3",
     "certainty": "95",
     "volume": "10",
-    "follow_ups": "",
+    "attack_rate": "",
+    "background": "",
+    "stages": "usual",
     "most_pools": "",
     "largest_pool": "",
     "most_transfers": "",
@@ -49,6 +52,11 @@ ASSAYS = {
     "off": "the number of positives, now and then one too many or too few",
     "positive": "only whether the pool is positive or negative",
     "reading": "a measured value around the number of positives",
+}
+STAGES = {
+    "usual": "as is usual for the assay: yes where pools are only positive or negative, otherwise no",
+    "two": "yes",
+    "one": "no",
 }
 # What a form calls the fields of a question, for errors that name them.
 LABELS = {
@@ -61,6 +69,8 @@ LABELS = {
     "sigma": "Standard deviation",
     "certainty": "Certainty (%)",
     "volume": "Volume of each transfer (µL)",
+    "attack_rate": "Attack rate (%)",
+    "background": "Background (%)",
     "most_pools": "Most pools",
     "largest_pool": "Largest pool",
     "most_transfers": "Most pools per sample",
@@ -68,11 +78,13 @@ LABELS = {
     "names": "Names of the samples",
 }
 
+WORDS = {"assays": ASSAYS, "stages": STAGES, "labels": LABELS}
+
 
 @router.get("/plan")
 def plan_page(request: Request) -> Response:
     """The form of a new plan."""
-    return show(request, "plan.html", {"fields": START, "assays": ASSAYS, "trouble": None, "labels": LABELS})
+    return show(request, "plan.html", {"fields": START, **WORDS, "trouble": None})
 
 
 @router.post("/plan")
@@ -82,8 +94,8 @@ def ask(request: Request, house: Here, form: Sent) -> Response:
         name, question = form.line("name") or "New run", asked(form, house)
         volume = form.number("volume", least=0.01, most=10_000)
     except ValueError as error:
-        facts = {"fields": {**START, **form.fields}, "assays": ASSAYS, "labels": LABELS}
-        return show(request, "plan.html", {**facts, "trouble": Trouble(_labelled(str(error)))}, 422)
+        facts = {"fields": {**START, **form.fields}, **WORDS, "trouble": Trouble(_labelled(str(error)))}
+        return show(request, "plan.html", facts, 422)
     key = secrets.token_hex(8)
 
     def work(job: Job) -> str:
@@ -111,7 +123,7 @@ def draft_page(key: str, request: Request, house: Here) -> Response:
         (facts, Markup(svg.rate_bar(one.success, one.interval, title=f"{100 * one.success:.1f} %", limit=certainty)))
         for one, facts in zip(made.candidates, _candidates(made), strict=True)
     ]
-    facts = {"draft": draft, "key": key, "rows": rows, "lines": plan_words(made)[1:]}
+    facts = {"draft": draft, "key": key, "rows": rows, "lines": plan_words(made)[1:], "today": _today(made)}
     return show(request, "draft.html", facts)
 
 
@@ -133,14 +145,36 @@ def asked(form: Form, house: House) -> Question:
         for name in ("most_pools", "largest_pool", "most_transfers")
     }
     samples = _samples(form, house)
+    attack, background = (
+        form.percent(name, least=0, most=100) if form.text(name) else None for name in ("attack_rate", "background")
+    )
     return Question(
         samples,
-        (form.number("fewest", least=0, most=len(samples)), form.number("most", least=0, most=len(samples))),
+        _positives(form, len(samples)),
         _assay(form),
-        form.number("certainty", least=50, most=99.9) / 100,
-        follow_ups=form.text("follow_ups") == "on",
+        form.percent("certainty", least=50, most=99.9),
+        follow_ups=_stages(form),
+        attack_rate=attack,
+        background=background,
         **optional,
     )
+
+
+def _positives(form: Form, samples: int) -> tuple[float, float]:
+    """How many samples are positive: numbers, or per cent of the samples."""
+    fewest, most = (read_number(name, form.text(name)) for name in ("fewest", "most"))
+    for name, number in (("fewest", fewest), ("most", most)):
+        if not number.percent and number.value > samples:
+            raise ValueError(f"{name}={number.text} is not valid: write a number from 0 to {samples}, or per cent.")
+    if most.percent and not fewest.percent:
+        fewest = fewest._replace(percent=True)  # 1 to 3 % means both
+    return expected_positives(fewest, most, samples, between=" and ")
+
+
+def _stages(form: Form) -> bool:
+    """Whether samples in doubt may be tested alone in a second round."""
+    chosen = form.text("stages")
+    return two_stages(form.text("assay")) if chosen not in ("one", "two") else chosen == "two"
 
 
 def chosen(made: Plan, candidate: Candidate) -> Plan:
@@ -184,9 +218,9 @@ def _samples(form: Form, house: House) -> Samples:
 def _assay(form: Form) -> Noise:
     kind = form.text("assay")
     if kind == "off":
-        return parse_assay("count", [form.number("off", least=0.01, most=50) / 100])
+        return parse_assay("count", [form.percent("off", least=0.01, most=50)])
     if kind == "positive":
-        missed, false = (form.number(name, least=0, most=49) / 100 for name in ("missed", "false"))
+        missed, false = (form.percent(name, least=0, most=49) for name in ("missed", "false"))
         return parse_assay("positive", [1 - missed, 1 - false])
     if kind == "reading":
         return parse_assay("reading", [form.number("sigma", least=0.01, most=10)])
@@ -212,6 +246,29 @@ def _candidates(made: Plan) -> list[Mapping[str, object]]:
             "bound": one.entropy_bound,
         }
         for one in made.candidates
+    ]
+
+
+def _today(made: Plan) -> list[tuple[Mapping[str, object], Markup]]:
+    """What laboratories do today, with the same assay, for comparison."""
+    certainty, samples = made.question.certainty, len(made.question.samples)
+    return [
+        (
+            {
+                "name": one.name,
+                "tests": one.tests,
+                "tests_saved": samples - one.tests,
+                "transfers": one.transfers,
+                "largest_pool": one.largest_pool,
+                "success": one.success,
+                "low": one.interval.low,
+                "high": one.interval.high,
+                "plates": one.plates,
+                "follow_ups": one.follow_ups,
+            },
+            Markup(svg.rate_bar(one.success, one.interval, title=f"{100 * one.success:.1f} %", limit=certainty)),
+        )
+        for one in made.classical
     ]
 
 

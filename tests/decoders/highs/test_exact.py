@@ -263,3 +263,24 @@ def test_the_registry_does_not_need_scipy():
     script = "import sys, qgt; qgt.DECODERS['exact'](); print([m for m in sys.modules if m.startswith('scipy')])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_highs_runs_without_presolve_whose_repairs_print_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HiGHS 1.12 prints whenever it repairs an answer of a presolved program, and no option turns that off."""
+    import scipy.optimize
+
+    import qgt
+
+    seen, milp = [], scipy.optimize.milp
+
+    def spied(*args: object, options: dict[str, object], **kwargs: object) -> object:
+        seen.append(options)
+        return milp(*args, options=options, **kwargs)
+
+    monkeypatch.setattr(scipy.optimize, "milp", spied)
+    g = torch.Generator().manual_seed(0)
+    design = qgt.Design.column_regular(pools=14, items=40, weight=4, generator=g)
+    problem = qgt.Problem(design, qgt.Bernoulli(0.1), qgt.PositiveNegative(0.9, 0.95))
+    qgt.ExactMAP(workers=1).bind(problem)(problem.simulate(20, generator=g).y)
+    assert seen
+    assert all(options["presolve"] is False for options in seen)

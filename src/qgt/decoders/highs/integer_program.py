@@ -217,7 +217,7 @@ def _linear_program(program: Program, costs: Floats, deadline: float | None) -> 
     return _Linear(*nothing, {1: Outcome.TIME_LIMIT, 2: Outcome.INFEASIBLE}.get(result.status, Outcome.UNPROVED))
 
 
-def _options(deadline: float | None, **options: float) -> dict[str, float]:
+def _options(deadline: float | None, **options: float | bool) -> dict[str, float | bool]:
     """Options for HiGHS, with the time that is left."""
     return options if deadline is None else {**options, "time_limit": max(0.0, deadline - time.perf_counter())}
 
@@ -274,7 +274,10 @@ def _search(program: Program, costs: Floats, known: Solution, deadline: float | 
         integrality=whole.binary.astype(np.int64),
         bounds=Bounds(whole.lower, whole.upper),
         constraints=LinearConstraint(whole.matrix, whole.lowest, whole.highest),
-        options=_options(deadline, mip_rel_gap=0.0),  # HiGHS's absolute gap stays at 1e-6
+        # HiGHS's absolute gap stays at 1e-6. Where an answer of the presolved program does not hold in the original
+        # one, HiGHS 1.12 repairs it and prints a line that no option turns off (ERGO-Code/HiGHS issue 2783). Without
+        # presolve there is nothing to repair, and these small programs take as long as before.
+        options=_options(deadline, mip_rel_gap=0.0, presolve=False),
     )
     if result.status == 2:
         return _nothing_else(known)
