@@ -166,7 +166,7 @@ def test_a_laboratorys_own_list_and_sheet_go_through_both_commands(capsys):
     Path("lauf.csv").write_text("Lauf 46\nPool;Ergebnis\nNTC;negativ\n" + "\n".join(lines) + "\n")
     assert main(["decode", "lauf.csv", "--problem", "plan", "--calibrate", "1", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert facts["results"][0]["defective"] == ["Müller 4"]
+    assert facts["results"][0]["answer"] == ["Müller 4"]
     notes = " ".join(facts["notes"])
     assert f"{len(lines)} cells read as words: {found.count(0)} negative (nicht nachgewiesen)" in notes
     assert "Not read: 1 control (NTC)." in notes and "Row 2 was taken as the header" in notes
