@@ -142,8 +142,8 @@ def _false_claim(case: Case, g: Generator) -> _Claim | None:
     honest = replace(case.result, evidence=replace(case.result.evidence, log_joint=None, confidence=None))
     honest = _listing(honest, listed(honest).x)
     goals: list[Goal] = [_another_is_best, _another_is_best, _another_is_best, _missing, _impossible]
-    for at in torch.randperm(len(goals), generator=g).tolist():
-        claim = goals[at](case, honest, g)
+    for at in torch.randperm(len(goals), generator=g):
+        claim = goals[int(at)](case, honest, g)
         if claim is not None:
             return claim
     return None
