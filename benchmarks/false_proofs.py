@@ -9,9 +9,9 @@ counts are missing. An answer that is PROVED is false where another x is more pr
 INFEASIBLE is false where some x is possible.
 
 Up to 16 items all x are tried: their log probabilities come from the prior's and the noise's own `log_prob`, not from
-the tables that the decoder works on, and nothing of a decoder is used. Beyond, the oracle is the truth that was drawn:
-no answer that is PROVED may be less probable. That is weaker, but sharp where an exact decoder is often right, because a
-bound that is too high excludes the truth.
+the tables that the decoder works on, and nothing of a decoder is used. Beyond, the oracle is the truth that was drawn
+no answer that is PROVED may be less probable. That is weaker, but sharp where an exact decoder is often right: a bound
+that is too high excludes the truth.
 
 Rounds are numbered, and what a number draws depends on the seed alone: `--first ROUND --rounds 1` repeats one on the
 same kind of device. Results are written every half minute. Exit code 1 says that something false was called proved.

@@ -112,6 +112,19 @@ def forgery_table(root: Path) -> str:
     return markdown_table(["what was forged", "certificates", "accepted"], lines)
 
 
+def false_proofs_table(root: Path) -> str:
+    """What was claimed under each prior and each noise, and how much of it is false."""
+    rows, names = read(root, "false_proofs")["rows"], ("instances", "proved", "infeasible", "open", "false")
+    lines = []
+    for part in ("prior", "noise"):
+        for kind in dict.fromkeys(row[part] for row in rows):
+            own = [row for row in rows if row[part] == kind]
+            lines.append([f"{part}: {kind}", *(f"{sum(row[name] for row in own):,}" for name in names)])
+    lines.append(["all of these", *(f"{sum(row[name] for row in rows):,}" for name in names)])
+    heads = ["of these problems", "instances", "called proved", "called impossible", "nothing claimed", "false claims"]
+    return markdown_table(heads, lines)
+
+
 def many_items_table(root: Path) -> str:
     """Decoders on ever more items in small pools."""
     lines = []
@@ -123,6 +136,7 @@ def many_items_table(root: Path) -> str:
 
 TABLES = {
     "many_items": many_items_table,
+    "false_proofs": false_proofs_table,
     "agreement": agreement_table,
     "certified_success": certified_success_table,
     "certified_speed": certified_speed_table,

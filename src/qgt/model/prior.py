@@ -130,7 +130,7 @@ class ItemCosts:
         object.__setattr__(self, "weights", self.weights.masked_fill(known, 0.0))
         if bool((known & (self.known != 0) & (self.known != 1)).any()):
             raise ValueError("known is not valid: give 0 or 1 for a known item, and FREE (-1) for any other.")
-        if not math.isfinite(constant):
+        if not constant > -math.inf:  # NaN is not; infinite where nothing is possible
             raise ValueError(
                 f"constant={constant}, weights of known items included, is not valid: give finite numbers."
             )

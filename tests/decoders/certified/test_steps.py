@@ -148,7 +148,7 @@ def test_no_forgery_is_accepted_and_no_honest_certificate_refused(noise: str) ->
     rates = [0.1, 0.2, 0.15, 0.1, 0.05, 0.2, 0.1, 0.12, 0.3]
     problem = sparse(NOISES[noise], qgt.Bernoulli(rates), items=9, pools=6, weight=2)
     g = torch.Generator().manual_seed(0)
-    made = cases(problem, problem.simulate(4, generator=g).y)
+    made = cases(problem, problem.simulate(7, generator=g).y)
     assert any(bool((case.result.proof.fixed >= KEPT).any()) for case in made)
     seen = expect_only_honest_accepted(made, g)
     assert seen["leaves: an item kept that was not"] and sum(seen.values()) > 50

@@ -132,15 +132,18 @@ def _judged(claim: _Claim, some: list[Columns], seen: set[bytes], through: list[
 # --- false claims ---------------------------------------------------------------------------------------------------
 
 
+Goal = Callable[[Case, Decoded, Generator], _Claim | None]
+
+
 def _false_claim(case: Case, g: Generator) -> _Claim | None:
     """One of three kinds, the first more often than the others; None where the case has none."""
     if not case.truth.possible:
         return None
     honest = replace(case.result, evidence=replace(case.result.evidence, log_joint=None, confidence=None))
     honest = _listing(honest, listed(honest).x)
-    goals = [_another_is_best, _another_is_best, _another_is_best, _missing, _impossible]
-    for at in torch.randperm(len(goals), generator=g).tolist():
-        claim = goals[at](case, honest, g)
+    goals: list[Goal] = [_another_is_best, _another_is_best, _another_is_best, _missing, _impossible]
+    for at in torch.randperm(len(goals), generator=g):
+        claim = goals[int(at)](case, honest, g)
         if claim is not None:
             return claim
     return None

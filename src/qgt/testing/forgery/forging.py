@@ -36,19 +36,7 @@ KINDS: dict[str, Forger] = {**ANSWERS, **PROOFS}
 
 
 def forged(case: Case, generator: Generator, *, repeats: int = 1) -> Iterator[Forged]:
-    """Forgeries of each kind that this case allows: each kind is tried so often, and none comes twice.
-
-    Example:
-        >>> import torch, qgt
-        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1))
-        >>> y = torch.tensor([[1.0, 1.0]], dtype=torch.float64)
-        >>> from qgt.testing.forgery.truth import Truth
-        >>> honest = qgt.Certified().bind(problem)(y)
-        >>> case = Case(problem, y, honest, Truth.by_trying(problem, y), honest, honest)
-        >>> made = list(forged(case, torch.Generator().manual_seed(0)))
-        >>> len(made) > 10, any(accepted(problem, y, [one.result for one in made]))
-        (True, False)
-    """
+    """Forgeries of each kind that this case allows: each kind is tried so often, and none comes twice."""
     witnesses, seen = witnesses_of(case, generator), set[tuple[str, bytes]]()
     for kind, forge in (pair for _ in range(repeats) for pair in KINDS.items()):
         changed = forge(case, generator)
