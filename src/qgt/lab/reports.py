@@ -155,7 +155,7 @@ def calls_line(one: Account) -> str:
         >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.05))
         >>> y = torch.tensor([[0.0, 1.0]], dtype=torch.float64)
         >>> calls_line(qgt.accounts(problem, y, ["plate 7"], qgt.Certified().bind(problem)(y))[0])
-        'plate 7: I3 (certain)'
+        'plate 7: I3 positive (certain)'
     """
     return f"{quoted(one.name)}: {calls_in_words(one)} ({one.verdict})"
 
