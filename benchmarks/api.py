@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import qgt
-from qgt.files.text import markdown_table
+from qgt.files.documents import markdown_table
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/api.md"
 HEAD = """# All public names

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import qgt
-from qgt.files.atomic import write_text
+from qgt.files.store import write_text
 from qgt.study import Study, run_study
 from qgt.study.store import Store
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import torch
 
 import qgt
-from qgt.files.atomic import write_text
+from qgt.files.store import write_text
 from qgt.model.constructions import DEGREES, THRESHOLDS
 
 RESULTS = Path(__file__).resolve().parents[1] / "results/codes.json"

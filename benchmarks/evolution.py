@@ -29,7 +29,7 @@ import qgt
 from qgt.decoders.belief.graph import Costs, Graph, _steps, prior_odds
 from qgt.decoders.belief.sweeps import SURE, sweep
 from qgt.decoders.belief.tree import messages
-from qgt.files.atomic import write_text
+from qgt.files.store import write_text
 from thresholds import NOISE, RATE, SOLVED, regular, seeded
 
 RESULTS = Path(__file__).resolve().parents[1] / "results/evolution.json"

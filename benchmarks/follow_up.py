@@ -29,8 +29,8 @@ from typing import Any
 import torch
 
 import qgt
-from qgt.files.atomic import write_text
 from qgt.files.provenance import provenance
+from qgt.files.store import write_text
 from qgt.pictures.figures import save_figure
 from qgt.pictures.tests_needed import frontier_figure, prevalence_figure, rounds_figure
 from qgt.rounds.history import Setting

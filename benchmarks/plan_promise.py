@@ -25,8 +25,8 @@ import torch
 from scipy.stats import fisher_exact
 
 import qgt
-from qgt.files.atomic import write_text
-from qgt.files.text import json_by_rows
+from qgt.files.documents import json_by_rows
+from qgt.files.store import write_text
 from qgt.lab.planning import Question, plan
 from qgt.lab.samples import Samples
 from qgt.lab.scouting import PLATE, Scout, simulated

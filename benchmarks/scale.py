@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 import qgt
-from qgt.files.atomic import replacing
+from qgt.files.store import replacing
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, FIGURE = ROOT / "results/scale.json", ROOT / "docs/images/scale.png"

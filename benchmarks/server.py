@@ -30,8 +30,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))  # where the hostile texts are
 
 from hostile_texts import FORMULA, HOSTILE, Markup
-from qgt.files.atomic import write_text
 from qgt.files.provenance import provenance
+from qgt.files.store import write_text
 from qgt.lab.planning import Candidate, Plan, Question
 from qgt.lab.samples import Samples
 from qgt.lab.scouting import Scout

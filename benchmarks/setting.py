@@ -12,8 +12,8 @@ import torch
 
 import qgt
 from qgt.files import provenance as where
-from qgt.files.atomic import write_text
-from qgt.files.text import json_by_rows
+from qgt.files.documents import json_by_rows
+from qgt.files.store import write_text
 
 ITEMS, RATE, BOUND = 100, 0.06, 1  # N, K/N and D of the paper
 Bins = list[tuple[int, float, int]]  # how many answers, the sum of their confidences, how many were right

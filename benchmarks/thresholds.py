@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 
 import qgt
-from qgt.files.atomic import write_text
+from qgt.files.store import write_text
 from qgt.trust.scoring import wilson
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -17,8 +17,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 import qgt
-from qgt.files.atomic import write_text
 from qgt.files.provenance import provenance
+from qgt.files.store import write_text
 from qgt.lab.accounts import Account, tally
 from qgt.lab.report_pages import card
 from qgt.lab.verdicts import Verdict

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from page_tables.cells import read, score_of, sum_of, with_interval
-from qgt.files.text import markdown_table
+from qgt.files.documents import markdown_table
 from setting import Bins, calibration_error, scatter
 
 

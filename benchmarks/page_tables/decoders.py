@@ -4,7 +4,7 @@ from pathlib import Path
 
 import qgt
 from page_tables.cells import p_value, read, with_interval
-from qgt.files.text import markdown_table
+from qgt.files.documents import markdown_table
 from qgt.study import StudyCounts, StudyResult
 from qgt.trust.scoring import wilson
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from page_tables.cells import read
-from qgt.files.text import markdown_table
+from qgt.files.documents import markdown_table
 
 
 def promise_table(root: Path) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import qgt
 from page_tables.cells import read, score_of, sum_of, with_interval
-from qgt.files.text import markdown_table
+from qgt.files.documents import markdown_table
 
 
 def unseen_table(root: Path) -> str:

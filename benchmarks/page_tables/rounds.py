@@ -7,7 +7,7 @@ from typing import Any
 
 from follow_up import EDGES, ITEMS, bound, mean
 from page_tables.cells import read
-from qgt.files.text import markdown_table
+from qgt.files.documents import markdown_table
 from qgt.trust.scoring import wilson
 
 

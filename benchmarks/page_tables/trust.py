@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from page_tables.cells import read
-from qgt.files.text import markdown_table
+from qgt.files.documents import markdown_table
 
 WORDS = ("certain", "confident", "unsure", "suspect", "impossible")
 

@@ -91,15 +91,15 @@ def test_round_trip(decoder, facts):
     }
     drawn = facts("simulate problem.toml --instances 50 --seed 1 -o counts.csv --truth truth.csv")
     assert (drawn["instances"], drawn["pools"], drawn["items"]) == (50, 35, items)
-    problem, x = qgt.Problem.load("problem.toml"), table.read("truth.csv")
+    problem, x = qgt.Problem.load("problem.toml"), table.read_table("truth.csv")
     assert drawn["fingerprint"] == problem.fingerprint
     assert drawn["mean_defectives"] == sum(map(sum, x.values)) / 50
     done = facts(f"decode counts.csv --problem problem.toml --decoder {decoder} --answers answers.csv", code=None)
     assert done["instances"] == sum(done["status"].values()) == 50
     assert done["fingerprint"] == problem.fingerprint
-    y = torch.tensor(table.read("counts.csv").values, dtype=torch.float64)
+    y = torch.tensor(table.read_table("counts.csv").values, dtype=torch.float64)
     result = qgt.DECODERS[decoder]().bind(problem)(y)
-    assert table.read("answers.csv").values == result.x.tolist()
+    assert table.read_table("answers.csv").values == result.x.tolist()
     assert done["status"] == {status.name: int((result.status == status).sum()) for status in qgt.Status}
     assert sum(done["called"].values()) == 50 * items
     scored = facts("score truth.csv answers.csv")
@@ -111,7 +111,7 @@ def test_round_trip(decoder, facts):
 
 def test_files_carry_the_names(facts):
     facts("simulate problem.toml --instances 3 -o counts.csv --truth truth.csv")
-    counts, truth = table.read("counts.csv"), table.read("truth.csv")
+    counts, truth = table.read_table("counts.csv"), table.read_table("truth.csv")
     assert counts.column_names == ("P1", "P2", "P3")
     assert truth.column_names == ("A", "B", "C", "D")
     assert counts.row_names == truth.row_names == ("1", "2", "3")
@@ -121,18 +121,18 @@ def test_files_carry_the_names(facts):
 
 def test_calls_keep_the_instance_names(facts):
     facts(DECODE)
-    calls = table.read("out.csv")
+    calls = table.read_table("out.csv")
     assert calls.row_names == ("s1", "s2")
     assert calls.column_names == ("A", "B", "C", "D")
 
 
 def test_counts_without_names_are_taken_in_order(facts, folder):
     facts(DECODE)
-    named = table.read("out.csv")
+    named = table.read_table("out.csv")
     (folder / "counts.csv").write_text("1,1,0\n0,1,1\n")
     facts(DECODE)
-    assert table.read("out.csv").values == named.values
-    assert table.read("out.csv").row_names == ("1", "2")
+    assert table.read_table("out.csv").values == named.values
+    assert table.read_table("out.csv").row_names == ("1", "2")
 
 
 def test_counts_are_reordered_by_pool_name(facts, folder):
@@ -231,7 +231,7 @@ def test_names_that_begin_like_formulas_are_escaped_in_every_file_and_matched_ag
     (folder / "counts.csv").write_text(text)
     facts(DECODE)
     assert Path("out.csv").read_text().startswith("instance,'=A,'+B\n'=cmd,")
-    assert table.read("out.csv").row_names == ("=cmd", "=2", "3")
+    assert table.read_table("out.csv").row_names == ("=cmd", "=2", "3")
 
 
 def test_problem_in_another_folder_finds_its_design(facts, folder):
@@ -253,7 +253,7 @@ def test_instances_do_not_repeat_the_design_of_the_same_seed(facts, folder):
     # From one stream, x (below 0.1) would be a subset of the design (below 0.5), row by row.
     facts("design bernoulli --pools 30 --items 100 --seed 5 -o design.csv --force")
     facts("simulate problem.toml --instances 30 --seed 5 -o counts.csv --truth truth.csv")
-    x = torch.tensor(table.read("truth.csv").values)
+    x = torch.tensor(table.read_table("truth.csv").values)
     assert bool((x > qgt.Design.from_csv("design.csv").matrix).any())
 
 
@@ -339,20 +339,20 @@ def test_arguments_default_to_the_command_line(monkeypatch, capsys):
 
 
 def test_interrupt(monkeypatch, capsys):
-    monkeypatch.setattr(table, "read", _raising(KeyboardInterrupt()))
+    monkeypatch.setattr(table, "read_table", _raising(KeyboardInterrupt()))
     assert main(SCORE.split()) == 130
     assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("bug", [ZeroDivisionError(), RuntimeError("a bug"), TypeError("a bug")])
 def test_bugs_keep_their_traceback(bug, monkeypatch):
-    monkeypatch.setattr(table, "read", _raising(bug))
+    monkeypatch.setattr(table, "read_table", _raising(bug))
     with pytest.raises(type(bug)):
         main(SCORE.split())
 
 
 def test_two_files_are_written_or_none(refused, monkeypatch):
-    write, calls = table.write, []
+    write, calls = table.write_table, []
 
     def full(path, values, *, row_names, column_names, corner):
         calls.append(path)
@@ -360,7 +360,7 @@ def test_two_files_are_written_or_none(refused, monkeypatch):
             raise OSError(28, "No space left on device")
         write(path, values, row_names=row_names, column_names=column_names, corner=corner)
 
-    monkeypatch.setattr(table, "write", full)
+    monkeypatch.setattr(table, "write_table", full)
     refused(SIMULATE + " --truth t.csv", "t.csv", "No space left on device")
     assert len(calls) == 2
 

@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def write(path: Path, values: torch.Tensor, columns: tuple[str, ...]) -> None:
     names = [f"s{i}" for i in range(len(values))]
-    tables.write(path, values.tolist(), row_names=names, column_names=columns, corner="instance")
+    tables.write_table(path, values.tolist(), row_names=names, column_names=columns, corner="instance")
 
 
 def run(command: str, capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
@@ -57,7 +57,7 @@ def pools_of(round_: str) -> list[dict[str, str]]:
 def fill(round_: str, seed: int = 0) -> None:
     """Measure a round's pools of the truths."""
     g = torch.Generator().manual_seed(seed)
-    truth = tables.read("truth.csv")
+    truth = tables.read_table("truth.csv")
     status = {
         name: dict(zip(truth.column_names, row, strict=True))
         for name, row in zip(truth.row_names, truth.values, strict=True)
@@ -85,7 +85,7 @@ def test_rounds_lead_to_the_truth(capsys: pytest.CaptureFixture[str]) -> None:
     assert number > 2 and facts["sure"] == 4 and not Path(f"r{number}").exists()
     told = json.loads(run(f"{DECODE}{given} -o calls.csv --report report.csv --json", capsys))
     assert all(one["verdict"] == "certain" and one["confidence"] >= 0.99 for one in told["results"])
-    assert tables.read("calls.csv").values == tables.read("truth.csv").values
+    assert tables.read_table("calls.csv").values == tables.read_table("truth.csv").values
     assert told["rounds"] == number - 1 and told["tests"] == sum(sum(one["rounds"]) for one in told["results"]) > 36
     assert all(len(one["rounds"]) >= 1 and one["rounds"][0] == 9 for one in told["results"])
     assert Path("report.csv").read_text().startswith("plate,verdict")
@@ -186,7 +186,7 @@ def test_pools_that_were_mixed_up_in_all_instances_leave_none_sure(capsys: pytes
 
 
 def test_suspect_counts_are_measured_again(capsys: pytest.CaptureFixture[str]) -> None:
-    sheet = tables.read("counts.csv")
+    sheet = tables.read_table("counts.csv")
     y = torch.tensor(sheet.values)
     y[1, 4] += 6
     write(Path("counts.csv"), y, sheet.column_names)

@@ -12,7 +12,7 @@ from openpyxl import load_workbook
 from hostile_texts import FORMULA, HOSTILE, Markup
 from qgt import Noiseless
 from qgt.cli import main
-from qgt.files.cells import escape
+from qgt.files.tables import escape
 from qgt.lab.plan_folder import write_plan
 from qgt.lab.planning import Candidate, Plan, Question
 from qgt.lab.samples import Samples

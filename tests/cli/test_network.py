@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 
 import qgt
 from qgt.cli import main
-from qgt.files import folders, tensors
+from qgt.files import store, tensors
 from qgt.learning import training
 from qgt.learning.run import Run
 
@@ -183,11 +183,11 @@ def test_a_folder_that_cannot_be_written_is_refused_before_training(
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patch:  # root, who may run the tests, may write anywhere
-        patch.setattr(folders, "_lock", read_only)
+        patch.setattr(store, "_lock", read_only)
         assert train(folder, tmp_path / "run") == 2
     assert "cannot be written to (Permission denied)" in refused(capsys)
     with monkeypatch.context() as patch:
-        patch.setattr(folders.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+        patch.setattr(store.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
         assert train(folder, tmp_path / "run") == 2
     assert "cannot be written there (No space left on device)" in refused(capsys)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
@@ -209,7 +209,7 @@ def test_a_second_training_into_one_folder_is_refused(
     folder: Path, tmp_path: Path, no_training: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "run").mkdir()
-    with folders.alone_in(tmp_path / "run"):
+    with store.alone_in(tmp_path / "run"):
         assert train(folder, tmp_path / "run") == 2
     assert f"{tmp_path / 'run'}: another process is at work in this folder" in refused(capsys)
 

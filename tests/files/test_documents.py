@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import qgt
 from qgt.files import documents
+from qgt.files.documents import json_by_rows, markdown_table
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
 plain = st.recursive(
@@ -61,3 +62,22 @@ def test_what_nests_too_deeply_is_refused_in_one_line(tmp_path, name):
         assert str(caught.value).startswith(str(tmp_path / name))
         assert "\n" not in str(caught.value)
         assert len(str(caught.value)) < 500
+
+
+# Tables in Markdown, and JSON by rows.
+
+
+def test_json_by_rows_is_json():
+    data = {"a": [{"b": 1}, {"b": [1, 2]}], "c": [1, 2], "d": [], "e": {"f": None}, "g": "ü\n"}
+    text = json_by_rows(data)
+    assert json.loads(text) == data
+    assert [line for line in text.splitlines() if '"b"' in line] == [' {"b": 1},', ' {"b": [1, 2]}']
+
+
+def test_a_markdown_table_has_a_line_for_each_row():
+    assert markdown_table(["a", "b"], [[1, "x"], [2, ""]]).splitlines() == [
+        "| a | b |",
+        "| --- | --- |",
+        "| 1 | x |",
+        "| 2 |  |",
+    ]

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qgt.files import tables as table
+from qgt.files.tables import escape, read_amount, read_number, read_range, read_share, read_shares, unescape
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def sheet(tmp_path):
     def read(content: str | bytes) -> table.Table:
         path = tmp_path / "sheet.csv"
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return table.read(path)
+        return table.read_table(path)
 
     return read
 
@@ -115,9 +116,9 @@ def test_faults_are_refused_in_one_line_that_names_the_file_and_the_place(sheet,
 
 def test_a_file_that_does_not_exist_is_a_value_error(tmp_path):
     with pytest.raises(ValueError, match=r"absent\.csv: cannot be read \(No such file or directory\); check the path"):
-        table.read(tmp_path / "absent.csv")
+        table.read_table(tmp_path / "absent.csv")
     with pytest.raises(ValueError, match="cannot be read"):
-        table.read(tmp_path)
+        table.read_table(tmp_path)
 
 
 # What a label may be: anything printable but for blanks at its ends, which reading strips.
@@ -135,23 +136,23 @@ def test_write_then_read_gives_everything_back(data, corner):
     values = [[data.draw(numbers) for _ in columns] for _ in rows]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "sheet.csv")
-        table.write(path, values, row_names=rows, column_names=columns, corner=corner)
-        read = table.read(path)
+        table.write_table(path, values, row_names=rows, column_names=columns, corner=corner)
+        read = table.read_table(path)
     assert read.values == values
     assert (read.row_names, read.column_names) == (tuple(rows), tuple(columns))
 
 
 def test_whole_numbers_are_written_without_a_point(tmp_path):
     path = tmp_path / "sheet.csv"
-    table.write(path, [[1.0, 2.5], [-3, 0]], row_names=["p", 'q"'], column_names=["a,b", "c"], corner="pool")
+    table.write_table(path, [[1.0, 2.5], [-3, 0]], row_names=["p", 'q"'], column_names=["a,b", "c"], corner="pool")
     assert path.read_bytes() == b'pool,"a,b",c\np,1,2.5\n"q""",-3,0\n'
 
 
 def test_names_that_a_spreadsheet_would_run_are_escaped_and_numbers_are_not(tmp_path):
     path = tmp_path / "sheet.csv"
-    table.write(path, [[-1, -2.5]], row_names=["=cmd|' /C calc'!A0"], column_names=["-x", "'@y"], corner="pool")
+    table.write_table(path, [[-1, -2.5]], row_names=["=cmd|' /C calc'!A0"], column_names=["-x", "'@y"], corner="pool")
     assert path.read_text() == "pool,'-x,''@y\n'=cmd|' /C calc'!A0,-1,-2.5\n"
-    read = table.read(path)
+    read = table.read_table(path)
     assert read == table.Table([[-1.0, -2.5]], ("=cmd|' /C calc'!A0",), ("-x", "'@y"), 2, 2)
 
 
@@ -159,7 +160,7 @@ def test_names_that_a_spreadsheet_would_run_are_escaped_and_numbers_are_not(tmp_
 
 
 def known(text: str, *columns: str) -> table.Table:
-    return table.parse("sheet.csv", text, columns=columns)
+    return table.parse_table("sheet.csv", text, columns=columns)
 
 
 @pytest.mark.parametrize(
@@ -194,3 +195,106 @@ def test_numbers_that_may_be_names_or_counts_are_refused():
         known("2,1\n1,0\n", "1", "2")
     with pytest.raises(ValueError, match="row 1, column 1 holds 'plate' above numbers"):
         known("plate,2,3\n7,1,0\n", "1", "2")  # no pool is called 3
+
+
+# Text cells: no spreadsheet runs them, and every text comes back.
+
+
+@given(st.text() | st.text("'=+-@\t\ra", max_size=6))
+def test_every_text_comes_back_and_no_cell_is_a_formula(text):
+    cell = escape(text)
+    assert unescape(cell) == text
+    assert not cell.startswith(tuple("=+-@\t\r"))
+
+
+@pytest.mark.parametrize("text", ["", "A1", "a=b", "'", "'a", "1", " =1"])
+def test_other_texts_stay_as_they_are(text):
+    assert escape(text) == text
+
+
+def test_a_foreign_cell_without_the_apostrophe_is_read_as_it_stands():
+    assert unescape("=1+1") == "=1+1"
+    assert unescape("-") == "-"
+
+
+# Numbers that people type: every way to write one is read alike, and what may mean two things is asked back.
+
+
+@pytest.mark.parametrize("text", ["0.02", "0,02", "2%", "2 %", ".02", ",02", " 2,0 % ", "2e-2"])
+def test_one_share_in_every_way_to_write_it(text):
+    assert read_share("rate", text) == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0.95,0.99", "0,95;0,99", "0,95 0,99", "0,95,0,99", "95%,99%", "95 % 99 %", "95 %; 99 %", "95/99 %", "95,99 %"],
+)
+def test_two_shares_in_every_way_to_write_them(text):
+    assert read_shares("errors", text, wanted={2}) == pytest.approx([0.95, 0.99])
+
+
+@pytest.mark.parametrize(
+    ("text", "ends", "percent"),
+    [
+        ("2", (2, 2), False),
+        ("1-3", (1, 3), False),
+        ("1\u20133 %", (1, 3), True),
+        ("1,5-3", (1.5, 3), False),
+        ("1,5 - 3,5 %", (1.5, 3.5), True),
+        ("1 to 4", (1, 4), False),
+        ("0,5 % bis 2 %", (0.5, 2), True),
+        ("1.5,3", (1.5, 3), False),
+        ("0,02", (0.02, 0.02), False),
+    ],
+)
+def test_ranges(text, ends, percent):
+    found = read_range("positives", text)
+    assert tuple(number.value for number in found) == pytest.approx(ends)
+    assert {number.percent for number in found} == {percent}
+
+
+@pytest.mark.parametrize(
+    ("text", "ways"),
+    [
+        ("1,5", ["1.5 for one number", "1-5 for 1 to 5"]),
+        ("1,5 %", ["1.5% for one number", "1%-5% for 1% to 5%"]),
+        ("1,5,3", ["1.5-3 for", "1-5.3 for"]),
+        ("1,000", ["1 for", "1000 for"]),
+    ],
+)
+def test_what_may_mean_two_things_is_asked_back_with_both(text, ways):
+    with pytest.raises(ValueError, match="may mean two things") as error:
+        read_range("positives", text)
+    for way in ways:
+        assert way in str(error.value)
+        written = way.split(" for")[0]  # what it says to write can be written
+        assert read_range("positives", written)
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "said"),
+    [
+        (read_share, "2", "write 2% or 0.02 for 2 per cent"),
+        (read_share, "-0.1", "write 0.02 or 2%"),
+        (read_share, "101 %", "write 0.02 or 2%"),
+        (read_share, "", "write 0.02 or 2%"),
+        (read_amount, "5 %", "without the sign of per cent"),
+        (read_amount, "nan", "write a number"),
+        (read_amount, "1e999", "write a number"),
+        (read_number, "1 2", "write a number"),
+        (read_range, "4-1", "give the lower end first, 1-4"),
+        (read_range, "1%-3", "give a number or a range"),
+        (read_range, "few", "give a number or a range"),
+    ],
+)
+def test_what_is_no_number_is_refused_with_what_to_write(read, text, said):
+    with pytest.raises(ValueError, match="is not valid") as error:
+        read("value", text)
+    assert said in str(error.value)
+    assert repr(text) in str(error.value)
+
+
+def test_long_texts_are_read_at_once():
+    for text in ("1," * 90 + "1", "1" * 200, "%" * 200, "1 " * 99):
+        with pytest.raises(ValueError, match="is not valid"):
+            read_range("positives", text if text != "1" * 200 else text + "-")

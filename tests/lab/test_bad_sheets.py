@@ -3,7 +3,7 @@
 import pytest
 
 import qgt.lab.reported
-from qgt.files.numbers import number
+from qgt.files.tables import number
 from spoiled_sheets import CHANGES, judged, random_case, refused
 
 

@@ -234,7 +234,7 @@ def test_a_checkpoint_with_the_wrong_content_is_refused(
     change(tensors, progress)
     identity = training._identity([problem()], qgt.MLP((8,)), config, seeded())
     text = json.dumps({"identity": identity, "progress": progress})
-    tensor_files.write(path, tensors, {checkpoints.KEY: text})
+    tensor_files.write_tensors(path, tensors, {checkpoints.KEY: text})
     with pytest.raises(ValueError, match="is not a checkpoint"):
         qgt.train(problem(), qgt.MLP((8,)), config, generator=seeded(), checkpoint=path)
 

@@ -8,7 +8,7 @@ import typer
 
 import qgt
 from qgt.cli.shell import Json, Plugins, Seed, app, load_plugins, own_generator, tell, write_files
-from qgt.files.folders import working_in
+from qgt.files.store import working_in
 
 BULKY = ("evidence", "claimed", "recovered", "pool_errors", "item_errors")  # parts of a report only its file has
 

@@ -20,8 +20,8 @@ import typer
 
 import qgt
 from qgt.files import tables
-from qgt.files.atomic import replacing
-from qgt.files.numbers import read_amount, read_share
+from qgt.files.store import replacing
+from qgt.files.tables import read_amount, read_share
 
 if TYPE_CHECKING:
     import torch
@@ -182,7 +182,7 @@ def _behind(source: Path) -> list[Path]:
 def csv_writer(values: "torch.Tensor", rows: Sequence[str] | None, columns: Sequence[str]) -> Callable[[Path], None]:
     """A writer of one row per instance, numbered from 1 where they have no names."""
     names = rows or [str(number) for number in range(1, len(values) + 1)]
-    return partial(tables.write, values=values.tolist(), row_names=names, column_names=columns, corner="instance")
+    return partial(tables.write_table, values=values.tolist(), row_names=names, column_names=columns, corner="instance")
 
 
 def write_files(files: Mapping[Path, Callable[[Path], object]]) -> None:

@@ -10,7 +10,7 @@ import typer
 import qgt
 from qgt.cli.processes import processes
 from qgt.cli.shell import Json, Plugins, Seed, app, load_plugins, own_generator, share_of, tell
-from qgt.files.folders import alone_in, check_room, working_in
+from qgt.files.store import alone_in, check_room, working_in
 
 if TYPE_CHECKING:
     import torch

@@ -29,7 +29,7 @@ from qgt.arguments import positive
 from qgt.decoders.checker import CLOSE, Costs, Leaves, Shared, closed, refuse_bad_spans
 from qgt.decoders.contract import check_counts
 from qgt.decoders.results import Answers, Decoded, Evidence, Floats, Proof, Spans, Status
-from qgt.files.atomic import replacing
+from qgt.files.store import replacing
 from qgt.model.factors import Factors
 from qgt.model.problem import Problem
 

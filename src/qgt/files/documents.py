@@ -1,13 +1,54 @@
-"""Files of plain data that people write and read: TOML, or JSON where the name ends in .json."""
+"""Documents that people write and read: TOML or JSON, JSON whose changes show in a diff, and tables in Markdown."""
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from qgt.files.atomic import replacing
-from qgt.files.keys import Table, joined
+from qgt.files.codec import Table, key_path
+from qgt.files.store import replacing
+
+# Text that people read beside the data: tables in Markdown, and JSON whose changes show in a diff.
+
+
+def markdown_table(header: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
+    """A table in Markdown, without a line break at its end.
+
+    Example:
+        >>> print(markdown_table(["M", "rate"], [[20, "0.5"]]))
+        | M | rate |
+        | --- | --- |
+        | 20 | 0.5 |
+    """
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
+def json_by_rows(data: Mapping[str, object]) -> str:
+    """A JSON object with one line for each key, and one for each row of a list of objects.
+
+    Example:
+        >>> print(json_by_rows({"seed": 1, "rows": [{"a": 1}, {"a": 2}]}), end="")
+        {
+        "seed": 1,
+        "rows": [
+         {"a": 1},
+         {"a": 2}
+        ]
+        }
+    """
+    lines = ",\n".join(f"{json.dumps(key)}: {_value(value)}" for key, value in data.items())
+    return f"{{\n{lines}\n}}\n"
+
+
+def _value(value: object) -> str:
+    if not (isinstance(value, list) and value and isinstance(value[0], Mapping)):
+        return json.dumps(value)
+    return "[\n" + ",\n".join(f" {json.dumps(row)}" for row in value) + "\n]"
+
+
+# Files of plain data that people write and read: TOML, or JSON where the name ends in .json.
 
 Made = TypeVar("Made")
 
@@ -55,7 +96,7 @@ def _refuse_none(where: str, data: object) -> None:
         raise ValueError(f"{where} is None, for which TOML has no word: give a name that ends in .json.")
     if isinstance(data, Mapping):
         for key, value in data.items():
-            _refuse_none(joined(where, key), value)
+            _refuse_none(key_path(where, key), value)
     elif isinstance(data, list | tuple):
         for i, value in enumerate(data):
             _refuse_none(f"{where}[{i}]", value)

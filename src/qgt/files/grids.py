@@ -19,12 +19,12 @@ import io
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-LARGEST = 2**26  # bytes of a file, and of what is in an XLSX file: 64 MiB
+LARGEST_GRID_FILE = 2**26  # bytes of a file, and of what is in an XLSX file: 64 MiB
 MOST_CELLS = 2_000_000  # of a grid, empty ones included
 MOST_XLSX = 250_000  # cells of an XLSX file, whose reading takes some ten microseconds for each
 LAST_ROW = 100_000  # of an XLSX sheet: a single cell further down would take as long as all rows above it
@@ -83,8 +83,8 @@ def read_grids(source: str | Path, data: bytes | None = None) -> list[Grid]:
     """
     name = str(source)
     data = _content(Path(source)) if data is None else data
-    if len(data) > LARGEST:
-        raise ValueError(f"{name}: has {len(data):,} bytes; give a file of at most {LARGEST:,}.")
+    if len(data) > LARGEST_GRID_FILE:
+        raise ValueError(f"{name}: has {len(data):,} bytes; give a file of at most {LARGEST_GRID_FILE:,}.")
     if data[:4] == b"PK\x03\x04":
         return _workbook(name, data)
     if data[:4] == b"\xd0\xcf\x11\xe0":
@@ -96,7 +96,7 @@ def read_grids(source: str | Path, data: bytes | None = None) -> list[Grid]:
 def _content(path: Path) -> bytes:
     try:
         with path.open("rb") as stream:
-            return stream.read(LARGEST + 1)
+            return stream.read(LARGEST_GRID_FILE + 1)
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error.strerror}); check the path.") from error
 
@@ -240,8 +240,8 @@ def _refuse_bomb(name: str, data: bytes) -> None:
             sizes = [entry.file_size for entry in archive.infolist()]
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise ValueError(f"{name}: is not a readable XLSX file ({error}); save it again.") from error
-    if len(sizes) > 1000 or sum(sizes) > LARGEST:
-        raise ValueError(f"{name}: unpacks to {sum(sizes):,} bytes; give a file of at most {LARGEST:,}.")
+    if len(sizes) > 1000 or sum(sizes) > LARGEST_GRID_FILE:
+        raise ValueError(f"{name}: unpacks to {sum(sizes):,} bytes; give a file of at most {LARGEST_GRID_FILE:,}.")
 
 
 def _counted(name: str, data: bytes) -> bool:
@@ -308,3 +308,54 @@ def _cell_text(value: object) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return str(int(value))
     return str(value)
+
+
+# XLSX files that spreadsheets open as they were meant: text stays text, and nothing is run as a formula.
+
+WorkbookRow = Sequence["str | int | float | None"]
+
+
+def write_workbook(path: str | Path, sheets: Mapping[str, Sequence[WorkbookRow]]) -> None:
+    """Write sheets, straight to the path: texts as text cells, numbers as numbers, None as an empty cell.
+
+    A text is typed as text whatever it begins with, so `=1+1` shows itself and 0012 keeps its zeros.
+
+    Args:
+        path: The file.
+        sheets: The rows of each sheet, by its title.
+    """
+    book = _new_workbook(path)
+    book.remove(book.active)
+    for title, rows in sheets.items():
+        sheet = book.create_sheet(_title(title))
+        for i, row in enumerate(rows, 1):
+            for j, value in enumerate(row, 1):
+                if value is not None:
+                    _put(sheet.cell(i, j), value)
+        for column in sheet.columns:
+            longest = max((len(str(cell.value)) for cell in column if cell.value is not None), default=0)
+            sheet.column_dimensions[column[0].column_letter].width = min(40, max(8, longest + 2))
+    book.save(path)
+
+
+def _new_workbook(path: str | Path) -> Any:
+    try:
+        from openpyxl import Workbook
+    except ImportError as error:
+        raise ValueError(
+            f"{path}: an XLSX file needs openpyxl: install it with pip install 'qgt[web]', or use CSV."
+        ) from error
+    return Workbook()
+
+
+def _put(cell: Any, value: str | int | float) -> None:
+    if isinstance(value, str):
+        value = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in value)
+    cell.value = value
+    if isinstance(value, str):
+        cell.data_type, cell.number_format, cell.quotePrefix = "s", "@", True
+
+
+def _title(title: str) -> str:
+    """A sheet's title as spreadsheets allow it: at most 31 characters, without []:*?/\\ and apostrophes."""
+    return "".join("_" if character in "[]:*?/\\'" else character for character in title)[:31] or "Sheet"

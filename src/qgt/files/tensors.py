@@ -7,16 +7,16 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from qgt.files.atomic import replacing
+from qgt.files.store import replacing
 
 
-def write(path: str | Path, tensors: Mapping[str, Tensor], texts: Mapping[str, str]) -> None:
+def write_tensors(path: str | Path, tensors: Mapping[str, Tensor], texts: Mapping[str, str]) -> None:
     """Replace the file at `path`, or leave it as it was and raise a ValueError that says why.
 
     Example:
         >>> import tempfile, torch
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     write(f"{folder}/a.safetensors", {"w": torch.zeros(2)}, {"said": "hello"})
+        ...     write_tensors(f"{folder}/a.safetensors", {"w": torch.zeros(2)}, {"said": "hello"})
         ...     [file.name for file in Path(folder).iterdir()]
         ['a.safetensors']
     """

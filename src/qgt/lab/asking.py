@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from qgt.files.numbers import Number, read_amount, read_range, read_shares
+from qgt.files.tables import WrittenNumber, read_amount, read_range, read_shares
 from qgt.model.noise import Noise, Noiseless, SparseInteger
 from qgt.model.readings import Gaussian, PositiveNegative
 
@@ -28,7 +28,9 @@ def parse_positives(text: str, samples: int) -> tuple[float, float]:
     return expected_positives(*read_range("positives", text), samples)
 
 
-def expected_positives(fewest: Number, most: Number, samples: int, *, between: str = "-") -> tuple[float, float]:
+def expected_positives(
+    fewest: WrittenNumber, most: WrittenNumber, samples: int, *, between: str = "-"
+) -> tuple[float, float]:
     """The numbers of positives that a person wrote, who is asked back where a share was more likely meant.
 
     A share of the samples is often written as 0.01 to 0.03. Taken as numbers of positives, that is one positive in
@@ -41,7 +43,7 @@ def expected_positives(fewest: Number, most: Number, samples: int, *, between: s
         between: What stands between the two where a person writes them.
 
     Example:
-        >>> expected_positives(Number(1.0, percent=True), Number(3.0, percent=True), 200)
+        >>> expected_positives(WrittenNumber(1.0, percent=True), WrittenNumber(3.0, percent=True), 200)
         (2.0, 6.0)
     """
     if fewest.percent and not most.percent:

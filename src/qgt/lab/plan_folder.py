@@ -22,9 +22,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from qgt.files import documents, keys
-from qgt.files.cells import escape
-from qgt.files.workbooks import write_workbook
+from qgt.files import codec, documents
+from qgt.files.grids import write_workbook
+from qgt.files.tables import escape
 from qgt.lab.naming import check_code, label, short_name
 from qgt.lab.plan_words import household_words, plan_picture, plan_words
 from qgt.lab.planning import Plan
@@ -104,14 +104,14 @@ def read_plan(folder: str | Path) -> PlanFolder:
     path = Path(folder)
     problem = Problem.load(path / "problem.toml")
     samples = Samples.read(path / "samples.csv")
-    stored = documents.load(path / "plan.json", "plan", lambda plain: keys.as_table("plan", plain))
-    code, volume = keys.typed("code", stored.get("code"), str), keys.typed("volume", stored.get("volume"), float)
+    stored = documents.load(path / "plan.json", "plan", lambda plain: codec.as_table("plan", plain))
+    code, volume = codec.typed("code", stored.get("code"), str), codec.typed("volume", stored.get("volume"), float)
     if check_code(problem.design) != code or problem.design.item_names != samples.names:
         raise ValueError(
             f"{path}: its design has check code {check_code(problem.design)}, but the plan was made with {code}; "
             "design.csv or samples.csv has been changed: bring back the files as they were."
         )
-    if problem.fingerprint != keys.typed("fingerprint", stored.get("fingerprint"), str):
+    if problem.fingerprint != codec.typed("fingerprint", stored.get("fingerprint"), str):
         raise ValueError(
             f"{path}: its problem.toml is not the one that the plan was made with; bring it back as it was. To decode "
             "with another prior or noise, put problem.toml and design.csv into a folder of their own."

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from qgt.decoders.certificate_file import write_certificate
 from qgt.decoders.results import Status
-from qgt.files.workbooks import Row, write_workbook
+from qgt.files.grids import WorkbookRow, write_workbook
 from qgt.lab import reports
 from qgt.lab.accounts import Account
 from qgt.lab.decoding import DecodedSheet
@@ -80,7 +80,7 @@ def account_products(
         reports.write_samples(folder / BY_SAMPLE, lines)
         reports.write_report(folder / REPORT, made)
         if find_spec("openpyxl") is not None:
-            sheets: dict[str, Sequence[Row]] = {
+            sheets: dict[str, Sequence[WorkbookRow]] = {
                 "report": _report(made),
                 "samples": [reports.SAMPLE_COLUMNS, *lines],
                 "calls": _calls(made),
@@ -106,13 +106,13 @@ def sheet_facts(sheet: DecodedSheet, decoder: str) -> dict[str, object]:
     }
 
 
-def _report(made: Sequence[Account]) -> list[Row]:
+def _report(made: Sequence[Account]) -> list[WorkbookRow]:
     return [reports.COLUMNS, *map(reports.report_row, made)]
 
 
-def _calls(made: Sequence[Account]) -> list[Row]:
+def _calls(made: Sequence[Account]) -> list[WorkbookRow]:
     """One row for each sample and one column for each instance: spreadsheets are longer than they are wide."""
-    rows: list[Row] = [["sample", *(one.name for one in made)]]
+    rows: list[WorkbookRow] = [["sample", *(one.name for one in made)]]
     for line in zip(*(one.calls for one in made), strict=True):
         rows.append([line[0].sample, *(int(each.call.cell) if each.call.cell else None for each in line)])
     return rows

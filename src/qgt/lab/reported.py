@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from qgt.files.numbers import NO_NUMBER, has_decimal_commas, number
+from qgt.files.tables import NO_NUMBER, has_decimal_commas, number
 from qgt.lab.wording import Residual, joined, quoted
 from qgt.model.noise import Noise
 from qgt.model.problem import Problem

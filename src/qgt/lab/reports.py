@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from qgt.decoders.results import Decoded, Status
-from qgt.files.cells import escape
+from qgt.files.tables import escape
 from qgt.lab.accounts import Account
 from qgt.lab.verdicts import Call, Verdict
 from qgt.lab.wording import CALLED, NAMED, Alternative, joined, quoted

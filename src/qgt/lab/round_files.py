@@ -26,10 +26,9 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import whole
-from qgt.files import documents, keys
-from qgt.files.cells import escape, unescape
+from qgt.files import codec, documents
 from qgt.files.grids import read_grids
-from qgt.files.tables import text_of
+from qgt.files.tables import escape, text_of, unescape
 from qgt.lab.reported import read_reports
 from qgt.model.design import Design
 from qgt.model.noise import Noise
@@ -85,12 +84,12 @@ class Round:
     @classmethod
     def from_plain(cls, data: object) -> "Round":
         """From plain data; what is wrong is named."""
-        table = keys.as_table("round", data)
-        keys.check_keys("round", table, required={"kind", "number", "design", "before", "instances"})
+        table = codec.as_table("round", data)
+        codec.check_keys("round", table, required={"kind", "number", "design", "before", "instances"})
         if table["kind"] != "round":
-            raise ValueError(f"kind={keys.shown(table['kind'])} is not valid: a record of a round has kind 'round'.")
-        instances = tuple(map(_instance, keys.typed("instances", table["instances"], list)))
-        design, before = (keys.typed(key, table[key], str) for key in ("design", "before"))
+            raise ValueError(f"kind={codec.shown(table['kind'])} is not valid: a record of a round has kind 'round'.")
+        instances = tuple(map(_instance, codec.typed("instances", table["instances"], list)))
+        design, before = (codec.typed(key, table[key], str) for key in ("design", "before"))
         return cls(whole("number", table["number"], least=2), design, before, instances)
 
     @property
@@ -113,24 +112,24 @@ class Round:
 
 
 def _instance(data: object) -> InstancePools:
-    table = keys.as_table("instances", data)
-    keys.check_keys("instances", table, required={"name", "counts", "pools"})
-    counts = keys.typed("counts", table["counts"], list)
+    table = codec.as_table("instances", data)
+    codec.check_keys("instances", table, required={"name", "counts", "pools"})
+    counts = codec.typed("counts", table["counts"], list)
     pools = []
-    for pool in keys.typed("pools", table["pools"], list):
+    for pool in codec.typed("pools", table["pools"], list):
         if (
             not isinstance(pool, list)
             or len(pool) != 2
             or not isinstance(pool[0], str)
             or not isinstance(pool[1], list)
         ):
-            raise ValueError(f"pools={keys.shown(pool)} is not valid: give a name and a list of items.")
-        pools.append((pool[0], tuple(keys.typed("pools", item, str) for item in pool[1])))
+            raise ValueError(f"pools={codec.shown(pool)} is not valid: give a name and a list of items.")
+        pools.append((pool[0], tuple(codec.typed("pools", item, str) for item in pool[1])))
     for count in counts:
         if count is not None and (not isinstance(count, int | float) or isinstance(count, bool)):
-            raise ValueError(f"counts={keys.shown(count)} is not valid: give numbers, null where one was missing.")
+            raise ValueError(f"counts={codec.shown(count)} is not valid: give numbers, null where one was missing.")
     before = tuple(None if count is None else float(count) for count in counts)
-    return InstancePools(keys.typed("name", table["name"], str), before, tuple(pools))
+    return InstancePools(codec.typed("name", table["name"], str), before, tuple(pools))
 
 
 def _words(items: Sequence[str]) -> str:

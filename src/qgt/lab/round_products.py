@@ -127,4 +127,4 @@ def _write_problem(folder: Path, problem: Problem) -> None:
 
 def _write_counts(path: Path, problem: Problem, y: torch.Tensor, names: Sequence[str]) -> None:
     pools = problem.design.pool_names
-    tables.write(path, y.tolist(), row_names=names, column_names=pools, corner="instance")
+    tables.write_table(path, y.tolist(), row_names=names, column_names=pools, corner="instance")

@@ -7,9 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from qgt.arguments import whole
-from qgt.files.cells import escape, unescape
 from qgt.files.grids import Grid, read_grids
-from qgt.files.numbers import has_decimal_commas, number
+from qgt.files.tables import escape, has_decimal_commas, number, unescape
 from qgt.lab import plates as wells_of
 from qgt.lab.headers import SAMPLES, columns_said, head, rows_said
 from qgt.lab.mangled import looks_mangled

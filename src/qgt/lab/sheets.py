@@ -15,7 +15,7 @@ def read_calls(
     path: str | Path, design: Design, instances: Sequence[str] | int, owner: str
 ) -> Float64[Tensor, "instances items"]:
     """The calls of a file, rows in the order of the instances and columns in the design's; NaN where one is empty."""
-    sheet = tables.read(path, columns=design.item_names, missing=True)
+    sheet = tables.read_table(path, columns=design.item_names, missing=True)
     rows = _order("instance", path, sheet, instances, owner)
     columns = _order("item", path, sheet, design.item_names, "the design")
     values = torch.tensor(sheet.values, dtype=torch.float64)  # (instances, items)
@@ -29,8 +29,8 @@ def read_pair(
     truth: str | Path, calls: str | Path
 ) -> tuple[UInt8[Tensor, "instances items"], UInt8[Tensor, "instances items"]]:
     """The statuses of two files, the second's rows and columns put in the first's order."""
-    true = tables.read(truth)
-    called = tables.read(calls, columns=true.column_names or ())
+    true = tables.read_table(truth)
+    called = tables.read_table(calls, columns=true.column_names or ())
     rows = _order("instance", calls, called, true.row_names or len(true.values), str(truth))
     columns = _order("item", calls, called, true.column_names or len(true.values[0]), str(truth))
     return _statuses(truth, true), _statuses(calls, called)[rows][:, columns]

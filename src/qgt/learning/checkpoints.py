@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from qgt.decoders.neural.record import Epoch
-from qgt.files import codec, keys
+from qgt.files import codec
 from qgt.files import tensors as tensor_files
 
 KEY = "qgt-checkpoint"
@@ -39,14 +39,14 @@ class State:
         return {n.removeprefix(prefix): tensor for n, tensor in self.tensors.items() if n.startswith(prefix)}
 
 
-def write(path: Path, state: State, identity: keys.Table) -> None:
+def write(path: Path, state: State, identity: codec.Table) -> None:
     """Replace the file at `path`, or leave it as it was."""
     progress = codec.encode("progress", state.progress, Progress)
     text = json.dumps({"identity": identity, "progress": progress}, allow_nan=False)
-    tensor_files.write(path, state.tensors, {KEY: text})
+    tensor_files.write_tensors(path, state.tensors, {KEY: text})
 
 
-def read(path: Path, identity: keys.Table) -> State:
+def read(path: Path, identity: codec.Table) -> State:
     """The state; a ValueError where the file is damaged or belongs to other work."""
     try:
         with safe_open(path, framework="pt") as content:

@@ -18,7 +18,7 @@ from jaxtyping import Float64, Int64, UInt8
 from torch import Generator, Tensor
 
 from qgt.arguments import fits_memory, fraction, whole
-from qgt.files.atomic import replacing
+from qgt.files.store import replacing
 from qgt.model import constructions, design_file, makers
 from qgt.model.lists import Lists
 from qgt.model.names import checked, numbered

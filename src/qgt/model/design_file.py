@@ -24,7 +24,7 @@ from typing import NamedTuple
 import torch
 
 from qgt.files import tables
-from qgt.files.cells import escape, unescape
+from qgt.files.tables import escape, unescape
 from qgt.model.lists import Lists
 
 HEADER = ("pool", "items")
@@ -45,7 +45,7 @@ def read(path: str | Path) -> Sheet:
     first = re.split(r"[\r\n]", text[:100], maxsplit=1)[0]
     if _is_header(next(csv.reader([first]), [])):
         return _read_lists(path, text)
-    return _read_matrix(path, tables.parse(path, text))
+    return _read_matrix(path, tables.parse_table(path, text))
 
 
 def _is_header(cells: Sequence[str]) -> bool:
@@ -63,7 +63,7 @@ def _write_matrix(path: str | Path, lists: Lists, pool_names: Sequence[str], ite
     """Write a table of 0s and 1s, row by row."""
     if _is_header([HEADER[0], *item_names]):  # then the matrix would begin as lists do
         return _write_lists(path, lists, pool_names, item_names)
-    tables.write(path, _rows(lists), row_names=pool_names, column_names=item_names, corner="pool")
+    tables.write_table(path, _rows(lists), row_names=pool_names, column_names=item_names, corner="pool")
 
 
 def _write_lists(path: str | Path, lists: Lists, pool_names: Sequence[str], item_names: Sequence[str]) -> None:

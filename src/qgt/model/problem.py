@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float64, UInt8
 from torch import Generator, Tensor
 
 from qgt.arguments import whole
-from qgt.files import codec, documents, keys, plugins
+from qgt.files import codec, documents, plugins
 from qgt.model.design import Design
 from qgt.model.factors import Factors, pool_costs
 from qgt.model.households import Households
@@ -58,7 +58,7 @@ MAKERS: dict[str, Callable[..., Design]] = {
     "doubly_regular": Design.doubly_regular,
     "sparse_graph_code": Design.sparse_graph_code,
 }
-Spec = Mapping[str, keys.Table]  # a problem as plain data: design, prior and noise
+Spec = Mapping[str, codec.Table]  # a problem as plain data: design, prior and noise
 PARTS: codec.Kinds = {Sampler: PRIORS, Prior: PRIORS, Noise: NOISES}
 CHUNK = 2**20  # numbers drawn at a time on a CPU, so that scratch memory does not grow with the instances
 
@@ -186,10 +186,10 @@ class Problem:
             >>> Problem.from_spec({"design": {"matrix": ["110", "011"]}, "prior": {"kind": "bernoulli", "rate": 0.1}})
             Problem(design=Design(pools=2, items=3, transfers=4), prior=Bernoulli(rate=0.1), noise=Noiseless())
         """
-        parts = {"noise": {"kind": "noiseless"}, **keys.as_table("problem", spec)}
-        keys.check_keys("problem", parts, required={"design", "prior", "noise"})
+        parts = {"noise": {"kind": "noiseless"}, **codec.as_table("problem", spec)}
+        codec.check_keys("problem", parts, required={"design", "prior", "noise"})
         return cls(
-            _design("design", keys.as_table("design", parts["design"]), folder),
+            _design("design", codec.as_table("design", parts["design"]), folder),
             codec.decode("prior", parts["prior"], Sampler, PARTS),
             codec.decode("noise", parts["noise"], Noise, PARTS),
         )
@@ -214,7 +214,7 @@ def fingerprint_of(spec: Spec) -> str:
     return _fingerprint(stored_design(spec["design"]), spec["prior"], spec["noise"])
 
 
-def _fingerprint(design: Design, prior: keys.Table, noise: keys.Table) -> str:
+def _fingerprint(design: Design, prior: codec.Table, noise: codec.Table) -> str:
     """The SHA-256 of the design's own and the specs of the other parts, as JSON with sorted keys and no spaces."""
     essence = {"design": design.fingerprint, "prior": prior, "noise": noise}
     text = json.dumps(essence, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -238,36 +238,36 @@ def _design_spec(design: Design) -> dict[str, object]:
     return {"items": design.items, "lists": list(design.lists), **given}
 
 
-def stored_design(spec: keys.Table) -> Design:
+def stored_design(spec: codec.Table) -> Design:
     """The design that a problem's spec holds, as rows or lists: nothing is drawn, and no other file is read."""
     form = {"lists", "items"} if "lists" in spec else {"matrix"}
-    keys.check_keys("design", spec, required=form, optional={"pool_names", "item_names"})
-    lists = {key: keys.typed(key, value, list) for key, value in spec.items() if key != "items"}
+    codec.check_keys("design", spec, required=form, optional={"pool_names", "item_names"})
+    lists = {key: codec.typed(key, value, list) for key, value in spec.items() if key != "items"}
     for key in ("pool_names", "item_names"):
         for name in lists.get(key, []):
-            keys.typed(key, name, str)
+            codec.typed(key, name, str)
     names = lists.get("pool_names", ()), lists.get("item_names", ())
     if "matrix" in spec:
         return Design.from_rows(lists["matrix"], *names)
     for one in lists["lists"]:
-        keys.typed("lists", one, list)
+        codec.typed("lists", one, list)
     return Design.from_lists(
         lists["lists"], items=whole("items", spec["items"]), pool_names=names[0], item_names=names[1]
     )
 
 
-def _design(where: str, spec: keys.Table, folder: Path) -> Design:
+def _design(where: str, spec: codec.Table, folder: Path) -> Design:
     try:
         if "file" in spec:
-            keys.check_keys(where, spec, required={"file"})
-            return Design.from_csv(folder / keys.typed("file", spec["file"], str))
+            codec.check_keys(where, spec, required={"file"})
+            return Design.from_csv(folder / codec.typed("file", spec["file"], str))
         if "matrix" in spec or "lists" in spec:
             return stored_design(spec)
-        maker: Callable[..., Design] = keys.kind_of(where, spec, MAKERS)
+        maker: Callable[..., Design] = codec.kind_of(where, spec, MAKERS)
         parameters = inspect.signature(maker).parameters.values()
         wanted = {p.name for p in parameters if p.name != "generator"}
         optional = {p.name for p in parameters if p.default is not inspect.Parameter.empty}
-        keys.check_keys(where, spec, required={"kind", "seed", *wanted - optional}, optional=optional)
+        codec.check_keys(where, spec, required={"kind", "seed", *wanted - optional}, optional=optional)
         generator = torch.Generator().manual_seed(whole("seed", spec["seed"], most=2**63 - 1))
         return maker(generator=generator, **{k: v for k, v in spec.items() if k not in ("kind", "seed")})
     except (ValueError, TypeError) as error:

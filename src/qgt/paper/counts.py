@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qgt.files import codec
-from qgt.files.atomic import write_text
-from qgt.files.text import json_by_rows
+from qgt.files.documents import json_by_rows
+from qgt.files.store import write_text
 from qgt.paper.plan import Scale
 from qgt.study import Comparison, Measured, StudyResult
 

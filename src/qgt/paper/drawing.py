@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qgt.files.atomic import replacing, write_text
+from qgt.files.store import replacing, write_text
 from qgt.paper.counts import FIGURES, Counts, Number, across
 from qgt.paper.plan import POOLS_NOISE
 from qgt.paper.tables import TABLES, write_complexity_csv

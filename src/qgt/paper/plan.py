@@ -10,7 +10,7 @@ have a study of their own, on the first designs of some points: its instances ar
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from qgt.files.keys import Table
+from qgt.files.codec import Table
 from qgt.study import Study, Task
 from qgt.study.plan import Value
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from qgt.decoders.neural.mlp import MLP
-from qgt.files.atomic import replacing
-from qgt.files.text import markdown_table
+from qgt.files.documents import markdown_table
+from qgt.files.store import replacing
 from qgt.paper.counts import PARTS, Counts, Number, across
 from qgt.paper.plan import FIXED, NEARLY, PAPERS, TOLD, level_key
 from qgt.pictures.figures import METRIC_WORDS

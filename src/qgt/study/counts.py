@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qgt.files import codec
-from qgt.files.atomic import write_text
-from qgt.files.text import json_by_rows
+from qgt.files.documents import json_by_rows
+from qgt.files.store import write_text
 from qgt.study.pairs import Comparison, all_pairs
 from qgt.study.plan import Study
 from qgt.study.reading import Measured, StudyResult, measured_on, study_results, to_milliseconds

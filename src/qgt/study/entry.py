@@ -28,7 +28,7 @@ from qgt.decoders.neural.mlp import MLP
 from qgt.decoders.neural.network import Architecture
 from qgt.decoders.neural.settings import TrainConfig, make_config
 from qgt.decoders.registry import DECODERS, KINDS
-from qgt.files import codec, keys
+from qgt.files import codec
 from qgt.model.prior import FactoredPrior
 from qgt.model.problem import Problem
 from qgt.rounds.policies import FollowUp, Policy
@@ -117,7 +117,7 @@ class Entry:
 def parse_entry(name: str, value: object) -> Entry:
     """The entry that a table of a study's file describes."""
     where = f"decoders.{name}"
-    table = keys.as_table(where, value)
+    table = codec.as_table(where, value)
     cls = codec.class_of(f"{where}.kind", table.get("kind"), {**DECODERS, **ARCHITECTURES})
     if clash := sorted(COMMON & codec.field_names(cls)):
         raise ValueError(f"{where}: {cls.__name__} has a field {clash[0]}, which has a meaning in studies: rename it.")
@@ -133,25 +133,25 @@ def parse_entry(name: str, value: object) -> Entry:
 def parse_policy(name: str, value: object) -> Entry:
     """The policy that a table of a study's file describes."""
     where = f"policies.{name}"
-    table = keys.as_table(where, value)
+    table = codec.as_table(where, value)
     codec.class_of(f"{where}.kind", table.get("kind"), POLICIES)
     method = codec.decode_part(where, table, Policy, POLICY_KINDS, also=OF_A_POLICY)
     common = {key: table[key] for key in OF_A_POLICY - {"kind"} if key in table}
     return codec.decode_fields(where, common, Entry, known={"name": name, "kind": table["kind"], "method": method})
 
 
-def _decoder(where: str, table: keys.Table) -> Decoder:
+def _decoder(where: str, table: codec.Table) -> Decoder:
     return codec.decode_part(where, table, Decoder, KINDS, also=COMMON)
 
 
-def _recipe(where: str, table: keys.Table) -> Recipe:
+def _recipe(where: str, table: codec.Table) -> Recipe:
     """A network, by its fields or the paper's level, and how to train it."""
-    settings = keys.as_table(f"{where}.train", table.get("train", {}))
+    settings = codec.as_table(f"{where}.train", table.get("train", {}))
     fresh = table["kind"] in ON_FRESH_DATA or "steps" in settings
     try:
         config = make_config(fresh=fresh, given=settings)
     except (ValueError, TypeError) as error:
-        raise keys.explained(f"{where}.train", error, settings) from error
+        raise codec.explained_at(f"{where}.train", error, settings) from error
     level = {"level"} if table["kind"] == "mlp" else set()
     architecture = codec.decode_part(where, table, Architecture, NETWORKS, also=COMMON | level | {"train"})
     if not level & set(table):
@@ -161,4 +161,4 @@ def _recipe(where: str, table: keys.Table) -> Recipe:
     try:
         return Recipe(MLP.level(whole("level", table["level"])), config)
     except ValueError as error:
-        raise keys.explained(where, error, level) from error
+        raise codec.explained_at(where, error, level) from error

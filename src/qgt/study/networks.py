@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from qgt.decoders.neural.decoder import NeuralDecoder
 from qgt.decoders.neural.record import Epoch
-from qgt.files.locks import locked
+from qgt.files.store import locked
 from qgt.learning.training import train, train_many
 from qgt.study.entry import Recipe
 from qgt.study.parcels import Parcel, unpack

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from qgt.arguments import whole
-from qgt.files import documents, keys, plugins
+from qgt.files import codec, documents, plugins
 from qgt.model.problem import Instances, Problem, Spec
 from qgt.study.entry import Entry, Recipe, parse_entry, parse_policy
 from qgt.study.seeds import digest, generator
@@ -116,11 +116,11 @@ class Study:
         object.__setattr__(self, "tasks", tuple(self._tasks()))
 
     @classmethod
-    def from_plain(cls, data: keys.Table, *, folder: Path = Path()) -> "Study":
+    def from_plain(cls, data: codec.Table, *, folder: Path = Path()) -> "Study":
         """The study that plain data describes; whatever cannot work is refused by name, before anything runs."""
-        keys.check_keys("study", data, required={"problem"}, optional=KEYS)
-        decoders = keys.as_table("decoders", data.get("decoders", {}))
-        policies = keys.as_table("policies", data.get("policies", {}))
+        codec.check_keys("study", data, required={"problem"}, optional=KEYS)
+        decoders = codec.as_table("decoders", data.get("decoders", {}))
+        policies = codec.as_table("policies", data.get("policies", {}))
         if not decoders and not policies:
             raise ValueError("decoders is empty: add a table [decoders.NAME] or [policies.NAME] with a kind.")
         if both := sorted(set(decoders) & set(policies)):
@@ -129,9 +129,9 @@ class Study:
         metric = data.get("metric", "success_rate")
         if metric not in METRICS:
             raise ValueError(f"metric={metric!r} is not known: give one of {', '.join(METRICS)}.")
-        given = keys.as_table("problem", data["problem"])
-        keys.check_keys("problem", given, required={"design", "prior"}, optional={"noise"})
-        problem = {part: keys.as_table(f"problem.{part}", table) for part, table in given.items()}
+        given = codec.as_table("problem", data["problem"])
+        codec.check_keys("problem", given, required={"design", "prior"}, optional={"noise"})
+        problem = {part: codec.as_table(f"problem.{part}", table) for part, table in given.items()}
         entries = (
             *(parse_entry(name, value) for name, value in decoders.items()),
             *(parse_policy(name, value) for name, value in policies.items()),
@@ -141,7 +141,7 @@ class Study:
         return cls(
             problem,
             entries,
-            _grid(problem, keys.as_table("grid", data.get("grid", {}))),
+            _grid(problem, codec.as_table("grid", data.get("grid", {}))),
             _designs(data.get("designs", 1)),
             metric=metric,
             folder=folder,
@@ -152,7 +152,7 @@ class Study:
     def load(cls, path: str | Path) -> "Study":
         """Read a study file, TOML or JSON."""
         return documents.load(
-            path, "study", lambda data: cls.from_plain(keys.as_table("study", data), folder=Path(path).parent)
+            path, "study", lambda data: cls.from_plain(codec.as_table("study", data), folder=Path(path).parent)
         )
 
     def with_instances(self, instances: int) -> "Study":
@@ -217,7 +217,7 @@ def _designs(value: object) -> tuple[int, ...]:
     return seeds
 
 
-def _grid(problem: Spec, grid: keys.Table) -> dict[str, tuple[Value, ...]]:
+def _grid(problem: Spec, grid: codec.Table) -> dict[str, tuple[Value, ...]]:
     """The grid, every key of which must be in the problem already."""
     known, checked = _flat(problem), dict[str, tuple[Value, ...]]()
     for key, values in _flat(grid).items():
@@ -234,7 +234,7 @@ def _grid(problem: Spec, grid: keys.Table) -> dict[str, tuple[Value, ...]]:
     return checked
 
 
-def _flat(tables: keys.Table) -> dict[str, object]:
+def _flat(tables: codec.Table) -> dict[str, object]:
     """Dotted keys and their values. TOML reads `a.b = 1` as a table and `"a.b" = 1` as a key: both mean the same."""
     parts = [
         {f"{part}.{key}": value for key, value in values.items()} if isinstance(values, Mapping) else {part: values}

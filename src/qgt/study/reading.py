@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from qgt.files.atomic import replacing
 from qgt.files.codec import UNSTORED
-from qgt.files.text import markdown_table
+from qgt.files.documents import markdown_table
+from qgt.files.store import replacing
 from qgt.study.plan import Study, Value
 from qgt.study.spent import Costs
 from qgt.study.store import Reading, Store

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from qgt.decoders.contract import Decoder
-from qgt.files.atomic import replacing
+from qgt.files.store import replacing
 from qgt.model.problem import Problem
 from qgt.version import __version__
 

@@ -10,8 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from qgt.files.cells import escape
-from qgt.files.numbers import MISSING, cell_of
+from qgt.files.tables import MISSING, cell_of, escape
 from qgt.lab.counts import read_counts
 from qgt.lab.reported import WORDS, read_reports
 from qgt.model.noise import Noise

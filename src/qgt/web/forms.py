@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Depends, HTTPException, Request
 from starlette.datastructures import UploadFile
 
-from qgt.files.numbers import read_amount, read_number
+from qgt.files.tables import read_amount, read_number
 from qgt.web.guard import same
 from qgt.web.house import Here
 

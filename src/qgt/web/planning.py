@@ -11,7 +11,7 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 
-from qgt.files.numbers import read_number
+from qgt.files.tables import read_number
 from qgt.lab.asking import expected_positives, parse_assay, two_stages
 from qgt.lab.plan_folder import write_plan
 from qgt.lab.plan_words import plan_words

@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from qgt.files.cells import escape
-from qgt.files.numbers import cell_of
+from qgt.files.tables import cell_of, escape
 from qgt.lab.following import DecodedRounds, Proposed, as_round, decode_rounds, in_words, propose
 from qgt.lab.round_files import COUNTS, Round, joined
 from qgt.model.problem import Problem

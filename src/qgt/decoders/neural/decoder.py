@@ -20,7 +20,7 @@ from qgt.decoders.neural.network import MOST_LAYERS, Architecture, Network
 from qgt.decoders.neural.record import Training
 from qgt.decoders.neural.refining import RefiningStack
 from qgt.decoders.results import Decoded, Status
-from qgt.files import codec, keys
+from qgt.files import codec
 from qgt.model.problem import Problem, Spec, fingerprint_of, stored_design
 
 UNTRAINED = (
@@ -161,10 +161,10 @@ def raw_scores(network: Network, y: Tensor) -> Tensor:
         return torch.cat(parts) if parts else network(y.to(torch.float32)[None])[0]
 
 
-def _decoder(description: keys.Table, weights: Mapping[str, Tensor]) -> NeuralDecoder:
+def _decoder(description: codec.Table, weights: Mapping[str, Tensor]) -> NeuralDecoder:
     """The decoder that a file describes, every field checked against the others."""
     architecture = codec.decode("architecture", description["architecture"], Architecture, NETWORKS)
-    spec = {key: keys.as_table(key, part) for key, part in keys.as_table("problem", description["problem"]).items()}
+    spec = {key: codec.as_table(key, part) for key, part in codec.as_table("problem", description["problem"]).items()}
     design = stored_design(spec["design"])
     missing = codec.decode("missing", description["missing"], bool)
     model_file.check_cost(architecture, weights, design, missing=missing)

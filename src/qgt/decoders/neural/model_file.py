@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from qgt.decoders.neural.network import Architecture
-from qgt.files import keys
+from qgt.files import codec
 from qgt.files import tensors as tensor_files
 from qgt.model.design import Design
 
@@ -40,11 +40,11 @@ def place(path: str | Path) -> Path:
     return Path(path) / FILE if Path(path).is_dir() else Path(path)
 
 
-def write(folder: str | Path, description: keys.Table, weights: Mapping[str, Tensor]) -> None:
+def write(folder: str | Path, description: codec.Table, weights: Mapping[str, Tensor]) -> None:
     """Write the folder with the model file in it, all or nothing."""
     text = json.dumps({"format": FORMAT, **description}, allow_nan=False)
     on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-    tensor_files.write(Path(folder) / FILE, on_cpu, {"qgt": text, "sha256": checksum(text, on_cpu)})
+    tensor_files.write_tensors(Path(folder) / FILE, on_cpu, {"qgt": text, "sha256": checksum(text, on_cpu)})
 
 
 def read(file: Path) -> tuple[dict[str, object], dict[str, Tensor]]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from qgt.decoders.neural.network import Network
-from qgt.files.atomic import replacing
+from qgt.files.store import replacing
 
 OPSET = 18
 EXTRA = "writing ONNX files needs more packages: install them with pip install 'qgt[onnx]'."

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from qgt.files.numbers import is_number
+from qgt.files.tables import is_number
 from qgt.lab.headers import POOL, head, is_control, rows_said
 from qgt.lab.layouts.bench import blocks, plate_layout
 from qgt.lab.layouts.columns import bare, wide

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from qgt.files.cells import escape
+from qgt.files.tables import escape
 from qgt.lab import plates
 from qgt.lab.headers import COUNT, CYCLES, INSTANCE, POOL, UNREAD, WELLS, columns_said, head, is_control
 from qgt.lab.layouts.sheet import Layout, Sheet, refuse_absent, unknown

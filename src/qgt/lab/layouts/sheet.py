@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from qgt.files.cells import unescape
 from qgt.files.grids import Grid
-from qgt.files.numbers import is_number
+from qgt.files.tables import is_number, unescape
 from qgt.lab.mangled import mangled
 from qgt.lab.reported import is_word
 

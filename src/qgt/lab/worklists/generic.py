@@ -3,7 +3,7 @@
 import csv
 import io
 
-from qgt.files.cells import escape
+from qgt.files.tables import escape
 from qgt.lab.worklists.moves import Moves, microlitres
 
 HEADER = ("sample", "source plate", "source well", "pool", "pool plate", "pool well", "volume in uL", "design")

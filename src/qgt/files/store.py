@@ -1,13 +1,51 @@
-"""Folders to work in: new ones that vanish when the work fails, one worker at a time, room enough before it starts."""
+"""Files and folders on disk: writes that are whole or not at all, folders to work in, and locks between processes."""
 
+import contextlib
 import errno
 import os
 import secrets
 import shutil
+import sqlite3
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+# Files that appear whole or not at all.
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Give a temporary path beside `path` that takes its place on success and vanishes on failure.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with replacing(Path(folder) / "new" / "a.txt") as temporary:
+        ...         _ = temporary.write_text("whole")
+        ...     [file.name for file in Path(folder, "new").iterdir()]
+        ['a.txt']
+    """
+    target = Path(path).resolve()  # through a link, not over it
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    # Made by hand rather than by tempfile, whose files are private: the system gives this one its ordinary mode.
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    try:
+        yield temporary
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a UTF-8 text file, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+# Folders to work in: new ones that vanish when the work fails, one worker at a time, room enough before it starts.
 
 if sys.platform != "win32":
     import fcntl
@@ -120,3 +158,44 @@ def _lock(path: Path) -> int:
             os.close(held)
             raise
         os.close(held)
+
+
+# A lock between processes that share a folder.
+
+PAUSE = 0.2  # seconds between two tries
+
+
+@contextlib.contextmanager
+def locked(path: Path, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold the lock that a file stands for; wait while another process holds it, telling `on_wait` at each try.
+
+    The file is an empty SQLite database, whose locks work on every system and end with the process that holds them,
+    however it ends. The file stays: another process may be waiting for it.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, locked(Path(folder) / "a.lock"):
+        ...     pass
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+    except (sqlite3.Error, OSError) as error:
+        raise ValueError(f"{path}: cannot be made ({error}); check the folder.") from error
+    with contextlib.closing(connection):
+        while not _taken(connection, path):
+            if on_wait is not None:
+                on_wait()
+            time.sleep(PAUSE)
+        yield
+
+
+def _taken(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether the lock is ours now."""
+    try:
+        connection.execute("BEGIN EXCLUSIVE")
+    except sqlite3.Error as error:
+        if "locked" not in str(error):
+            raise ValueError(f"{path}: cannot be locked ({error}); check the folder.") from error
+        return False
+    return True

@@ -1,7 +1,9 @@
-"""Folders and tensor files: refused before the work where that can be known, and nothing left behind."""
+"""Writes that are whole or not at all, folders to work in, and locks between processes."""
 
 import os
 import resource
+import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -11,9 +13,46 @@ from pathlib import Path
 import pytest
 import torch
 
-from qgt.files import folders, tensors
-from qgt.files.folders import alone_in, check_room, working_in
+from qgt.files import store, tensors
 from qgt.files.provenance import provenance
+from qgt.files.store import alone_in, check_room, locked, replacing, working_in, write_text
+
+# Files that appear whole or not at all.
+
+
+def test_replacing_takes_the_place_of_the_file_on_success_only(tmp_path):
+    target = tmp_path / "new" / "result.csv"
+    with replacing(target) as temporary:
+        temporary.write_text("first")
+        assert not target.exists()
+    assert target.read_text() == "first"
+    with pytest.raises(RuntimeError, match="half way"), replacing(target) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError("half way")
+    assert target.read_text() == "first"
+    assert list(target.parent.iterdir()) == [target]  # no temporary file stays
+
+
+def test_a_written_file_has_ordinary_permissions(tmp_path):
+    path = tmp_path / "sheet.csv"
+    mask = os.umask(0o027)
+    try:
+        write_text(path, "a")
+        assert os.umask(0o027) == 0o027  # and the mask is as it was
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_a_link_stays_and_what_it_points_to_is_replaced(tmp_path):
+    (tmp_path / "target").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    write_text(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "new"
+
+
+# Folders and tensor files: refused before the work where that can be known, and nothing left behind.
 
 
 def test_a_folder_made_for_failed_work_is_taken_away_with_its_parents(tmp_path: Path) -> None:
@@ -44,10 +83,10 @@ def test_what_is_no_folder_is_named(tmp_path: Path) -> None:
 
 def test_another_process_is_kept_out_until_the_first_ends(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from qgt.files.folders import alone_in\n"
+        "import sys, time; from pathlib import Path; from qgt.files.store import alone_in\n"
         "with alone_in(Path(sys.argv[1])):\n    print('in', flush=True); time.sleep(60)"
     )
-    path = os.pathsep.join([str(Path(folders.__file__).parents[2]), *sys.path])
+    path = os.pathsep.join([str(Path(store.__file__).parents[2]), *sys.path])
     other = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)],
         stdout=subprocess.PIPE,
@@ -62,7 +101,7 @@ def test_another_process_is_kept_out_until_the_first_ends(tmp_path: Path) -> Non
     finally:
         other.kill()
         other.communicate()
-    assert (tmp_path / folders.LOCK).exists()  # left by the kill, and locking nothing
+    assert (tmp_path / store.LOCK).exists()  # left by the kill, and locking nothing
     with alone_in(tmp_path):
         pass
     assert not list(tmp_path.iterdir())
@@ -114,16 +153,16 @@ def test_what_the_system_refuses_to_write_is_told_and_leaves_nothing(tmp_path: P
     with pytest.raises(ValueError, match="cannot be written there"):
         check_room(tmp_path, 2**20)
     with pytest.raises(ValueError, match=r"model\.safetensors: cannot be written"):
-        tensors.write(tmp_path / "model.safetensors", {"weight": torch.zeros(2**16)}, {})
+        tensors.write_tensors(tmp_path / "model.safetensors", {"weight": torch.zeros(2**16)}, {})
     assert not list(tmp_path.iterdir())
-    tensors.write(tmp_path / "model.safetensors", {"weight": torch.zeros(4)}, {})
+    tensors.write_tensors(tmp_path / "model.safetensors", {"weight": torch.zeros(4)}, {})
 
 
 def test_a_write_that_fails_keeps_the_old_file(tmp_path: Path, small_files: None) -> None:
-    tensors.write(tmp_path / "a", {"weight": torch.zeros(4)}, {})
+    tensors.write_tensors(tmp_path / "a", {"weight": torch.zeros(4)}, {})
     before = (tmp_path / "a").read_bytes()
     with pytest.raises(ValueError, match="cannot be written"):
-        tensors.write(tmp_path / "a", {"weight": torch.zeros(2**16)}, {})
+        tensors.write_tensors(tmp_path / "a", {"weight": torch.zeros(2**16)}, {})
     assert (tmp_path / "a").read_bytes() == before
 
 
@@ -133,3 +172,51 @@ def test_provenance_is_plain_and_short() -> None:
     assert "+" not in str(told["torch"])
     assert told["threads"] == torch.get_num_threads()
     assert "CPU" in str(told["device"])
+
+
+# Locks: one process at a time, and none is held by the dead.
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from qgt.files.store import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_lock_is_waited_for_and_ends_with_its_holder(tmp_path):
+    path = tmp_path / "deep" / "a.lock"
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE)
+    assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+    waits = 0
+
+    def kill_it():
+        nonlocal waits
+        waits += 1
+        if waits == 2:
+            holder.send_signal(signal.SIGKILL if os.name == "posix" else signal.SIGTERM)
+            holder.wait()
+
+    with locked(path, kill_it):
+        assert waits >= 2
+    holder.stdout.close()
+
+
+def test_a_lock_is_free_again_after_an_error(tmp_path):
+    with pytest.raises(ZeroDivisionError), locked(tmp_path / "a.lock"):
+        raise ZeroDivisionError
+    with locked(tmp_path / "a.lock"):
+        pass
+
+
+def test_a_place_where_nothing_can_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"a\.lock: cannot be made"), locked(tmp_path / "file" / "a.lock"):
+        pass
+    with pytest.raises(ValueError, match="cannot be"), locked(tmp_path):
+        pass
+    (tmp_path / "file").write_text("no database" * 99)
+    with pytest.raises(ValueError, match="file: cannot be locked"), locked(tmp_path / "file"):
+        pass
