@@ -10,14 +10,14 @@ import time
 import torch
 
 import qgt
-from qgt.model.problem import CHUNK
+from qgt.model.problem import DRAWN_AT_A_TIME
 
 ITEMS, POOLS = 100, 35
 
 
 def draw(instances: int, generator: torch.Generator) -> None:
     """Draw one uniform number per item and one per pool, chunk by chunk as `simulate` does."""
-    rows = CHUNK // ITEMS
+    rows = DRAWN_AT_A_TIME // ITEMS
     for start in range(0, instances, rows):
         here = min(rows, instances - start)
         for width in (ITEMS, POOLS):

@@ -138,7 +138,7 @@ def test_every_room_says_what_lives_there():
 
 def test_the_parts_need_torch_only():
     allowed = {"torch", "jaxtyping", "qgt"} | sys.stdlib_module_names
-    for name in ("design", "lists", "makers", "prior", "noise"):
+    for name in ("design", "lists", "constructions", "noise"):
         tree = ast.parse((SOURCE / f"model/{name}.py").read_text("utf-8"))
         tops = {
             alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names

@@ -70,29 +70,29 @@ if TYPE_CHECKING:
     from qgt.model.design import Design as Design
     from qgt.model.factors import Factors as Factors
     from qgt.model.factors import PoolCosts as PoolCosts
-    from qgt.model.households import Households as Households
+    from qgt.model.noise import Binned as Binned
+    from qgt.model.noise import Gaussian as Gaussian
     from qgt.model.noise import Noise as Noise
     from qgt.model.noise import Noiseless as Noiseless
     from qgt.model.noise import Outliers as Outliers
     from qgt.model.noise import PerPool as PerPool
+    from qgt.model.noise import PositiveNegative as PositiveNegative
+    from qgt.model.noise import Reads as Reads
     from qgt.model.noise import RoundedGaussian as RoundedGaussian
+    from qgt.model.noise import Saturating as Saturating
     from qgt.model.noise import SparseInteger as SparseInteger
     from qgt.model.prior import Bernoulli as Bernoulli
     from qgt.model.prior import FactoredPrior as FactoredPrior
     from qgt.model.prior import FixedWeight as FixedWeight
     from qgt.model.prior import Groups as Groups
+    from qgt.model.prior import Households as Households
     from qgt.model.prior import ItemCosts as ItemCosts
     from qgt.model.prior import Prior as Prior
     from qgt.model.prior import Sampler as Sampler
+    from qgt.model.prior import UnknownLevel as UnknownLevel
+    from qgt.model.prior import UnknownRate as UnknownRate
     from qgt.model.problem import Instances as Instances
     from qgt.model.problem import Problem as Problem
-    from qgt.model.readings import Gaussian as Gaussian
-    from qgt.model.readings import PositiveNegative as PositiveNegative
-    from qgt.model.readings import Reads as Reads
-    from qgt.model.scales import Binned as Binned
-    from qgt.model.scales import Saturating as Saturating
-    from qgt.model.unknown import UnknownLevel as UnknownLevel
-    from qgt.model.unknown import UnknownRate as UnknownRate
     from qgt.rounds.choosing import NextPools as NextPools
     from qgt.rounds.choosing import next_pools as next_pools
     from qgt.study.pairs import Comparison as Comparison
@@ -144,12 +144,31 @@ _PUBLIC = {
     "decoders.neural.mlp": ("MLP", "ResidualMLP"),
     "decoders.neural.network": ("Architecture",),
     "decoders.neural.refining": ("Refining",),
-    "model.noise": ("Noise", "Noiseless", "Outliers", "PerPool", "RoundedGaussian", "SparseInteger"),
-    "model.readings": ("Gaussian", "PositiveNegative", "Reads"),
-    "model.scales": ("Binned", "Saturating"),
-    "model.households": ("Households",),
-    "model.prior": ("Bernoulli", "FactoredPrior", "FixedWeight", "Groups", "ItemCosts", "Prior", "Sampler"),
-    "model.unknown": ("UnknownLevel", "UnknownRate"),
+    "model.noise": (
+        "Binned",
+        "Gaussian",
+        "Noise",
+        "Noiseless",
+        "Outliers",
+        "PerPool",
+        "PositiveNegative",
+        "Reads",
+        "RoundedGaussian",
+        "Saturating",
+        "SparseInteger",
+    ),
+    "model.prior": (
+        "Bernoulli",
+        "FactoredPrior",
+        "FixedWeight",
+        "Groups",
+        "Households",
+        "ItemCosts",
+        "Prior",
+        "Sampler",
+        "UnknownLevel",
+        "UnknownRate",
+    ),
     "model.problem": ("Instances", "Problem"),
     "lab.accounts": ("Account", "accounts"),
     "lab.counts": ("CountSheet", "read_counts"),

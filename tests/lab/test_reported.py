@@ -6,7 +6,7 @@ import qgt
 from qgt.lab.decoding import decode_sheet
 from qgt.lab.report_pages import card
 from qgt.lab.reports import report_row
-from qgt.model.reports import usual_reports
+from qgt.model.noise import usual_reports
 
 ROWS = ["110100", "011010", "101001", "000111"]
 

@@ -55,7 +55,7 @@ def test_the_cost_of_a_model_is_minus_the_log_joint_of_every_x(seed):
 
 @pytest.mark.parametrize("most", [2**24, 0])
 def test_tables_know_the_size_of_their_pool(monkeypatch, most):
-    monkeypatch.setattr(module, "MOST", most)
+    monkeypatch.setattr(module, "MOST_TABLE_ENTRIES", most)
     problem = qgt.Problem(qgt.Design.from_rows(["1100", "1111", "0111"]), qgt.Bernoulli(0.2), Diluted())
     y = problem.simulate(20, generator=torch.Generator().manual_seed(0)).y
     x, factors = every(4), problem.factors(y)

@@ -91,7 +91,7 @@ def test_simulated_counts_are_those_of_the_design_plus_noise():
 
 @pytest.mark.parametrize("instances", [0, 1, 3, 4, 5, 8, 9])
 def test_every_chunk_is_filled_in_its_place(monkeypatch, instances):
-    monkeypatch.setattr(problem, "CHUNK", 40)  # 4 instances of 10 items at a time
+    monkeypatch.setattr(problem, "DRAWN_AT_A_TIME", 40)  # 4 instances of 10 items at a time
     design = Design.bernoulli(pools=5, items=10, generator=generator(1))
     one = Problem(design, Bernoulli(0.5), RoundedGaussian(1.0))
     x, y = one.simulate(instances, generator=generator(3))
@@ -107,7 +107,7 @@ def test_every_chunk_is_filled_in_its_place(monkeypatch, instances):
 
 @pytest.mark.parametrize(("pools", "items"), [(3, 10), (10, 3), (1, 1), (2, 500), (500, 2)])
 def test_scratch_memory_is_bounded(monkeypatch, pools, items):
-    monkeypatch.setattr(problem, "CHUNK", 100)
+    monkeypatch.setattr(problem, "DRAWN_AT_A_TIME", 100)
     prior, noise = Recording(), Recording()
     design = Design.from_matrix(torch.ones(pools, items, dtype=torch.uint8))
     Problem(design, prior, noise).simulate(250, generator=generator())
@@ -120,7 +120,7 @@ def test_the_default_chunk_is_used():
     prior = Recording()
     design = Design.from_matrix(torch.ones(1, 1000, dtype=torch.uint8))
     Problem(design, prior).simulate(3000, generator=generator())
-    assert max(rows for rows, _ in prior.asked) == problem.CHUNK // 1000
+    assert max(rows for rows, _ in prior.asked) == problem.DRAWN_AT_A_TIME // 1000
 
 
 def test_simulate_repeats_for_equal_seeds_and_leaves_the_global_generator_alone():

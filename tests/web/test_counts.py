@@ -7,7 +7,7 @@ from html import unescape
 
 import pytest
 
-from qgt.model.readings import PositiveNegative
+from qgt.model.noise import PositiveNegative
 
 POSITIVE = [2, 7]
 

@@ -150,7 +150,7 @@ def decode(
         problem, decoder, model, texts, keep_proofs=certificate is not None, limited=time_limit is None
     )
     if attack_rate is not None:
-        from qgt.model.unknown import with_attack_rate
+        from qgt.model.prior import with_attack_rate
 
         loaded = dataclasses.replace(loaded, prior=with_attack_rate(loaded.prior, attack_rate))
     read = read_sheet(counts, problem, loaded)

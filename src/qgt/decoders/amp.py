@@ -26,9 +26,9 @@ from qgt.arguments import fraction, whole
 from qgt.decoders.affine import Affine
 from qgt.decoders.contract import BoundDecoder, refuse_unsupported
 from qgt.decoders.results import Decoded, Evidence, Spans, Status
+from qgt.model.noise import reports_counts
 from qgt.model.prior import Prior
 from qgt.model.problem import Problem
-from qgt.model.readings import reports_counts
 
 FLOOR = 1e-3  # of tau^2, inside the denoiser only
 TOLERANCE = 1e-9  # of the squared relative change of tau

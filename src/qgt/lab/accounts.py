@@ -17,9 +17,8 @@ from qgt.lab import reported, wording
 from qgt.lab.verdicts import Call, Verdict, call, verdict
 from qgt.lab.wording import Alternative, More, Residual
 from qgt.model.factors import pool_costs
-from qgt.model.noise import Noiseless
+from qgt.model.noise import Noiseless, usual_reports
 from qgt.model.problem import Problem
-from qgt.model.reports import usual_reports
 from qgt.trust.marginals import prior_rates
 from qgt.trust.rescue import Rescue
 

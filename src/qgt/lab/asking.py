@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from qgt.files.tables import WrittenNumber, read_amount, read_range, read_shares
-from qgt.model.noise import Noise, Noiseless, SparseInteger
-from qgt.model.readings import Gaussian, PositiveNegative
+from qgt.model.noise import Gaussian, Noise, Noiseless, PositiveNegative, SparseInteger
 
 ASSAYS = {  # what each kind of assay reports, and the numbers that say how it errs
     "count": "the number of positives in the pool; give the share of counts that are off by one, such as 0.02 or 2%",

@@ -27,9 +27,7 @@ from qgt.lab.reported import mistaken, read_reports
 from qgt.lab.samples import Samples
 from qgt.lab.wording import joined
 from qgt.model.design import Design
-from qgt.model.noise import Noise
-from qgt.model.readings import PositiveNegative
-from qgt.model.reports import noise_of
+from qgt.model.noise import Noise, PositiveNegative, noise_of
 
 NAMED = 6  # missing counts that a note names
 

@@ -10,9 +10,7 @@ from functools import lru_cache
 
 from qgt.arguments import fraction
 from qgt.lab.samples import Samples
-from qgt.model.households import Households
-from qgt.model.prior import Bernoulli, Prior
-from qgt.model.unknown import UnknownLevel, UnknownRate
+from qgt.model.prior import Bernoulli, Households, Prior, UnknownLevel, UnknownRate
 
 ATTACK = 0.5  # the chance that a member of a household with an outbreak is positive, where nobody says another
 STRANGERS = 0.2  # the share of positives that come from no household's outbreak, where nobody says another

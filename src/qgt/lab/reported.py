@@ -13,11 +13,8 @@ from torch import Tensor
 
 from qgt.files.tables import NO_NUMBER, has_decimal_commas, number
 from qgt.lab.wording import Residual, joined, quoted
-from qgt.model.noise import Noise
+from qgt.model.noise import Binned, Noise, PositiveNegative, Reads, noise_of, reports_counts
 from qgt.model.problem import Problem
-from qgt.model.readings import PositiveNegative, Reads, reports_counts
-from qgt.model.reports import noise_of
-from qgt.model.scales import Binned
 
 _POSITIVE = """
     positive, pos, +, ++, +++, +ve, detected, reactive, present, positiv, reaktiv, nachgewiesen, nachweisbar,

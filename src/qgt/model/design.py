@@ -19,10 +19,27 @@ from torch import Generator, Tensor
 
 from qgt.arguments import fits_memory, fraction, whole
 from qgt.files.store import replacing
-from qgt.model import constructions, design_file, makers
-from qgt.model.lists import Lists
-from qgt.model.names import checked, numbered
-from qgt.model.products import Products
+from qgt.model import constructions, design_file
+from qgt.model.lists import Lists, Products
+
+
+def numbered(prefix: str, size: int) -> tuple[str, ...]:
+    """The usual names."""
+    return tuple(f"{prefix}{number}" for number in range(1, size + 1))
+
+
+def checked_names(field: str, names: Sequence[str] | None, prefix: str, size: int) -> tuple[str, ...] | None:
+    """The names, or None where they are none or the usual ones, which need not be kept."""
+    if not names:
+        return None
+    if len(names) != size or len(set(names)) != size:
+        raise ValueError(f"{field} holds {len(set(names))} different names: give {size} different ones.")
+    for name in names:
+        if not name or name != name.strip() or any(ord(character) < 32 for character in name):
+            raise ValueError(f"{field} holds {name!r}: give names without line breaks or blanks at their ends.")
+    usual = all(name == f"{prefix}{number}" for number, name in enumerate(names, 1))
+    return None if usual else tuple(names)
+
 
 ITEM_BYTES, TRANSFER_BYTES = 64, 40  # for an item's name, and for a transfer while it is drawn and sorted
 CODED = 10  # transfers of an item in a sparse-graph code, at least
@@ -62,8 +79,8 @@ class Design:
                 f"{len(self.lists)} pools of {self.lists.bound} items are no design: give at least one of each."
             )
         _check_size(self.pools, self.items, float(self.transfers))
-        pool_names = checked("pool_names", self.own_pool_names, "P", self.pools)
-        item_names = checked("item_names", self.own_item_names, "I", self.items)
+        pool_names = checked_names("pool_names", self.own_pool_names, "P", self.pools)
+        item_names = checked_names("item_names", self.own_item_names, "I", self.items)
         object.__setattr__(self, "own_pool_names", pool_names)
         object.__setattr__(self, "own_item_names", item_names)
 
@@ -225,7 +242,7 @@ class Design:
         pools, items = whole("pools", pools, least=1), whole("items", items, least=1)
         probability = fraction("probability", probability)
         _check_size(pools, items, pools * items * probability)
-        return cls(makers.bernoulli(pools, items, probability, generator))
+        return cls(constructions.bernoulli(pools, items, probability, generator))
 
     @classmethod
     def column_regular(cls, *, pools: int, items: int, weight: int, generator: Generator) -> "Design":
@@ -239,7 +256,7 @@ class Design:
         pools, items = whole("pools", pools, least=1), whole("items", items, least=1)
         weight = whole("weight", weight, most=pools)
         _check_size(pools, items, float(items * weight))
-        return cls(makers.regular(pools, items, weight, generator))
+        return cls(constructions.regular(pools, items, weight, generator))
 
     @classmethod
     def doubly_regular(cls, *, pools: int, items: int, weight: int, generator: Generator) -> "Design":
@@ -253,7 +270,7 @@ class Design:
             >>> Design.doubly_regular(pools=4, items=6, weight=2, generator=g).item_degrees
             tensor([2, 2, 2, 2, 2, 2])
         """
-        makers.check_even(whole("pools", pools, least=1), whole("items", items, least=1), weight)
+        constructions.check_even(whole("pools", pools, least=1), whole("items", items, least=1), weight)
         return cls.column_regular(pools=pools, items=items, weight=weight, generator=generator)
 
     @classmethod
@@ -296,7 +313,7 @@ class Design:
     @classmethod
     def from_csv(cls, path: str | Path) -> "Design":
         """Read a design, as lists or as a matrix, whose header and first column of names are optional; see `to_csv`."""
-        return cls(*design_file.read(path))
+        return cls(*design_file.read_design(path))
 
     def to_csv(self, path: str | Path, *, form: Literal["matrix", "lists"] | None = None) -> None:
         """Write the design with its names, whole or not at all; `from_csv` reads it back.
@@ -312,4 +329,4 @@ class Design:
     def write_csv(self, path: str | Path, *, form: Literal["matrix", "lists"] | None = None) -> None:
         """Write as `to_csv` does, but straight to the path: for those who replace files themselves."""
         form = form or ("lists" if self.sparse else "matrix")
-        design_file.write(path, self.lists, self.pool_names, self.item_names, form)
+        design_file.write_design(path, self.lists, self.pool_names, self.item_names, form)

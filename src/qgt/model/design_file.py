@@ -27,11 +27,11 @@ from qgt.files import tables
 from qgt.files.tables import escape, unescape
 from qgt.model.lists import Lists
 
-HEADER = ("pool", "items")
+LISTS_HEADER = ("pool", "items")
 _LINE = re.compile(r'("(?:[^"]|"")*"|[^",]*),("(?:[^"]|"")*"|[^",]*)')  # two cells, either in quotes or not
 
 
-class Sheet(NamedTuple):
+class DesignSheet(NamedTuple):
     """What a design's file holds; no names where it has none."""
 
     lists: Lists
@@ -39,7 +39,7 @@ class Sheet(NamedTuple):
     item_names: tuple[str, ...]
 
 
-def read(path: str | Path) -> Sheet:
+def read_design(path: str | Path) -> DesignSheet:
     """Read either form; raise a ValueError that says where the file is wrong and what to do."""
     text = tables.text_of(path)
     first = re.split(r"[\r\n]", text[:100], maxsplit=1)[0]
@@ -49,10 +49,12 @@ def read(path: str | Path) -> Sheet:
 
 
 def _is_header(cells: Sequence[str]) -> bool:
-    return [cell.strip().lower() for cell in cells] == list(HEADER)
+    return [cell.strip().lower() for cell in cells] == list(LISTS_HEADER)
 
 
-def write(path: str | Path, lists: Lists, pool_names: Sequence[str], item_names: Sequence[str], form: str) -> None:
+def write_design(
+    path: str | Path, lists: Lists, pool_names: Sequence[str], item_names: Sequence[str], form: str
+) -> None:
     """Write a table of 0s and 1s ("matrix") or one line per pool with its items ("lists")."""
     if form not in ("matrix", "lists"):
         raise ValueError(f"form={form!r} is not valid: give 'matrix', 'lists' or None.")
@@ -61,7 +63,7 @@ def write(path: str | Path, lists: Lists, pool_names: Sequence[str], item_names:
 
 def _write_matrix(path: str | Path, lists: Lists, pool_names: Sequence[str], item_names: Sequence[str]) -> None:
     """Write a table of 0s and 1s, row by row."""
-    if _is_header([HEADER[0], *item_names]):  # then the matrix would begin as lists do
+    if _is_header([LISTS_HEADER[0], *item_names]):  # then the matrix would begin as lists do
         return _write_lists(path, lists, pool_names, item_names)
     tables.write_table(path, _rows(lists), row_names=pool_names, column_names=item_names, corner="pool")
 
@@ -70,7 +72,7 @@ def _write_lists(path: str | Path, lists: Lists, pool_names: Sequence[str], item
     """Write one line per pool, after one that names all items."""
     words = [_word(name) for name in item_names]
     with Path(path).open("w", newline="", encoding="utf-8") as stream:
-        stream.write(f"{','.join(HEADER)}\n,{_quoted(' '.join(words))}\n")
+        stream.write(f"{','.join(LISTS_HEADER)}\n,{_quoted(' '.join(words))}\n")
         for name, pool in zip(pool_names, lists, strict=True):
             stream.write(f"{_quoted(escape(name))},{_quoted(' '.join([words[item] for item in pool]))}\n")
 
@@ -99,7 +101,7 @@ def _unquoted(cell: str) -> str:
     return cell[1:-1].replace('""', '"') if cell.startswith('"') else cell
 
 
-def _read_matrix(path: str | Path, sheet: tables.Table) -> Sheet:
+def _read_matrix(path: str | Path, sheet: tables.Table) -> DesignSheet:
     for i, row in enumerate(sheet.values):
         for j, value in enumerate(row):
             if value not in (0.0, 1.0):
@@ -109,10 +111,10 @@ def _read_matrix(path: str | Path, sheet: tables.Table) -> Sheet:
                 )
     owners, entries = torch.tensor(sheet.values, dtype=torch.float64).nonzero().T
     lists = Lists.of_pairs(owners, entries, lists=len(sheet.values), bound=len(sheet.values[0]))
-    return Sheet(lists, sheet.row_names or (), sheet.column_names or ())
+    return DesignSheet(lists, sheet.row_names or (), sheet.column_names or ())
 
 
-def _read_lists(path: str | Path, text: str) -> Sheet:
+def _read_lists(path: str | Path, text: str) -> DesignSheet:
     """One pass over the lines; whatever is wrong is told with its row."""
     lines = enumerate(io.StringIO(text.rstrip(), newline=None), 1)  # any kind of line end
     next(lines)  # the header
@@ -147,7 +149,7 @@ def _read_lists(path: str | Path, text: str) -> Sheet:
             f"{path}: may be a matrix of one item called 'items', or lists of items called 0 and 1; rename the item, "
             "or name all items in row 2, after a comma."
         )
-    return Sheet(Lists.of(listed, bound=len(number)), tuple(pools), tuple(number))
+    return DesignSheet(Lists.of(listed, bound=len(number)), tuple(pools), tuple(number))
 
 
 def _cells(path: str | Path, row: int, line: str) -> tuple[str, list[str]]:

@@ -20,7 +20,7 @@ from qgt.model.design import Design
 from qgt.model.noise import Noise, Outliers, PerPool
 from qgt.model.prior import ItemCosts
 
-MOST = 2**24  # entries of all tables at which it pays to look for equal reports of equal pools first
+MOST_TABLE_ENTRIES = 2**24  # entries of all tables at which it pays to look for equal reports of equal pools first
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ def _tables(noise: Noise, pool_sizes: Tensor, y: Tensor) -> PoolCosts:
     sizes, size = pool_sizes.unique(return_inverse=True)
     counts = torch.arange(int(sizes[-1]) + 1, dtype=torch.float64, device=y.device)
     reports, pools = values, sizes.to(torch.float64)
-    if len(values) * len(sizes) * len(counts) > MOST:
+    if len(values) * len(sizes) * len(counts) > MOST_TABLE_ENTRIES:
         pairs, which = (value * len(sizes) + size).unique(return_inverse=True)
         reports, pools = reports[pairs // len(sizes)], pools[pairs % len(sizes)]
         tables = -noise.log_prob(reports[:, None], counts, pools[:, None])

@@ -25,12 +25,20 @@ from qgt.arguments import whole
 from qgt.files import codec, documents, plugins
 from qgt.model.design import Design
 from qgt.model.factors import Factors, pool_costs
-from qgt.model.households import Households
-from qgt.model.noise import Noise, Noiseless, Outliers, PerPool, RoundedGaussian, SparseInteger
-from qgt.model.prior import Bernoulli, FactoredPrior, FixedWeight, Prior, Sampler
-from qgt.model.readings import Gaussian, PositiveNegative, Reads
-from qgt.model.scales import Binned, Saturating
-from qgt.model.unknown import UnknownLevel, UnknownRate
+from qgt.model.noise import (
+    Binned,
+    Gaussian,
+    Noise,
+    Noiseless,
+    Outliers,
+    PerPool,
+    PositiveNegative,
+    Reads,
+    RoundedGaussian,
+    Saturating,
+    SparseInteger,
+)
+from qgt.model.prior import Bernoulli, FactoredPrior, FixedWeight, Households, Prior, Sampler, UnknownLevel, UnknownRate
 
 PRIORS: dict[str, type] = {
     "bernoulli": Bernoulli,
@@ -60,7 +68,7 @@ MAKERS: dict[str, Callable[..., Design]] = {
 }
 Spec = Mapping[str, codec.Table]  # a problem as plain data: design, prior and noise
 PARTS: codec.Kinds = {Sampler: PRIORS, Prior: PRIORS, Noise: NOISES}
-CHUNK = 2**20  # numbers drawn at a time on a CPU, so that scratch memory does not grow with the instances
+DRAWN_AT_A_TIME = 2**20  # numbers drawn at a time on a CPU, so that scratch memory does not grow with the instances
 
 
 class Instances(NamedTuple):
@@ -110,7 +118,7 @@ class Problem:
         x = torch.empty(instances, self.items, dtype=torch.uint8, device=device)
         y = torch.empty(instances, self.pools, dtype=torch.float64, device=device)
         # On a GPU large launches are the cheap ones.
-        rows = max(1, CHUNK // max(self.items, self.pools)) if device.type == "cpu" else 2**18
+        rows = max(1, DRAWN_AT_A_TIME // max(self.items, self.pools)) if device.type == "cpu" else 2**18
         sizes = self.design.pool_sizes.to(device, torch.float64)
         for start in range(0, instances, rows):
             chunk = slice(start, start + rows)

@@ -20,11 +20,9 @@ from jaxtyping import Float64, UInt8
 from torch import Tensor
 
 from qgt.decoders.contract import Decode, Decoder
-from qgt.model.households import Households
 from qgt.model.noise import Noise, Outliers, RoundedGaussian, SparseInteger
-from qgt.model.prior import Bernoulli, Prior
+from qgt.model.prior import Bernoulli, Households, Prior, UnknownLevel, with_attack_rate
 from qgt.model.problem import Problem
-from qgt.model.unknown import UnknownLevel, with_attack_rate
 from qgt.trust.fit import expected_off
 from qgt.trust.reference import NUMBERS, misfit
 

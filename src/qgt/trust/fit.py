@@ -10,9 +10,8 @@ import torch
 from jaxtyping import Bool, Float64, UInt8
 from torch import Tensor
 
+from qgt.model.noise import reports_counts, usual_reports
 from qgt.model.problem import Problem
-from qgt.model.readings import reports_counts
-from qgt.model.reports import usual_reports
 from qgt.trust.reference import FEW, NUMBERS, Misfit, Reference, Spread, both, misfit, share_above
 
 INSTANCE_ALARM = 5e-4  # a p-value below this makes an instance suspect

@@ -13,10 +13,8 @@ from fastapi.responses import RedirectResponse, Response
 from qgt.files.tables import MISSING, cell_of, escape
 from qgt.lab.counts import read_counts
 from qgt.lab.reported import WORDS, read_reports
-from qgt.model.noise import Noise
+from qgt.model.noise import Noise, PositiveNegative, noise_of, reports_counts
 from qgt.model.problem import Problem
-from qgt.model.readings import PositiveNegative, reports_counts
-from qgt.model.reports import noise_of
 from qgt.web.bench import Prepared
 from qgt.web.decoding import ready_job
 from qgt.web.forms import Form, Sent

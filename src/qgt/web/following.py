@@ -6,8 +6,7 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
 from qgt.lab.round_files import Round
-from qgt.model.readings import PositiveNegative
-from qgt.model.reports import noise_of
+from qgt.model.noise import PositiveNegative, noise_of
 from qgt.rounds.choosing import later_noise
 from qgt.web.counting import typed_counts
 from qgt.web.forms import Form, Sent

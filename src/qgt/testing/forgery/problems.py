@@ -7,13 +7,21 @@ import torch
 from torch import Generator, Tensor
 
 from qgt.model.design import Design
-from qgt.model.households import Households
-from qgt.model.noise import Noise, Noiseless, Outliers, PerPool, RoundedGaussian, SparseInteger
-from qgt.model.prior import FREE, Bernoulli, FixedWeight, ItemCosts, Prior
+from qgt.model.noise import (
+    Binned,
+    Gaussian,
+    Noise,
+    Noiseless,
+    Outliers,
+    PerPool,
+    PositiveNegative,
+    Reads,
+    RoundedGaussian,
+    Saturating,
+    SparseInteger,
+)
+from qgt.model.prior import FREE, Bernoulli, FixedWeight, Households, ItemCosts, Prior, UnknownLevel, UnknownRate
 from qgt.model.problem import Problem
-from qgt.model.readings import Gaussian, PositiveNegative, Reads
-from qgt.model.scales import Binned, Saturating
-from qgt.model.unknown import UnknownLevel, UnknownRate
 
 NOISES: dict[str, Noise] = {
     "noiseless": Noiseless(),

@@ -22,7 +22,7 @@ from qgt import (
     Saturating,
     SparseInteger,
 )
-from qgt.model.readings import reports_counts
+from qgt.model.noise import reports_counts
 
 SIZE = 9.0
 WHOLE = [
