@@ -28,10 +28,10 @@ import numpy as np
 import torch
 
 import qgt
-from qgt.decoders.certified import branching, recording, relaxation
-from qgt.decoders.certified.branching import Search
+from qgt.decoders.certified import relaxation, search
 from qgt.decoders.certified.decoder import batch_of
 from qgt.decoders.certified.nodes import Nodes
+from qgt.decoders.certified.search import Search
 from qgt.model.prior import FREE
 from setting import paper_problem, provenance, synchronize, write
 
@@ -128,16 +128,16 @@ def speed(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def recordings(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Seconds for the same instances, odds 1: with more and fewer iterations and moves, replayed or not."""
-    usual, few = recording.MOST, branching.NODE_STEPS
+    usual, few = relaxation.MOST_NODES, search.NODE_POLISH_STEPS
     for pools, (iterations, looks) in product(arguments.pools or (35, 30, 25), ((60, 10), (40, 20))):
-        branching.ITERATIONS, relaxation.CHECK = iterations, looks
+        search.ITERATIONS, relaxation.CHECK = iterations, looks
         problem = paper_problem(pools=pools, noise=0.1, seed=5)
         y = problem.simulate(arguments.instances or 1000, generator=torch.Generator().manual_seed(6)).y
         y = y.to(arguments.device)
         row: dict[str, Any] = {"M": pools, "instances": len(y), "device": arguments.device}
         row |= {"iterations": iterations, "looks": looks}
         for name, recorded, moves in (("plain", 0, 30), ("few moves", 0, few), ("recorded", usual, few)):
-            recording.MOST, branching.NODE_STEPS = recorded, moves
+            relaxation.MOST_NODES, search.NODE_POLISH_STEPS = recorded, moves
             decode = qgt.Certified(odds=1.0, certificates=False).bind(problem)
             decode(y)  # warm
             seconds = []

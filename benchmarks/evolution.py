@@ -26,9 +26,8 @@ import torch
 from torch import Generator, Tensor
 
 import qgt
-from qgt.decoders.belief.graph import Costs, Graph, _steps, prior_odds
-from qgt.decoders.belief.sweeps import SURE, sweep
-from qgt.decoders.belief.tree import messages
+from qgt.decoders.belief.graph import FactorCosts, Graph, _steps, prior_odds
+from qgt.decoders.belief.sweeps import SUREST_MESSAGE, messages, sweep
 from qgt.files.store import write_text
 from thresholds import NOISE, RATE, SOLVED, regular, seeded
 
@@ -55,13 +54,13 @@ class Law:
             if number:
                 heard = self._draw(self.told, (size, number))
                 x = torch.rand(size, number, generator=self.generator, dtype=torch.float64) < torch.sigmoid(heard)
-                new = messages(heard, self._likelihood(x.sum(0))).clamp(-SURE, SURE)
+                new = messages(heard, self._likelihood(x.sum(0))).clamp(-SUREST_MESSAGE, SUREST_MESSAGE)
                 said[0].append(new[~x])
                 said[1].append(new[x])
         defective = torch.rand(len(self.told), generator=self.generator) < RATE
         both = [self._draw(torch.cat(one), (self.weight, len(self.told))) for one in said]
         told = torch.where(defective, both[1], both[0])  # (pools of an item, items)
-        self.told = (self.prior + told[1:].sum(0)).clamp(-SURE, SURE)
+        self.told = (self.prior + told[1:].sum(0)).clamp(-SUREST_MESSAGE, SUREST_MESSAGE)
         return float(((self.prior + told.sum(0) > 0) != defective).double().mean())
 
     def _draw(self, values: Tensor, shape: "torch.Size | tuple[int, ...]") -> Tensor:
@@ -117,7 +116,7 @@ def _wrong(counted: dict[str, int], turns: int, problem: qgt.Problem, x: Tensor,
     factors = problem.factors(y)
     graph = Graph.of(factors)
     graph = dataclasses.replace(graph, steps=_steps(problem.design.lists, 0, layers=turns), at_once=turns == 1)
-    beliefs = sweep(graph, Costs.of(factors).likelihoods(), prior_odds(factors), None, iterations, 1e-3)
+    beliefs = sweep(graph, FactorCosts.of(factors).likelihoods(), prior_odds(factors), None, iterations, 1e-3)
     wrong = int(((beliefs.marginals.T > 0.5) != x.bool()).sum())
     counted["solved"] += wrong <= SOLVED * problem.items
     counted["settled"] += int(beliefs.settled[0])

@@ -18,10 +18,9 @@ import qgt
 from qgt.cli import main
 from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.nodes import untouched
-from qgt.decoders.certified.recording import Recordings
-from qgt.decoders.certified.relaxation import relaxed_together, rows_of
+from qgt.decoders.certified.relaxation import Recordings, relaxed_together, rows_of
 from qgt.decoders.neural.decoder import raw_scores
-from qgt.decoders.neural.layers import keep_mask
+from qgt.decoders.neural.network import keep_mask
 from qgt.learning import training
 from qgt.learning.run import Run
 from qgt.learning.steps import PLAIN_STEPS, Steps

@@ -175,20 +175,20 @@ def test_the_parts_need_torch_only():
             "decoders/utils.py: a homeless function means a missing concept; name the module after it",
         ),
         (
-            {"decoders/checker.py": "from qgt.decoders.certified.levels import f", "decoders/certified/levels.py": ""},
-            f"decoders.checker imports decoders.certified.levels: {APART}",
+            {"decoders/checker.py": "from qgt.decoders.certified.nodes import f", "decoders/certified/nodes.py": ""},
+            f"decoders.checker imports decoders.certified.nodes: {APART}",
         ),
         (
-            {"decoders/checker.py": "", "decoders/certified/levels.py": "from ..checker import CLOSE"},
-            f"decoders.certified.levels imports decoders.checker: {APART}",
+            {"decoders/checker.py": "", "decoders/certified/nodes.py": "from ..checker import CLOSE"},
+            f"decoders.certified.nodes imports decoders.checker: {APART}",
         ),
         (
             {
                 "decoders/checker.py": "import qgt.decoders.between",
-                "decoders/between.py": "import qgt.decoders.certified.levels",
-                "decoders/certified/levels.py": "",
+                "decoders/between.py": "import qgt.decoders.certified.nodes",
+                "decoders/certified/nodes.py": "",
             },
-            f"decoders.checker imports decoders.certified.levels: {APART}",
+            f"decoders.checker imports decoders.certified.nodes: {APART}",
         ),
     ],
 )  # fmt: skip

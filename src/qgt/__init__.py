@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from qgt.decoders.neural.model_file import ModelFileError as ModelFileError
     from qgt.decoders.neural.network import Architecture as Architecture
     from qgt.decoders.neural.record import Epoch as Epoch
+    from qgt.decoders.neural.record import TrainConfig as TrainConfig
     from qgt.decoders.neural.record import Training as Training
     from qgt.decoders.neural.refining import Refining as Refining
-    from qgt.decoders.neural.settings import TrainConfig as TrainConfig
     from qgt.decoders.peeling import Peeling as Peeling
     from qgt.decoders.registry import DECODERS as DECODERS
     from qgt.decoders.results import Answers as Answers
@@ -137,8 +137,7 @@ _PUBLIC = {
     "decoders.peeling": ("Peeling",),
     "decoders.neural.decoder": ("NeuralDecoder", "load"),
     "decoders.neural.model_file": ("ModelFileError",),
-    "decoders.neural.record": ("Epoch", "Training"),
-    "decoders.neural.settings": ("TrainConfig",),
+    "decoders.neural.record": ("Epoch", "TrainConfig", "Training"),
     "files.plugins": ("Plugin", "load_plugin"),
     "model.design": ("Design",),
     "decoders.neural.mlp": ("MLP", "ResidualMLP"),

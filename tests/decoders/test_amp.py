@@ -140,7 +140,7 @@ def test_scan_in_chunks_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = paper_problem()
     _, y = problem.simulate(50, generator=seeded(4))
     whole = qgt.AMP().bind(problem)(y)
-    monkeypatch.setattr("qgt.decoders.amp.CHUNK", 31)
+    monkeypatch.setattr("qgt.decoders.amp.INSTANCES_AT_A_TIME", 31)
     assert torch.equal(whole.x, qgt.AMP().bind(problem)(y).x)
 
 

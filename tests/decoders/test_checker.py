@@ -257,7 +257,7 @@ def test_rounding_counts_the_additions_of_groups() -> None:
     design = qgt.Design.column_regular(pools=10, items=4000, weight=2, generator=torch.Generator().manual_seed(0))
     prior = qgt.Households(size=2, seed_rate=0.01, attack_rate=0.5, background=0.001)
     factors = qgt.Problem(design, prior).factors(torch.zeros(1, 10, dtype=torch.float64))
-    costs = checker.Costs.of(checker.Shared.of(factors), factors, 0)
+    costs = checker.InstanceCosts.of(checker.Shared.of(factors), factors, 0)
     tables = [group.table[np.isfinite(group.table)] for group in costs.shared.groups]
     most = len(tables) * checker.EPS * sum(np.abs(table).max(initial=0.0) for table in tables)
     assert checker._rounding(costs, np.zeros((1, 10)), np.zeros((1, 0)), np.zeros(1))[0] >= most
@@ -424,11 +424,11 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 def test_a_small_file_is_not_unpacked_to_much_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificate_file, "ENOUGH", 2**24)  # the real limit takes long to exceed
+    monkeypatch.setattr(certificate_file, "ALWAYS_UNPACKED", 2**24)  # the real limit takes long to exceed
     problem, y, result = large()
     path = tmp_path / "proof"
     hostile(path, problem, y, result, 10_000)
-    assert path.stat().st_size < 2**24 / certificate_file.RATIO
+    assert path.stat().st_size < 2**24 / certificate_file.MOST_UNPACKED
     with pytest.raises(
         ValueError, match=r"is not a usable certificate: its 10,000 leaves take .* more than a proof has"
     ):

@@ -82,7 +82,7 @@ def test_of_equally_probable_answers_the_first_is_called_however_the_batch_is_cu
     result = Exhaustive().bind(problem)(y)
     assert result.x[:4].tolist() == [[0, 0, 0, 0, 1, 1, 0], [0] * 7, [0, 0, 0, 0, 1, 1, 1], [1, 1, 1, 1, 1, 1, 0]]
     assert result.evidence.confidence[:4].tolist() == pytest.approx([1 / 15, 1, 1 / 15, 1])
-    monkeypatch.setattr(exhaustive, "CHUNK", 1)  # one instance at a time
+    monkeypatch.setattr(exhaustive, "STATUSES_AT_A_TIME", 1)  # one instance at a time
     cut = Exhaustive().bind(problem)(y)
     assert torch.equal(cut.x, result.x)
     torch.testing.assert_close(cut.scores, result.scores)

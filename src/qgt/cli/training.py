@@ -69,8 +69,8 @@ def train(
       qgt train problem.toml -o runs/refining --architecture refining --steps 40000 --device cuda
       torchrun --nproc-per-node 4 -m qgt train problem.toml -o runs/refining --architecture refining
     """
-    from qgt.decoders.neural.architectures import ON_FRESH_DATA
-    from qgt.decoders.neural.settings import make_config
+    from qgt.decoders.neural.decoder import ON_FRESH_DATA
+    from qgt.decoders.neural.record import make_config
 
     shape = {"level": level, "hidden": hidden, "width": width, "blocks": blocks, "rounds": rounds}
     network = _network(architecture, shape)

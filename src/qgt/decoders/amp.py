@@ -34,7 +34,7 @@ FLOOR = 1e-3  # of tau^2, inside the denoiser only
 TOLERANCE = 1e-9  # of the squared relative change of tau
 EARLY = 9  # iterations by which nearly all runs settle
 # Runs at a time, and their estimates: these stay in a CPU's cache, and memory does not grow with the batch.
-CHUNK, NUMBERS = 2**12, 2**24
+INSTANCES_AT_A_TIME, MARGINALS_AT_A_TIME = 2**12, 2**24
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def advance(centred: Affine, runs: Runs, first: int, last: int, result: Estimate
 
 def _rows(items: int) -> int:
     """How many runs to take at a time."""
-    return max(1, min(CHUNK, NUMBERS // items))
+    return max(1, min(INSTANCES_AT_A_TIME, MARGINALS_AT_A_TIME // items))
 
 
 def _empty(runs: int, centred: Affine, device: torch.device) -> Estimate:

@@ -26,22 +26,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from qgt.arguments import positive
-from qgt.decoders.checker import CLOSE, Costs, Leaves, Shared, closed, refuse_bad_spans
+from qgt.decoders.checker import CLOSE, InstanceCosts, LeafTable, Shared, closed, refuse_bad_spans
 from qgt.decoders.contract import check_counts
 from qgt.decoders.results import Answers, Decoded, Evidence, Floats, Proof, Spans, Status
 from qgt.files.store import replacing
 from qgt.model.factors import Factors
 from qgt.model.problem import Problem
 
-FORMAT = 3
+CERTIFICATE_FORMAT = 3
 FLAGS = ("status", "complete", "by_highs")
-TABLES = ("fixed", "least", "most", "step", "pi", "exact", "shares", "exact_shares")
-LARGEST = 2**31  # bytes of a file
-RATIO = 512  # bytes unpacked for each byte of a file, at most; 8 to 83 in honest proofs of 100 to 20,000 items
-ENOUGH = 2**28  # bytes that any file may be unpacked to
-CHUNK = 2**20  # numbers in one array at a time
-STEPS = (2, 3, 4, 6, 8, 12, 16, 24)  # multiples of a half, a third, a quarter, ...
-EXACT = 0  # in the place of a step: the multipliers as they are
+LEAF_TABLES = ("fixed", "least", "most", "step", "pi", "exact", "shares", "exact_shares")
+LARGEST_CERTIFICATE = 2**31  # bytes of a file
+MOST_UNPACKED = 512  # bytes unpacked for each byte of a file, at most; 8 to 83 in honest proofs of 100 to 20,000 items
+ALWAYS_UNPACKED = 2**28  # bytes that any file may be unpacked to
+NUMBERS_AT_A_TIME = 2**20  # numbers in one array at a time
+DENOMINATORS = (2, 3, 4, 6, 8, 12, 16, 24)  # multiples of a half, a third, a quarter, ...
+EXACTLY = 0  # in the place of a step: the multipliers as they are
 Kind = TypeVar("Kind", bound=np.generic)
 
 
@@ -73,7 +73,7 @@ def write_certificate(
     if proof is None or answers is None:
         raise ValueError("the result has no certificates: decode with Certified(certificates=True).")
     y = check_counts(problem, y, missing=True).cpu()
-    packed = pack(problem.factors(y), result)
+    packed = pack_proof(problem.factors(y), result)
     complete, by_highs = result.evidence.complete, result.evidence.by_highs
     none = torch.zeros(len(y), dtype=torch.uint8)
     tensors = {
@@ -84,15 +84,15 @@ def write_certificate(
         "answers.ends": answers.spans.ends,
         "answers.x": torch.from_numpy(np.packbits(answers.x.cpu().numpy(), axis=1)),
         "proof.ends": torch.from_numpy(packed.ends),
-        **{f"proof.{name}": as_tensor(packed.tables[name]) for name in TABLES},
+        **{f"proof.{name}": as_tensor(packed.tables[name]) for name in LEAF_TABLES},
     }
     header = {
-        "format": FORMAT,
+        "format": CERTIFICATE_FORMAT,
         "odds": proof.odds,
         "shares": proof.shares.shape[1] > 0,
         "problem": problem.fingerprint,
-        "counts": digest(y),
-        "calls": digest(result.x),
+        "counts": digest_of_table(y),
+        "calls": digest_of_table(result.x),
     }
     plain = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
     save_file(plain, path, {"certificate": json.dumps(header)})
@@ -116,18 +116,18 @@ def load_certificate(path: str | Path, problem: Problem, y: Float64[Tensor, "ins
     header, tensors = _read(path)
     if header.get("problem") != problem.fingerprint:
         raise ValueError(f"{path}: is a certificate for another problem: check it against the one it was made for.")
-    if header.get("counts") != digest(y):
+    if header.get("counts") != digest_of_table(y):
         raise ValueError(f"{path}: is a certificate for other counts: check it against those it was made for.")
     try:
         odds = positive("odds", header.get("odds"))
         _refuse_malformed(tensors, problem, len(y))
-        if header.get("calls") != digest(tensors["x"]):
+        if header.get("calls") != digest_of_table(tensors["x"]):
             raise ValueError("its answers were changed after it was made")
         packed = Packed(
-            tensors["proof.ends"].numpy(), {name: tensors[f"proof.{name}"].numpy().tobytes() for name in TABLES}
+            tensors["proof.ends"].numpy(), {name: tensors[f"proof.{name}"].numpy().tobytes() for name in LEAF_TABLES}
         )
         memberships = problem.design.transfers if header.get("shares") is True else 0
-        proof = unpack(packed, odds, Sizes(problem.items, problem.pools, memberships), Path(path).stat().st_size)
+        proof = unpack_proof(packed, odds, Sizes(problem.items, problem.pools, memberships), Path(path).stat().st_size)
     except (ValueError, OSError) as error:
         raise ValueError(f"{path}: is not a usable certificate: {error}.") from error
     bits = np.unpackbits(tensors["answers.x"].numpy(), axis=1, count=problem.items)
@@ -137,7 +137,7 @@ def load_certificate(path: str | Path, problem: Problem, y: Float64[Tensor, "ins
     return Decoded(tensors["x"], tensors["status"], None, evidence, proof)
 
 
-def digest(values: Tensor) -> str:
+def digest_of_table(values: Tensor) -> str:
     """The SHA-256 of a table of numbers, the same on every machine; NaN stands for what is missing."""
     table = values.cpu().numpy().astype("<f8") + 0.0  # no negative zeros
     table[np.isnan(table)] = np.nan  # one of many
@@ -149,7 +149,7 @@ def _read(path: str | Path) -> tuple[dict[str, object], dict[str, Tensor]]:
     from safetensors import SafetensorError, safe_open
 
     try:
-        if Path(path).stat().st_size > LARGEST:
+        if Path(path).stat().st_size > LARGEST_CERTIFICATE:
             raise ValueError(f"{path}: is larger than any certificate of ours.")
         with safe_open(path, "pt") as file:
             text = (file.metadata() or {}).get("certificate", "")
@@ -162,14 +162,16 @@ def _read(path: str | Path) -> tuple[dict[str, object], dict[str, Tensor]]:
         header = None
     if not isinstance(header, dict):
         raise ValueError(f"{path}: is not a certificate: it holds {', '.join(sorted(tensors)) or 'nothing'}.")
-    if header.get("format") != FORMAT:
-        raise ValueError(f"{path}: has format {header.get('format')}, and this version of qgt reads format {FORMAT}.")
+    if header.get("format") != CERTIFICATE_FORMAT:
+        raise ValueError(
+            f"{path}: has format {header.get('format')}, and this version of qgt reads format {CERTIFICATE_FORMAT}."
+        )
     return header, tensors
 
 
 def _refuse_malformed(tensors: dict[str, Tensor], problem: Problem, instances: int) -> None:
     """Raise a ValueError unless the tensors have the names, kinds and sizes of a certificate."""
-    wanted = {"x", *FLAGS, "answers.ends", "answers.x", "proof.ends", *(f"proof.{name}" for name in TABLES)}
+    wanted = {"x", *FLAGS, "answers.ends", "answers.x", "proof.ends", *(f"proof.{name}" for name in LEAF_TABLES)}
     if set(tensors) != wanted:
         raise ValueError(f"it holds {', '.join(sorted(tensors)) or 'nothing'}")
     for name, tensor in tensors.items():
@@ -191,7 +193,7 @@ def _refuse_malformed(tensors: dict[str, Tensor], problem: Problem, instances: i
 
 def _weighed(problem: Problem, y: Tensor, spans: Spans, x: Tensor) -> Answers:
     """Answers with their log joints, and their probabilities if they were all there are."""
-    rows = max(1, CHUNK // max(1, problem.items, problem.pools))
+    rows = max(1, NUMBERS_AT_A_TIME // max(1, problem.items, problem.pools))
     pieces = zip(x.split(rows), spans.owner.split(rows), strict=True)
     log_joint = torch.cat([problem.log_joint(some, y[owner]) for some, owner in pieces])
     most = torch.full((len(y),), -torch.inf, dtype=torch.float64).scatter_reduce_(0, spans.owner, log_joint, "amax")
@@ -210,7 +212,7 @@ class Packed(NamedTuple):
     tables: dict[str, bytes]
 
 
-def pack(factors: Factors, result: Decoded) -> Packed:
+def pack_proof(factors: Factors, result: Decoded) -> Packed:
     """Round the multipliers of a result's proof, and compress it; what claims nothing needs no leaves."""
     assert result.proof is not None and result.evidence.alternatives is not None  # as the caller saw
     shared, parts, steps = Shared.of(factors), [], []
@@ -218,18 +220,18 @@ def pack(factors: Factors, result: Decoded) -> Packed:
     if result.evidence.by_highs is not None:
         claims = claims & ~result.evidence.by_highs
     for i, claimed in enumerate(claims.tolist()):
-        leaves = Leaves.of(result.proof.of_instance(i))
+        leaves = LeafTable.of(result.proof.of_instance(i))
         if not claimed:
             leaves = leaves.pick(np.zeros(len(leaves.least), dtype=bool))
         order = np.lexsort(np.vstack([leaves.fixed.T[::-1], leaves.least]))  # like beside like compresses best
         parts.append(leaves.pick(order))
-        steps.append(_coarsest(Costs.of(shared, factors, i), result, i, parts[-1]))
+        steps.append(_coarsest(InstanceCosts.of(shared, factors, i), result, i, parts[-1]))
     numbers = np.array([len(part.least) for part in parts], dtype=np.int64)
-    nothing = Leaves.of(result.proof.pick(torch.zeros(0, dtype=torch.int64)))
+    nothing = LeafTable.of(result.proof.pick(torch.zeros(0, dtype=torch.int64)))
     fixed, least, most, pi, shares = (np.concatenate(columns) for columns in zip(nothing, *parts, strict=True))
     step = np.concatenate([np.zeros(0, dtype=np.uint8), *steps])
     # Numbers of one step lie together: mixed with others they compress worse.
-    some = np.argsort(step, kind="stable")[(step == EXACT).sum() :]
+    some = np.argsort(step, kind="stable")[(step == EXACTLY).sum() :]
     rounded, shared = (np.rint(part[some] * step[some, None]).astype(np.int16) for part in (pi, shares))
     tables = {
         "fixed": fixed.astype(np.int8),
@@ -237,9 +239,9 @@ def pack(factors: Factors, result: Decoded) -> Packed:
         "most": most.astype(np.int32),
         "step": step,
         "pi": np.ascontiguousarray(rounded.T),
-        "exact": pi[step == EXACT].astype(np.float32),
+        "exact": pi[step == EXACTLY].astype(np.float32),
         "shares": np.ascontiguousarray(shared.T),
-        "exact_shares": shares[step == EXACT].astype(np.float32),
+        "exact_shares": shares[step == EXACTLY].astype(np.float32),
     }
     return Packed(numbers.cumsum(), {name: lzma.compress(table.tobytes()) for name, table in tables.items()})
 
@@ -257,10 +259,10 @@ class Sizes(NamedTuple):
         return 9 + self.items + 4 * (self.pools + self.memberships)
 
 
-def unpack(packed: Packed, odds: float, sizes: Sizes, file: int) -> Proof:
+def unpack_proof(packed: Packed, odds: float, sizes: Sizes, file: int) -> Proof:
     """The proof that was packed into a file of so many bytes, up to rounding; a ValueError where it is not one."""
     leaves, (items, pools, memberships) = int(packed.ends[-1]) if len(packed.ends) else 0, sizes
-    allowed = max(ENOUGH, RATIO * file)
+    allowed = max(ALWAYS_UNPACKED, MOST_UNPACKED * file)
     if leaves * sizes.bytes > allowed:
         raise ValueError(
             f"its {leaves:,} leaves take {leaves * sizes.bytes:,} bytes, more than a proof has ({allowed:,})"
@@ -278,7 +280,7 @@ def unpack(packed: Packed, odds: float, sizes: Sizes, file: int) -> Proof:
 
 def _multipliers(packed: Packed, name: str, exact: str, step: NDArray[np.uint8], width: int) -> NDArray[np.float32]:
     """Rounded multipliers, and those that are kept as they were: (leaves, width)."""
-    number = int((step == EXACT).sum())
+    number = int((step == EXACTLY).sum())
     order = np.argsort(step, kind="stable")  # the exact ones first
     found = np.zeros((len(step), width), dtype=np.float32)
     found[order[:number]] = _table(packed, exact, np.float32, number * width).reshape(number, width)
@@ -293,11 +295,11 @@ def as_tensor(data: bytes) -> Tensor:
     return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.zeros(0, dtype=torch.uint8)
 
 
-def _coarsest(costs: Costs, result: Decoded, i: int, leaves: Leaves) -> NDArray[np.uint8]:
+def _coarsest(costs: InstanceCosts, result: Decoded, i: int, leaves: LeafTable) -> NDArray[np.uint8]:
     """For each leaf the largest step of multipliers at which it is still closed."""
     x, answers = result.x[i].cpu().numpy(), result.evidence.alternatives
     assert answers is not None and result.proof is not None
-    step = np.full(len(leaves.least), EXACT, dtype=np.uint8)
+    step = np.full(len(leaves.least), EXACTLY, dtype=np.uint8)
     listed = np.zeros((0, len(x)), dtype=np.uint8)
     limit = costs.more_than_any
     if int(result.status[i]) == Status.PROVED:
@@ -306,9 +308,9 @@ def _coarsest(costs: Costs, result: Decoded, i: int, leaves: Leaves) -> NDArray[
         limit = float(costs.of_x(x[None])[0]) + (math.log(result.proof.odds) if complete else 0.0) - CLOSE
     if not costs.possible or not math.isfinite(limit):
         return step
-    for fineness in STEPS:
+    for fineness in DENOMINATORS:
         small = [(np.abs(part * fineness) < 2**15 - 1).all(1) for part in (leaves.pi, leaves.shares)]
-        left = np.flatnonzero((step == EXACT) & small[0] & small[1])
+        left = np.flatnonzero((step == EXACTLY) & small[0] & small[1])
         some = leaves.pick(left)
         some = some._replace(pi=_rounded(some.pi, fineness), shares=_rounded(some.shares, fineness))
         step[left[closed(costs, limit, listed, some)]] = fineness

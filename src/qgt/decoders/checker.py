@@ -62,31 +62,31 @@ from qgt.model.problem import Problem
 
 CLOSE = 2e-6  # nats: an x that is more probable by a factor of 1.000002 counts as equally probable
 # The search proves to 1e-6, half of this, so that what it proves is still shown after the checker has rounded down.
-MARGIN = 1e-7  # nats between a bound and a step of the costs, so that the bound is surely above the step
+STEP_MARGIN = 1e-7  # nats between a bound and a step of the costs, so that the bound is surely above the step
 TOO_MUCH = 1e-6  # of a probability, by which it may exceed what the listed answers allow
 DEAR = 1e6  # nats: what an impossible range costs more, so that sums stay finite
-CHUNK = 2**20  # numbers in one array at a time, so that memory does not grow with the certificate
+NUMBERS_AT_A_TIME = 2**20  # numbers in one array at a time, so that memory does not grow with the certificate
 EPS = float(np.finfo(np.float64).eps)  # twice the largest relative error of one operation in float64
 
 
 # --- 1. The costs of one instance -----------------------------------------------------------------------------------
 
 
-class Group(NamedTuple):
+class ItemGroup(NamedTuple):
     """Some items of the prior, such as a household, and what it costs that 0, 1, ... of them are defective."""
 
     items: NDArray[np.int64]
     table: Floats
 
 
-def groups_of(groups: Groups | None) -> tuple[Group, ...]:
+def groups_of(groups: Groups | None) -> tuple[ItemGroup, ...]:
     """The groups of a prior, and one more of all items in no group, which costs nothing; () without groups."""
     if groups is None:
         return ()
     group, tables = groups.group.cpu().numpy(), groups.tables.cpu().numpy()
-    found = [Group(np.flatnonzero(group == number), table) for number, table in enumerate(tables)]
+    found = [ItemGroup(np.flatnonzero(group == number), table) for number, table in enumerate(tables)]
     alone = np.flatnonzero(group == ALONE)
-    return (*found, Group(alone, np.zeros(len(alone) + 1)))
+    return (*found, ItemGroup(alone, np.zeros(len(alone) + 1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ class Shared:
     known: NDArray[np.int8]  # (items,): 0 or 1 where the prior settles an item, otherwise FREE
     numbers: Floats  # (items + 1,): what it costs that 0, 1, ... items are defective; infinite where impossible
     constant: float
-    groups: tuple[Group, ...]  # of the prior; none where it has none
+    groups: tuple[ItemGroup, ...]  # of the prior; none where it has none
     members: NDArray[np.int64]  # (memberships,): the items of each pool in order, pool by pool
     starts: NDArray[np.int64]  # (pools + 1,): where those of each pool begin
 
@@ -123,14 +123,14 @@ def _matrix(design: Design) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Costs:
+class InstanceCosts:
     """The costs of one instance."""
 
     shared: Shared
     tables: Floats  # (pools, counts): f_i(c), infinite where impossible
 
     @classmethod
-    def of(cls, shared: Shared, factors: Factors, instance: int) -> "Costs":
+    def of(cls, shared: Shared, factors: Factors, instance: int) -> "InstanceCosts":
         """A pool has no more defectives than items."""
         tables, sizes = factors.pools.of_instance(instance).cpu(), factors.design.pool_sizes.cpu()
         tables = torch.where(torch.arange(tables.shape[1]) <= sizes[:, None], tables, torch.inf)
@@ -157,7 +157,7 @@ class Costs:
 
     def of_x_and_blur(self, x: NDArray[np.uint8]) -> tuple[Floats, Floats]:
         """The costs of whole x, and how far each may be off in float64: (rows,) each."""
-        rows = max(1, CHUNK // max(1, x.shape[1], len(self.tables)))
+        rows = max(1, NUMBERS_AT_A_TIME // max(1, x.shape[1], len(self.tables)))
         parts = [self._of_rows(x[start : start + rows]) for start in range(0, len(x), rows)]
         none = np.zeros(0)
         return np.concatenate([none, *(part[0] for part in parts)]), np.concatenate([none, *(p[1] for p in parts)])
@@ -197,13 +197,13 @@ class Costs:
         base = self.shared.constant + settled + weights[free][0] * (k - (known == 1).sum()) + len(self.tables) * low
         base = base + self.shared.numbers
         if high - low < 1e-12:  # one value: one step
-            return np.where(base < limit, base + MARGIN, -np.inf)
+            return np.where(base < limit, base + STEP_MARGIN, -np.inf)
         if high - low <= 1e-3:  # steps too small to tell apart
             return np.full(len(k), limit)
         reached = np.full(len(k), -np.inf)  # of numbers that are impossible, or dear enough by themselves
         some = base < limit
         steps = np.ceil((limit - base[some]) / (high - low)) - 1
-        reached[some] = np.where(steps >= 0, base[some] + (high - low) * steps + MARGIN, -np.inf)
+        reached[some] = np.where(steps >= 0, base[some] + (high - low) * steps + STEP_MARGIN, -np.inf)
         return reached
 
 
@@ -216,7 +216,7 @@ def _largest(table: Floats) -> float:
 # --- 2. Leaves ------------------------------------------------------------------------------------------------------
 
 
-class Leaves(NamedTuple):
+class LeafTable(NamedTuple):
     """One instance's leaves.
 
     An item of a leaf is FREE, fixed to 0 or 1, or *kept* (KEPT: at 0, KEPT + 1: at 1). A leaf that keeps items is the
@@ -231,18 +231,18 @@ class Leaves(NamedTuple):
     shares: Floats  # (leaves, memberships), or (leaves, 0)
 
     @classmethod
-    def of(cls, proof: Proof) -> "Leaves":
+    def of(cls, proof: Proof) -> "LeafTable":
         """The leaves of a proof for one instance."""
         fixed, least, most = (part.cpu().numpy() for part in (proof.fixed, proof.least, proof.most))
         return cls(fixed, least, most, proof.pi.double().cpu().numpy(), proof.shares.double().cpu().numpy())
 
-    def pick(self, keep: NDArray[np.int64] | NDArray[np.bool_] | slice) -> "Leaves":
+    def pick(self, keep: NDArray[np.int64] | NDArray[np.bool_] | slice) -> "LeafTable":
         """Some of the leaves."""
-        return Leaves(self.fixed[keep], self.least[keep], self.most[keep], self.pi[keep], self.shares[keep])
+        return LeafTable(self.fixed[keep], self.least[keep], self.most[keep], self.pi[keep], self.shares[keep])
 
-    def parts(self) -> Iterator["Leaves"]:
+    def parts(self) -> Iterator["LeafTable"]:
         """Some leaves at a time, so that memory does not grow with their number."""
-        rows = max(1, CHUNK // max(1, self.fixed.shape[1], self.pi.shape[1], self.shares.shape[1]))
+        rows = max(1, NUMBERS_AT_A_TIME // max(1, self.fixed.shape[1], self.pi.shape[1], self.shares.shape[1]))
         for start in range(0, len(self.least), rows):
             yield self.pick(slice(start, start + rows))
 
@@ -250,7 +250,7 @@ class Leaves(NamedTuple):
 # --- 3. Do the leaves cover every x? --------------------------------------------------------------------------------
 
 
-def hold_every_x(shared: Shared, leaves: Leaves) -> bool:
+def hold_every_x(shared: Shared, leaves: LeafTable) -> bool:
     """Whether every possible x is in some leaf: for each k, the leaves split the cube item by item."""
     fixed, free = leaves.fixed, shared.known == FREE
     agree = ((fixed[:, ~free] == FREE) | (fixed[:, ~free] == shared.known[~free])).all(1)
@@ -306,7 +306,7 @@ def _covers(fixed: NDArray[np.int8]) -> bool:
 # them reaches the limit.
 
 
-def closed(costs: Costs, limit: float, listed: NDArray[np.uint8], leaves: Leaves) -> NDArray[np.bool_]:
+def closed(costs: InstanceCosts, limit: float, listed: NDArray[np.uint8], leaves: LeafTable) -> NDArray[np.bool_]:
     """Whether each leaf contains nothing below the limit but x that are listed: (leaves,)."""
     names = {row.tobytes() for row in listed}
     parts = [np.zeros(0, dtype=bool)]
@@ -321,8 +321,8 @@ def closed(costs: Costs, limit: float, listed: NDArray[np.uint8], leaves: Leaves
 class _Sums(NamedTuple):
     """What some leaves' multipliers give."""
 
-    costs: Costs
-    leaves: Leaves
+    costs: InstanceCosts
+    leaves: LeafTable
     fixed: NDArray[np.int8]  # (leaves, items): 0, 1 or FREE; kept items are free
     pi: Floats  # (leaves, pools): finite
     shares: Floats  # (leaves, memberships), or (leaves, 0): finite
@@ -331,7 +331,7 @@ class _Sums(NamedTuple):
     ranged: bool  # whether pools have only the counts that fixed items leave
 
     @classmethod
-    def of(cls, costs: Costs, leaves: Leaves, *, ranged: bool) -> "_Sums":
+    def of(cls, costs: InstanceCosts, leaves: LeafTable, *, ranged: bool) -> "_Sums":
         finite = _finite(leaves)[:, None]
         pi, shares = np.where(finite, leaves.pi, 0.0), np.where(finite, leaves.shares, 0.0)
         fixed = np.where(leaves.fixed >= KEPT, np.int8(FREE), leaves.fixed)
@@ -376,7 +376,7 @@ def _find_open(
         fine[_open(sums, rows, limit, listed)] = False
 
 
-def _finite(leaves: Leaves) -> NDArray[np.bool_]:
+def _finite(leaves: LeafTable) -> NDArray[np.bool_]:
     return np.asarray(np.isfinite(leaves.pi).all(1) & np.isfinite(leaves.shares).all(1))
 
 
@@ -391,7 +391,7 @@ def _by_number(sums: _Sums, enough: Floats, fine: NDArray[np.bool_]) -> Iterator
     bound = sums.base[leaf] + least_by_number(shared.groups, fixed, sums.reduced)[leaf, number] + shared.numbers[total]
     left = np.flatnonzero(~(bound >= enough[total]))
     width = fixed.shape[1] + 2 * len(shared.groups) * (int(number[left].max(initial=0)) + 1)
-    rows = max(1, CHUNK // max(1, width))
+    rows = max(1, NUMBERS_AT_A_TIME // max(1, width))
     for start in range(0, len(left), rows):
         at = left[start : start + rows]
         at = at[fine[leaf[at]]]
@@ -424,7 +424,7 @@ def _open(sums: _Sums, rows: _Rows, limit: float, listed: set[bytes]) -> NDArray
     right = np.asarray(np.where(keeps[:, None], ~kept | reached, reached).all(1))
     alone = np.flatnonzero(right & ~keeps)
     cost, blur = sums.costs.of_x_and_blur(rows.own[alone])
-    dear = cost - blur >= limit - MARGIN
+    dear = cost - blur >= limit - STEP_MARGIN
     for at, ok in zip(alone.tolist(), dear.tolist(), strict=True):
         right[at] = ok or rows.own[at].tobytes() in listed
     return np.unique(rows.leaf[~right])
@@ -438,7 +438,7 @@ def _open(sums: _Sums, rows: _Rows, limit: float, listed: set[bytes]) -> NDArray
 # cheapest choice of numbers that sum to k is found by adding one group after the other.
 
 
-def least_by_number(groups: tuple[Group, ...], fixed: NDArray[np.int8], reduced: Floats) -> Floats:
+def least_by_number(groups: tuple[ItemGroup, ...], fixed: NDArray[np.int8], reduced: Floats) -> Floats:
     """The least cost of 0, 1, ... free defectives: (rows, items + 1); without groups less what sums may be off."""
     if not groups:
         value = np.sort(np.where(fixed == FREE, reduced, np.inf), 1)
@@ -456,7 +456,7 @@ def least_by_number(groups: tuple[Group, ...], fixed: NDArray[np.int8], reduced:
 
 
 def own_and_turned(
-    groups: tuple[Group, ...], fixed: NDArray[np.int8], reduced: Floats, number: NDArray[np.int64]
+    groups: tuple[ItemGroup, ...], fixed: NDArray[np.int8], reduced: Floats, number: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], Floats]:
     """The cheapest x of each row with so many free defectives, and what it costs more with each item turned round.
 
@@ -498,7 +498,7 @@ class _Ways(NamedTuple):
     table: Floats  # (rows, size + 1): what as many free defectives cost the group
 
     @classmethod
-    def of(cls, group: Group, fixed: NDArray[np.int8], reduced: Floats) -> "_Ways":
+    def of(cls, group: ItemGroup, fixed: NDArray[np.int8], reduced: Floats) -> "_Ways":
         here = fixed[:, group.items]
         free = here == FREE
         value = np.where(free, reduced[:, group.items], np.inf)
@@ -560,7 +560,9 @@ def _others(costs: list[Floats], number: NDArray[np.int64]) -> list[Floats]:
 # 0. The shares of all memberships lie one after the other, pool by pool, and the items of a pool in order.
 
 
-def _lowered_table(costs: Costs, pi: Floats, shares: Floats, pool: int, fixed: NDArray[np.int8] | None) -> Floats:
+def _lowered_table(
+    costs: InstanceCosts, pi: Floats, shares: Floats, pool: int, fixed: NDArray[np.int8] | None
+) -> Floats:
     """f_i(c) + pi_i c less the shares, each entry lowered by more than it can be rounded up: (leaves, counts).
 
     With `fixed` the shares are those of items that may be defective in a leaf, otherwise of any items.
@@ -583,7 +585,7 @@ def _least(table: Floats, ranges: tuple[NDArray[np.int64], NDArray[np.int64]] | 
     return np.asarray(table.min(1))
 
 
-def _counts_between(costs: Costs, fixed: NDArray[np.int8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _counts_between(costs: InstanceCosts, fixed: NDArray[np.int8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The least and the most count of each pool in each leaf: (leaves, pools)."""
     lowest = (fixed == 1).astype(np.float64) @ costs.shared.matrix.T
     free = (fixed == FREE).astype(np.float64) @ costs.shared.matrix.T
@@ -656,7 +658,7 @@ def _of_pool(shared: Shared, shares: Floats, pool: int) -> tuple[NDArray[np.int6
 # --- 7. Rounding ----------------------------------------------------------------------------------------------------
 
 
-def _rounding(costs: Costs, pi: Floats, shares: Floats, pools: Floats) -> Floats:
+def _rounding(costs: InstanceCosts, pi: Floats, shares: Floats, pools: Floats) -> Floats:
     """More than the sums of a leaf can be off, entries of tables and sums over free items in order aside: (leaves,).
 
     That is float64's precision times the size of the terms, times the number of additions that a term goes through.
@@ -738,7 +740,7 @@ def check_claims(problem: Problem, y: Float64[Tensor, "instances pools"], result
     )
     rows = []
     for i, status in enumerate(result.status.tolist()):
-        costs, some = Costs.of(shared, factors, i), answers.of_instance(i)
+        costs, some = InstanceCosts.of(shared, factors, i), answers.of_instance(i)
         here = _Answers(
             np.concatenate([result.x[i : i + 1].cpu().numpy(), some.x.cpu().numpy()]),
             np.concatenate([own[i : i + 1], listed[answers.spans.rows(i)]]),
@@ -793,14 +795,14 @@ class _Answers(NamedTuple):
 def _by_the_model(problem: Problem, y: Tensor, x: Tensor, owner: Tensor) -> Floats:
     """-log P(x, y) of each row by the prior's and the noise's own `log_prob`, a few rows at a time."""
     x, owner = x.cpu().clamp(max=1), owner.cpu()  # other values than 0 and 1 are refused by their cost
-    rows = max(1, CHUNK // max(1, problem.items, problem.pools))
+    rows = max(1, NUMBERS_AT_A_TIME // max(1, problem.items, problem.pools))
     parts = [-problem.log_joint(x[at], y[owner[at]]) for at in torch.arange(len(x)).split(rows)]
     return torch.cat([torch.zeros(0, dtype=torch.float64), *parts]).numpy()
 
 
-def _verdict(costs: Costs, status: Status, answers: _Answers, proof: Proof) -> _Verdict:
+def _verdict(costs: InstanceCosts, status: Status, answers: _Answers, proof: Proof) -> _Verdict:
     """What the certificate of one instance shows."""
-    leaves = Leaves.of(proof)
+    leaves = LeafTable.of(proof)
     if status == Status.INFEASIBLE:
         none = answers.x[:0]
         shown = not costs.possible or (  # a pool whose count is impossible needs no tree

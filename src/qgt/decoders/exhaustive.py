@@ -23,7 +23,7 @@ from qgt.model.prior import Prior
 from qgt.model.problem import Problem
 
 MOST_ITEMS = 20
-CHUNK = 2**21  # statuses times instances at a time: a few arrays of 16 MiB
+STATUSES_AT_A_TIME = 2**21  # statuses times instances at a time: a few arrays of 16 MiB
 TIE = 1e-9  # log joints this close are equal: they differ by the rounding of sums
 
 
@@ -55,7 +55,7 @@ class Exhaustive:
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
             here = statuses.to(y.device)
-            rows = max(1, CHUNK >> problem.items)
+            rows = max(1, STATUSES_AT_A_TIME >> problem.items)
             parts = [here.decode(problem, part) for part in y.split(rows)]  # no instances are one part of none
             x, scores, confidence = (torch.cat(part) for part in zip(*parts, strict=True))
             status = torch.where(confidence > 0, Status.PROVED, Status.INFEASIBLE).to(torch.uint8)

@@ -32,10 +32,10 @@ from qgt.model.prior import Bernoulli
 from qgt.model.problem import Problem
 
 SMOOTHING = 0.02  # eps: counts are whole numbers, and a Gaussian much narrower than their spacing has no gradient
-SETTLED = 1e-3  # largest change of a marginal at which an instance leaves the batch
+SETTLED_CHANGE = 1e-3  # largest change of a marginal at which an instance leaves the batch
 TINY = 1e-12
 TAIL = 1e-13  # probability of an error beyond those that are looked at
-CHUNK, NUMBERS = 2**12, 2**24  # instances at a time, and their marginals
+INSTANCES_AT_A_TIME, MARGINALS_AT_A_TIME = 2**12, 2**24  # instances at a time, and their marginals
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class GAMP:
         model = _model(problem)
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
-            here, rows = model.to(y.device), max(1, min(CHUNK, NUMBERS // problem.items))
+            here, rows = model.to(y.device), max(1, min(INSTANCES_AT_A_TIME, MARGINALS_AT_A_TIME // problem.items))
             parts = [_run(self, problem, here, piece) for piece in y.split(rows)] or [_run(self, problem, here, y)]
             x, settled, count = (torch.cat(column) for column in zip(*parts, strict=True))
             status = torch.where(settled, int(Status.OK), int(Status.NOT_CONVERGED)).to(torch.uint8)
@@ -137,7 +137,7 @@ def _run(config: GAMP, problem: Problem, model: _Model, y: Tensor) -> tuple[Tens
         if not len(active):
             break
         after = _iterate(config, model, state, counts, weight)
-        done = (after.x - state.x).abs().amax(1) < SETTLED
+        done = (after.x - state.x).abs().amax(1) < SETTLED_CHANGE
         marginals[active], number[active], settled[active] = after.x, iteration, done
         keep = ~done
         active, counts, weight = active[keep], counts[keep], weight[keep]

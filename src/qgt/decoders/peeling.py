@@ -27,7 +27,7 @@ from qgt.model.prior import Prior
 from qgt.model.problem import Problem
 
 DIGITS = 62  # of a signature: those of an int64, less what sums need
-OPEN = -1  # an item that is not settled
+UNSETTLED = -1  # an item that is not settled
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Peeling:
             settled = torch.stack(found) if found else torch.zeros(0, problem.items, dtype=torch.int8)
             x = (settled == 1).to(torch.uint8).to(y.device)
             possible = problem.log_joint(x, y) > -torch.inf
-            whole = (settled != OPEN).all(1).to(y.device)
+            whole = (settled != UNSETTLED).all(1).to(y.device)
             status = torch.where(possible, int(Status.PROVED), int(Status.INFEASIBLE))
             return Decoded(x, torch.where(whole, status, int(Status.NOT_CONVERGED)).to(torch.uint8))
 
@@ -114,7 +114,7 @@ def _heads(design: Design) -> tuple[Tensor, Tensor]:
 
 def _peel(design: Design, nodes: _Nodes, y: Tensor) -> Tensor:
     """Settle what can be settled of one instance: (items,), int8. Counts that contradict each other settle nothing."""
-    settled = torch.full((design.items,), OPEN, dtype=torch.int8)
+    settled = torch.full((design.items,), UNSETTLED, dtype=torch.int8)
     node, item, signature = nodes.node, nodes.item, nodes.signature
     while len(node):
         left = y - design.count((settled == 1).to(torch.uint8)[None])[0]  # (pools,)
@@ -130,7 +130,7 @@ def _peel(design: Design, nodes: _Nodes, y: Tensor) -> Tensor:
         all_of_them = fits & (number == defectives)[node]
         settled[item[~fits]] = 0
         settled[item[all_of_them]] = 1
-        open_ = settled[item] == OPEN
+        open_ = settled[item] == UNSETTLED
         if bool(open_.all()):
             break
         node, item, signature = node[open_], item[open_], signature[open_]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from qgt.decoders.neural.network import Network
-from qgt.decoders.neural.settings import TrainConfig
+from qgt.decoders.neural.record import TrainConfig
 from qgt.learning.checkpoints import State
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from qgt.decoders.neural.settings import TrainConfig
+from qgt.decoders.neural.record import TrainConfig
 from qgt.model.problem import Problem
 
 

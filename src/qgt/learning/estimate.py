@@ -6,7 +6,7 @@ from dataclasses import replace
 from torch import Generator
 
 from qgt.decoders.neural.network import Architecture
-from qgt.decoders.neural.settings import TrainConfig
+from qgt.decoders.neural.record import TrainConfig
 from qgt.learning.run import Run
 from qgt.model.problem import Problem
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from qgt.decoders.neural.network import Network
-from qgt.decoders.neural.settings import TrainConfig
+from qgt.decoders.neural.record import TrainConfig
 
 MOMENTUM = 0.95
 QUINTIC = (3.4445, -4.7750, 2.0315)

@@ -14,8 +14,7 @@ from torch import Generator, Tensor
 
 from qgt.decoders.neural.decoder import NeuralDecoder, raw_scores
 from qgt.decoders.neural.network import Architecture, stack
-from qgt.decoders.neural.record import Epoch, Training
-from qgt.decoders.neural.settings import TrainConfig
+from qgt.decoders.neural.record import Epoch, TrainConfig, Training
 from qgt.files.provenance import provenance
 from qgt.learning.best import Best
 from qgt.learning.checkpoints import Progress, State

@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor
 
 from qgt.decoders.neural.network import Network
-from qgt.decoders.neural.settings import TrainConfig
+from qgt.decoders.neural.record import TrainConfig
 from qgt.learning.checkpoints import State
 from qgt.learning.data import Stacked
 from qgt.learning.loss import loss_of_rounds

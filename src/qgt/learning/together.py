@@ -14,7 +14,7 @@ from torch import Tensor
 
 from qgt.decoders.neural.mlp import MLP
 from qgt.decoders.neural.network import Architecture
-from qgt.decoders.neural.settings import TrainConfig
+from qgt.decoders.neural.record import TrainConfig
 
 
 @final

@@ -16,11 +16,9 @@ from pathlib import Path
 from torch import Generator
 from torch.distributed import ProcessGroup
 
-from qgt.decoders.neural.architectures import describe
-from qgt.decoders.neural.decoder import NeuralDecoder
+from qgt.decoders.neural.decoder import NeuralDecoder, describe
 from qgt.decoders.neural.network import Architecture
-from qgt.decoders.neural.record import Epoch
-from qgt.decoders.neural.settings import TrainConfig
+from qgt.decoders.neural.record import Epoch, TrainConfig
 from qgt.files import codec
 from qgt.learning import checkpoints
 from qgt.learning.run import Run

@@ -23,10 +23,10 @@ import torch
 from qgt.arguments import whole
 from qgt.decoders.certified.costs import supported
 from qgt.decoders.contract import BoundDecoder, Decoder
-from qgt.decoders.neural.architectures import ARCHITECTURES, NETWORKS, ON_FRESH_DATA, describe
+from qgt.decoders.neural.decoder import ARCHITECTURES, NETWORKS, ON_FRESH_DATA, describe
 from qgt.decoders.neural.mlp import MLP
 from qgt.decoders.neural.network import Architecture
-from qgt.decoders.neural.settings import TrainConfig, make_config
+from qgt.decoders.neural.record import TrainConfig, make_config
 from qgt.decoders.registry import DECODERS, KINDS
 from qgt.files import codec
 from qgt.model.prior import FactoredPrior

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import qgt
 from qgt.decoders import checker
-from qgt.decoders.checker import MARGIN, Costs
+from qgt.decoders.checker import STEP_MARGIN, InstanceCosts
 from qgt.model.prior import FREE, ItemCosts
 from qgt.testing.forgery.adversary import Attack, attack
 from qgt.testing.forgery.case import Case
@@ -72,7 +72,7 @@ def control() -> list[Case]:
 def steps_without_known_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it was: the grid of costs left out what known items weigh, in the checker and in the search."""
 
-    def enough(costs: Costs, limit: float) -> NDArray[np.float64]:
+    def enough(costs: InstanceCosts, limit: float) -> NDArray[np.float64]:
         weights, known = costs.shared.weights, costs.shared.known
         free, finite = known == FREE, costs.tables[np.isfinite(costs.tables)]
         k = np.arange(len(known) + 1)
@@ -80,9 +80,9 @@ def steps_without_known_weights(monkeypatch: pytest.MonkeyPatch) -> None:
         base = costs.shared.constant + weights[free][0] * (k - (known == 1).sum()) + len(costs.tables) * low
         base = base + costs.shared.numbers
         steps = np.ceil((limit - base) / (high - low)) - 1
-        return np.where((base < limit) & (steps >= 0), base + (high - low) * steps + MARGIN, -np.inf)
+        return np.where((base < limit) & (steps >= 0), base + (high - low) * steps + STEP_MARGIN, -np.inf)
 
-    monkeypatch.setattr(Costs, "enough", enough)
+    monkeypatch.setattr(InstanceCosts, "enough", enough)
     monkeypatch.setattr(ItemCosts, "__post_init__", lambda costs: None)
 
 
@@ -116,7 +116,7 @@ def kept_is_cover(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def all_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leaf's own x needs neither to be listed nor to cost as much as the limit."""
-    monkeypatch.setattr(checker, "MARGIN", np.inf)
+    monkeypatch.setattr(checker, "STEP_MARGIN", np.inf)
 
 
 BROKEN: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], list[Case]]]] = {

@@ -9,8 +9,8 @@ from forged_proofs import cases, expect_only_honest_accepted
 
 import qgt
 from qgt.decoders.certified.costs import Tables
-from qgt.decoders.certified.ranges import DEAR, Ranges, has_steps, turning_costs
-from qgt.decoders.checker import Leaves, Shared, _covers, hold_every_x
+from qgt.decoders.certified.steps import DEAR, Ranges, has_steps, turning_costs
+from qgt.decoders.checker import LeafTable, Shared, _covers, hold_every_x
 from qgt.decoders.results import KEPT
 from qgt.model.factors import pool_costs
 from qgt.model.noise import Noise
@@ -129,7 +129,7 @@ def test_boxes_that_are_said_to_cover_hold_every_x(seed: int) -> None:
     nobody = np.zeros(2, dtype=np.int64)
     known = np.full(3, FREE, dtype=np.int8)
     shared = Shared(np.zeros((1, 3)), weights, known, numbers, 0.0, (), nobody[:0], nobody)
-    leaves = Leaves(
+    leaves = LeafTable(
         fixed, np.zeros(6, dtype=np.int64), np.full(6, 3, dtype=np.int64), np.zeros((6, 1)), np.zeros((6, 0))
     )
     if hold_every_x(shared, leaves):

@@ -10,7 +10,7 @@ import torch
 import qgt
 from qgt.decoders.certified import stragglers
 from qgt.decoders.highs import integer_program
-from qgt.decoders.highs.integer_program import Known, Outcome, Solution
+from qgt.decoders.highs.integer_program import KnownAnswer, ProgramOutcome, Solution
 from qgt.lab.checking import UNCHECKED, check_sheet
 from qgt.lab.reports import COLUMNS, report_row
 from random_problems import Case, case, model_case, some_of
@@ -73,7 +73,7 @@ def late_list(problem: qgt.Problem, y: torch.Tensor, monkeypatch: pytest.MonkeyP
 
     def ask_and_stop(self: stragglers.Stragglers, search: object, late: torch.Tensor, deadline: float) -> None:
         ask(self, search, late, deadline)
-        monkeypatch.setattr("qgt.decoders.certified.branching.time.perf_counter", lambda: math.inf)
+        monkeypatch.setattr("qgt.decoders.certified.search.time.perf_counter", lambda: math.inf)
 
     with monkeypatch.context() as patch:
         patch.setattr(stragglers.Stragglers, "_ask", ask_and_stop)
@@ -108,14 +108,14 @@ def test_what_highs_says_is_not_believed_without_a_look(
     problem, y = hard()
     truth = qgt.Certified(odds=1.0).bind(problem)(y)
 
-    def boastful(program: object, costs: object, time_limit: float, known: Known) -> Solution:
+    def boastful(program: object, costs: object, time_limit: float, known: KnownAnswer) -> Solution:
         x = np.ones(problem.items, dtype=np.uint8) if boast.startswith("a worse") else known.x
         cost = float(-problem.log_joint(torch.from_numpy(x)[None], y[:1])[0])
         if boast.startswith("cheaper"):
-            return Solution(x, known.cost - 5.0, known.cost - 5.0, Outcome.PROVED)
+            return Solution(x, known.cost - 5.0, known.cost - 5.0, ProgramOutcome.PROVED)
         if boast.startswith("nothing"):
-            return Solution(x, math.inf, math.inf, Outcome.INFEASIBLE)
-        return Solution(x, cost, cost, Outcome.PROVED)
+            return Solution(x, math.inf, math.inf, ProgramOutcome.INFEASIBLE)
+        return Solution(x, cost, cost, ProgramOutcome.PROVED)
 
     monkeypatch.setattr(integer_program, "solve", boastful)
     result = qgt.Certified(odds=1.0, time_limit=HOUR).bind(problem)(y)
@@ -125,14 +125,14 @@ def test_what_highs_says_is_not_believed_without_a_look(
 
 def test_a_known_answer_outside_the_program_stays_unless_a_cheaper_one_is_in_it() -> None:
     problem, y = hard()
-    from qgt.decoders.highs import costs
+    from qgt.decoders.highs import integer_program
     from qgt.model.factors import pool_costs
 
-    tables = costs.tables(pool_costs(problem.design, problem.noise, y), 0)
-    program = costs.program(problem)
+    tables = integer_program.cost_tables(pool_costs(problem.design, problem.noise, y), 0)
+    program = integer_program.program_of(problem)
     best = integer_program.solve(program, tables)
     other = replace(program, upper=np.where(best.x == 1, 0.0, program.upper))  # without the best one
-    found = integer_program.solve(other, tables, known=Known(best.x, best.cost))
-    assert found.outcome == Outcome.PROVED and (found.x == best.x).all() and found.cost == best.cost
-    dear = Known(np.zeros_like(best.x), best.cost + 50.0)
+    found = integer_program.solve(other, tables, known=KnownAnswer(best.x, best.cost))
+    assert found.outcome == ProgramOutcome.PROVED and (found.x == best.x).all() and found.cost == best.cost
+    dear = KnownAnswer(np.zeros_like(best.x), best.cost + 50.0)
     assert integer_program.solve(program, tables, known=dear).cost == pytest.approx(best.cost)

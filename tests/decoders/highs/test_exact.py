@@ -79,7 +79,7 @@ def test_it_equals_enumeration_on_random_models():
 def without_relaxation(program, costs, deadline=None):
     pools = program.matrix.shape[0]
     return integer_program.Relaxation(
-        program.lower.copy(), np.zeros((integer_program.SETS, pools)), integer_program.Outcome.UNPROVED
+        program.lower.copy(), np.zeros((integer_program.SETS, pools)), integer_program.ProgramOutcome.UNPROVED
     )
 
 
@@ -200,7 +200,9 @@ def test_the_number_of_workers_changes_nothing():
 
 def test_an_answer_that_fails_the_recheck_is_not_proved(monkeypatch):
     def boastful(program, costs, time_limit):
-        return integer_program.Solution(np.array([1, 0, 0], dtype=np.uint8), 0.5, 0.5, integer_program.Outcome.PROVED)
+        return integer_program.Solution(
+            np.array([1, 0, 0], dtype=np.uint8), 0.5, 0.5, integer_program.ProgramOutcome.PROVED
+        )
 
     monkeypatch.setattr(integer_program, "solve", boastful)
     problem = Problem(Design.from_rows(["110", "011"]), Bernoulli(0.3))

@@ -7,10 +7,9 @@ import torch
 from torch import Generator, nn
 
 import qgt
-from qgt.decoders.neural.architectures import ARCHITECTURES
-from qgt.decoders.neural.layers import keep_mask
+from qgt.decoders.neural.decoder import ARCHITECTURES
 from qgt.decoders.neural.mlp import LEVELS
-from qgt.decoders.neural.network import stack
+from qgt.decoders.neural.network import keep_mask, stack
 
 SMALL = [
     qgt.MLP((16, 8)),

@@ -9,8 +9,7 @@ from torch import Tensor
 
 import qgt
 from qgt.decoders.neural.decoder import raw_scores
-from qgt.decoders.neural.refining import RefiningStack
-from qgt.decoders.neural.tries import MARGIN
+from qgt.decoders.neural.refining import BELIEF_MARGIN, RefiningStack
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -84,12 +83,12 @@ def test_the_answer_is_the_round_that_the_judge_believes_in_most() -> None:
     chosen = belief.argmax(0)
     assert len(chosen.unique()) > 2  # or this shows nothing
     first, second = belief.topk(2, dim=0).values
-    clear = first - second > 6 * MARGIN
+    clear = first - second > 6 * BELIEF_MARGIN
     assert int(clear.sum()) > 50
     assert torch.equal(network(y)[0][clear], rounds.scores[chosen, 0, each][clear])
     picked = (network(y) == rounds.scores[:, 0]).all(2)  # (rounds, instances)
     assert bool(picked.any(0).all())
-    assert float((first - torch.where(picked, belief, -torch.inf).amax(0)).max()) < 6 * MARGIN
+    assert float((first - torch.where(picked, belief, -torch.inf).amax(0)).max()) < 6 * BELIEF_MARGIN
 
 
 def test_the_judge_teaches_itself_only() -> None:

@@ -1,9 +1,10 @@
 """Belief propagation (sum-product) with exact tables: the decoder for very many items in small pools.
 
 On a factor graph without cycles the marginals are exact. On a large sparse design cycles are long and they nearly are;
-then no decoder in this time is known to do better. `tree` says what a factor tells its items, `graph` in which order
-factors speak, `sweeps` when they are done. A sweep takes time and memory in proportion to the transfers, times the
-number of possible counts of a pool (Kschischang, Frey and Loeliger 2001, Factor graphs and the sum-product algorithm).
+then no decoder in this time is known to do better. `graph` says in which order factors
+speak, `sweeps` what they tell their items and when they are done. A sweep takes time and memory in proportion to the
+transfers, times the number of possible counts of a pool (Kschischang, Frey and Loeliger 2001, Factor graphs and the
+sum-product algorithm).
 """
 
 from dataclasses import dataclass
@@ -12,16 +13,80 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import positive, whole
-from qgt.decoders.belief.graph import MOST_TOTAL, Costs, Graph, prior_odds
-from qgt.decoders.belief.repair import repaired
+from qgt.decoders.belief.graph import MOST_TOTAL, FactorCosts, Graph, prior_odds
 from qgt.decoders.belief.sweeps import sweep
 from qgt.decoders.contract import BoundDecoder, refuse_unsupported
 from qgt.decoders.results import Decoded, Evidence, Status
-from qgt.model.prior import FREE, FactoredPrior
+from qgt.model.prior import FREE, FactoredPrior, ItemCosts
 from qgt.model.problem import Problem
 
+# Repair: change calls that are impossible together, few items at a time, until every factor allows them.
+#
+# Impossible counts get a finite price that falls towards the possible ones. Flipping item j then costs what its factors
+# charge for one defective more or fewer, which two products with the design give for all items at once. In a step those
+# items flip that gain most among all items they share a factor with: in a sparse design many at once, and never two
+# that count on the same factor.
+
+REPAIR_STEPS = 200
+REPAIR_GAIN = 1e-6  # a flip must save this much
+WRONG_PRICE, FAR_PRICE = (
+    30.0,
+    10.0,
+)  # the price of an impossible count over the dearest possible one, and of each count farther off
+REPAIR_TIE = 1e-9  # between items of equal gain the first wins
+
+
+def repaired(graph: Graph, costs: FactorCosts, items: ItemCosts, x: Tensor, owner: Tensor) -> Tensor:
+    """The calls x (rows, items) of the given instances, cheaper than before where single flips could make them so."""
+    x, device = x.clone(), x.device
+    soft = _soft(costs.tables)
+    weights = items.weights.to(device) + REPAIR_TIE * torch.linspace(
+        0, 1, x.shape[1], dtype=torch.float64, device=device
+    )
+    free = items.known.to(device) == FREE
+    at = torch.arange(len(x), device=device)  # those that still get cheaper
+    for _ in range(REPAIR_STEPS):
+        if not len(at):
+            break
+        gain = torch.where(free, _gains(graph, soft, costs.which[:, owner[at]].T, weights, x[at]), torch.inf)
+        flips = (gain < -REPAIR_GAIN) & (gain <= _best_around(graph, gain))
+        x[at] ^= flips.to(torch.uint8)
+        at = at[flips.any(1)]
+    return x
+
+
+def _soft(tables: Tensor) -> Tensor:
+    """The costs with a finite price of every impossible count: (kinds, counts)."""
+    possible = tables < torch.inf
+    counts = torch.arange(tables.shape[1], dtype=tables.dtype, device=tables.device)
+    below = torch.where(possible, counts, -torch.inf).cummax(1).values  # the nearest possible count
+    above = torch.where(possible, counts, torch.inf).flip(1).cummin(1).values.flip(1)
+    distance = torch.minimum(counts - below, above - counts).nan_to_num(posinf=0.0)
+    dearest = torch.where(possible, tables, 0.0).amax(1, keepdim=True)
+    return torch.where(possible, tables, dearest + WRONG_PRICE + FAR_PRICE * distance)
+
+
+def _gains(graph: Graph, soft: Tensor, which: Tensor, weights: Tensor, x: Tensor) -> Tensor:
+    """What flipping each item adds to the cost: (rows, items)."""
+    counts, last = graph.design.count(x).to(torch.int64), soft.shape[1] - 1
+    here, more, fewer = (soft[which, (counts + move).clamp(0, last)] for move in (0, 1, -1))  # (rows, factors)
+    add, drop = graph.design.spread(more - here), graph.design.spread(fewer - here)  # (rows, items)
+    return torch.where(x == 0, add + weights, drop - weights)
+
+
+def _best_around(graph: Graph, gain: Tensor) -> Tensor:
+    """The least gain among the items that share a factor with each item, itself included: (rows, items)."""
+    lists = graph.design.lists
+    owners, entries = lists.owners.to(gain.device), lists.entries.to(gain.device)
+    best = gain.new_full((len(gain), len(lists)), torch.inf)
+    best.scatter_reduce_(1, owners.expand(len(gain), -1), gain[:, entries], "amin")
+    return gain.clone().scatter_reduce_(1, entries.expand(len(gain), -1), best[:, owners], "amin")
+
+
+# The decoder.
+
 MOST_IN_POOL = 2048  # a pool of n items takes n^2 operations where every count is possible
-CHUNK = 2**23  # messages at a time: 64 MiB
+MESSAGES_AT_A_TIME = 2**23  # messages at a time: 64 MiB
 
 
 @dataclass(frozen=True)
@@ -63,7 +128,7 @@ class BeliefPropagation:
         """Lay the factor graph out once."""
         refuse_unsupported(self, problem)
         graph = Graph.of(problem.factors(torch.zeros(0, problem.pools, dtype=torch.float64)))
-        rows = max(1, CHUNK // max(problem.design.transfers, 1))
+        rows = max(1, MESSAGES_AT_A_TIME // max(problem.design.transfers, 1))
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
             here = graph.to(y.device)
@@ -74,7 +139,7 @@ class BeliefPropagation:
 
 def _decode(config: BeliefPropagation, problem: Problem, graph: Graph, y: Tensor) -> Decoded:
     factors = problem.factors(y)
-    costs, known = Costs.of(factors), factors.items.known.to(y.device)
+    costs, known = FactorCosts.of(factors), factors.items.known.to(y.device)
     large = problem.items > MOST_TOTAL and factors.items.total is not None
     total = factors.items.total.to(y.device) if large and factors.items.total is not None else None
     prior = prior_odds(factors).to(y.device)

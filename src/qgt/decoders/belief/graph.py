@@ -25,7 +25,7 @@ from qgt.model.lists import Lists, starts_of
 from qgt.model.prior import ALONE, FREE
 
 LAYERS = 8  # steps that pools of one size are dealt out to: with 4, sweeps swing near the threshold; 16 are as good
-FEW = 128  # pools up to which all speak at once
+FEW_POOLS = 128  # pools up to which all speak at once
 MOST_TOTAL = 256  # items up to which the number of all defectives is a factor like others; see `level`
 KNOWN = 1e4  # log odds of an item that the prior settles
 
@@ -43,7 +43,7 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Tables:
+class Likelihoods:
     """The likelihoods of a batch: one table for every kind of factor, and which kind each factor of an instance is."""
 
     likelihood: Tensor  # (counts, kinds)
@@ -60,9 +60,9 @@ class Tables:
             tables = tables.view(len(tables), number, -1).masked_fill(beyond[:, :, None], 0.0).flatten(1)
         return tables
 
-    def pick(self, instances: Tensor) -> "Tables":
+    def pick(self, instances: Tensor) -> "Likelihoods":
         """Those of some instances."""
-        return Tables(self.likelihood, self.which[:, instances])
+        return Likelihoods(self.likelihood, self.which[:, instances])
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ class Graph:
                 steps += _steps(parts[-1], sum(map(len, parts[:-1])), layers=1)
         sizes = torch.cat([part.sizes for part in parts])
         lists = Lists(design.items, starts_of(sizes), torch.cat([part.entries for part in parts]))
-        at_once = design.pools <= FEW
+        at_once = design.pools <= FEW_POOLS
         return cls(Design(lists), [*steps, *_steps(design.lists, 0, layers=1 if at_once else LAYERS)], at_once)
 
     def to(self, device: torch.device) -> "Graph":
@@ -99,14 +99,14 @@ class Graph:
 
 
 @dataclass(frozen=True, eq=False)
-class Costs:
+class FactorCosts:
     """The tables of all factors of a batch, in the order of the graph: pools, groups, number of all defectives."""
 
     tables: Tensor  # (kinds, counts), infinite where impossible
     which: Tensor  # (factors, instances)
 
     @classmethod
-    def of(cls, factors: Factors) -> "Costs":
+    def of(cls, factors: Factors) -> "FactorCosts":
         """Those of the pools are each instance's own, the others all instances'."""
         kinds, which = [factors.pools.tables], [factors.pools.which.T]
         device, instances = which[0].device, which[0].shape[1]
@@ -120,13 +120,13 @@ class Costs:
         padded = [F.pad(tables, (0, width - tables.shape[1]), value=torch.inf) for tables in kinds]
         return cls(torch.cat(padded), torch.cat(which))
 
-    def likelihoods(self) -> Tables:
+    def likelihoods(self) -> Likelihoods:
         """The same as probabilities, each table over its largest."""
         least = self.tables.amin(1, keepdim=True).nan_to_num(posinf=0.0)
         likelihood = (least - self.tables).exp().T  # (counts, kinds)
         possible = (likelihood > 0).any(1).nonzero()
         last = int(possible.max()) + 1 if len(possible) else 1
-        return Tables(likelihood[:last].contiguous(), self.which)
+        return Likelihoods(likelihood[:last].contiguous(), self.which)
 
 
 def prior_odds(factors: Factors) -> Tensor:
@@ -139,7 +139,7 @@ def prior_odds(factors: Factors) -> Tensor:
 def _steps(lists: Lists, first: int, *, layers: int) -> list[Step]:
     """Factors of about one size together, dealt out to so many steps; sizes in turn, so that no step waits for all."""
     rooms = _room(lists.sizes)
-    if layers == 1 and len(lists) <= FEW:  # calls take the time, not empty slots
+    if layers == 1 and len(lists) <= FEW_POOLS:  # calls take the time, not empty slots
         rooms = rooms.amax().expand_as(rooms)
     dealt: list[list[Step]] = [[] for _ in range(layers)]
     for room in rooms.unique().tolist():

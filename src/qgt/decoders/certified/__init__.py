@@ -1,7 +1,6 @@
-"""Certified decoding: a batched relaxation, and a search over all instances at once, which leaves proofs.
+"""Certified decoding: the most probable x of whole batches, proved, by a relaxation and a search over all at once.
 
-`decoder` is the way in. Read `docs/certified.md`, then costs, relaxation, items and members (the bound), polish, nodes,
-levels, branching, stacks and outcome (the search), decoder. Extras: soft, ranges and shares (tables with steps),
-recording (a GPU), duals, shrinking and one_by_one (large sparse problems), stragglers (HiGHS).
-What it claims is checked in `qgt.decoders.checker`, which imports nothing from here and is imported nowhere here.
+Here is the search; what checks its proofs is `qgt.decoders.checker`, and neither imports the other. Read
+docs/certified.md, then `costs`, `relaxation`, `nodes`, `search` and `decoder`. Beyond the plain case are `steps`
+(tables with steps) and `large` (large sparse problems, one instance after the other).
 """

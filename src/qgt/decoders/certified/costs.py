@@ -7,17 +7,226 @@ The cost of x under one instance is a sum over items, groups of them, and pools 
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from qgt.decoders.certified.members import Members
-from qgt.decoders.certified.soft import FAR, softened
 from qgt.decoders.envelopes import Envelope, envelope_of
 from qgt.model.factors import PoolCosts
-from qgt.model.prior import FREE, FactoredPrior, Groups, ItemCosts
+from qgt.model.prior import ALONE, FREE, FactoredPrior, Groups, ItemCosts
 from qgt.model.problem import Problem
+
+# Tables of costs without infinities, for searches that must find their way back from what is impossible.
+
+BEYOND_POSSIBLE = 10.0  # what each step beyond the possible counts costs, where an answer must cost something
+
+
+def softened(tables: Tensor) -> Tensor:
+    """Tables (rows, counts) from count -1 on, finite: impossible counts cost more the farther off they are; float32.
+
+    Example:
+        >>> import torch
+        >>> softened(torch.tensor([[torch.inf, 3.0]], dtype=torch.float64))
+        tensor([[23., 13.,  3., 13.]])
+    """
+    table = torch.nn.functional.pad(tables, (1, 1), value=torch.inf)
+    possible = table.isfinite()
+    at = torch.arange(table.shape[1], device=table.device)
+    far = (at[:, None] - at).abs() + torch.where(possible[:, None], 0, table.shape[1])  # (rows, counts, counts)
+    worst = torch.where(possible, table, 0.0).amax(1, keepdim=True)
+    return torch.where(possible, table, worst + BEYOND_POSSIBLE * far.amin(2)).float()
+
+
+# Disjoint groups of items inside the minimum over x: exact, by sorting each group.
+#
+# With reduced costs r_j, and G the table of a group, the cheapest way to have n of its free items defective is
+#
+#     h(n) = G(n and those fixed to 1) + the n least r_j of its free items,
+#
+# and the cheapest x with k free defectives in all is a minimum over how many each group has,
+#
+#     min over n_1 + n_2 + ... = k of h_1(n_1) + h_2(n_2) + ...,
+#
+# found group by group (a convolution of minima and sums). Done from both ends it also says what the cheapest x costs in
+# which a given item is turned round.
+#
+# Relaxed, a group whose table is concave, as those of households are, costs what its steps cost times the sorted x (the
+# Lovasz extension). Two of its steps are kept here, the first one and the mean of the others: charge times the largest
+# x plus slope times their sum. Only the search for multipliers uses that; bounds come from the tables.
+
+ROUNDS = 4  # in which the largest x of a group is found: exact up to groups of this size
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """Groups that hold every item once: those of the prior, and each other item as one of its own."""
+
+    items: Tensor  # (groups, size): the items of each group, and beyond them the number of all items
+    costs: Tensor  # (groups, size + 1), float64: of 0, 1, ... defectives, infinite where impossible
+    place: Tensor  # (items,): where each item stands in `items`, flattened
+    charge: Tensor  # (groups,), float32: what the largest relaxed x of a group is charged
+    slope: Tensor  # (items,), float64: what the sum of the relaxed x of its group is charged
+
+    @classmethod
+    def of(cls, groups: Groups, device: torch.device) -> "Members":
+        """Take the tables of a prior's groups."""
+        count, alone = len(groups.group), (groups.group == ALONE).nonzero()[:, 0]
+        size = groups.tables.shape[1] - 1
+        items = torch.full((len(groups.tables) + len(alone), max(size, 1)), count)
+        for number in range(len(groups.tables)):
+            own = (groups.group == number).nonzero()[:, 0]
+            items[number, : len(own)] = own
+        items[len(groups.tables) :, 0] = alone
+        costs = torch.full((len(items), items.shape[1] + 1), torch.inf, dtype=torch.float64)
+        costs[: len(groups.tables), : size + 1] = groups.tables
+        costs[len(groups.tables) :, :2] = 0.0
+        sizes = (items < count).sum(1)
+        soft = softened(costs)[:, 1:-1].double()  # (groups, size + 1)
+        last = soft.gather(1, sizes[:, None])[:, 0]
+        first = torch.where(sizes > 1, soft[:, 1], last)
+        slope = torch.where(sizes > 1, (last - first) / (sizes - 1).clamp(min=1), 0.0)
+        charge = first - soft[:, 0] - slope
+        place = torch.empty(count + 1, dtype=torch.int64)
+        place[items.flatten()] = torch.arange(items.numel())
+        group = place[:-1] // items.shape[1]
+        whole = (last - soft[:, 0]) / sizes.clamp(min=1)  # of tables that are not concave: no charge, one slope
+        slope = torch.where(charge > 0, slope, whole)
+        parts = items, costs, place[:-1], charge.clamp(min=0.0).float(), slope[group]
+        return cls(*(part.to(device) for part in parts))
+
+    def gathered(self, values: Tensor, beyond: float) -> Tensor:
+        """Values (nodes, items) by group: (nodes, groups, size)."""
+        return torch.nn.functional.pad(values, (0, 1), value=beyond)[:, self.items]
+
+    def scattered(self, values: Tensor) -> Tensor:
+        """Values (nodes, groups, size) by item: (nodes, items)."""
+        return values.flatten(1)[:, self.place]
+
+    def charges(self, fixed: Tensor) -> "Charges":
+        """The charges of some nodes, whose largest relaxed x may be cut off."""
+        slots = self.items.T.contiguous()  # (size, groups): sums over the middle of three dimensions are fast
+        here = torch.nn.functional.pad(fixed, (0, 1))[:, slots]  # an item beyond all is not free
+        due = (here == 1).any(1) | (self.charge == 0)
+        return Charges(slots, self.place // self.items.shape[1], self.charge, (here == FREE).float(), due)
+
+
+class Charges(NamedTuple):
+    """What the largest relaxed x of each group is charged, in some nodes."""
+
+    slots: Tensor  # (size, groups)
+    group: Tensor  # (items,)
+    charge: Tensor  # (groups,)
+    free: Tensor  # (nodes, size, groups), float32: 1 where an item is free
+    due: Tensor  # (nodes, groups): where nothing is cut off, as the charge is due in any case or there is none
+
+    def pick(self, keep: Tensor) -> "Charges":
+        """Some of the nodes."""
+        return self._replace(free=self.free[keep], due=self.due[keep])
+
+    def cut(self, x: Tensor, step: float) -> Tensor:
+        """The proximal map: the largest free x of each group are cut off where that takes away step times the charge.
+
+        It is a projection on a simplex, found in a few rounds (Michelot 1986).
+        """
+        value, active = torch.nn.functional.pad(x, (0, 1))[:, self.slots], self.free
+        for _ in range(min(ROUNDS, len(self.slots))):
+            top = ((value * active).sum(1) - step * self.charge) / active.sum(1).clamp_(min=1.0)
+            active = active * (value > top[:, None])
+        top = top.clamp_(0.0, 1.0).masked_fill_(self.due, 1.0)
+        return torch.minimum(x, top[:, self.group])
+
+
+class _GroupWays(NamedTuple):
+    """The groups of some nodes, each with its free items in order of their reduced costs."""
+
+    value: Tensor  # (nodes, groups, size): reduced costs of free items, infinite of others
+    rank: Tensor  # (nodes, groups, size): where each item stands in that order
+    least: Tensor  # (nodes, groups, size + 1): the sum of the 0, 1, ... least
+    table: Tensor  # (nodes, groups, size + 1): what as many cost the group
+
+    @classmethod
+    def of(cls, members: Members, fixed: Tensor, reduced: Tensor) -> "_GroupWays":
+        value = members.gathered(torch.where(fixed == FREE, reduced, torch.inf), torch.inf)
+        ordered, order = value.sort(2)
+        rank = torch.empty_like(order).scatter_(2, order, torch.arange(order.shape[2]).to(order).expand_as(order))
+        least = torch.nn.functional.pad(ordered.cumsum(2), (1, 0))
+        ones = members.gathered((fixed == 1).long(), 0.0).sum(2)
+        at = (ones[:, :, None] + torch.arange(least.shape[2], device=ones.device)).clamp(max=least.shape[2] - 1)
+        table = members.costs.expand(len(ones), -1, -1).gather(2, at)  # beyond the last entry, `least` is infinite
+        return cls(value, rank, least, table)
+
+    @property
+    def cost(self) -> Tensor:
+        """Of having 0, 1, ... free items defective: (nodes, groups, size + 1)."""
+        return self.least + self.table
+
+
+def group_minimum(members: Members, fixed: Tensor, reduced: Tensor) -> Tensor:
+    """The least that free items and groups cost, with any number of defectives: (nodes,)."""
+    return _GroupWays.of(members, fixed, reduced).cost.amin(2).sum(1)
+
+
+def group_minima(members: Members, fixed: Tensor, reduced: Tensor, numbers: int) -> Tensor:
+    """The same with 0, 1, ... free items defective: (nodes, numbers)."""
+    return _sums(_GroupWays.of(members, fixed, reduced).cost, numbers)[-1]
+
+
+def group_swaps(members: Members, fixed: Tensor, reduced: Tensor, number: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The cheapest x with so many free defectives, what it costs, and what it costs more with each item turned round.
+
+    Of x only the free items count. Where several x are cheapest, some item may be turned round for nothing.
+    """
+    ways = _GroupWays.of(members, fixed, reduced)
+    others = _others(ways.cost, number)
+    cost, chosen = (others + ways.cost).min(2)  # of each group's number: (nodes, groups)
+    inside = ways.rank < chosen[:, :, None]
+    turned = torch.full_like(ways.value, torch.inf)
+    last = ways.least.shape[2] - 1
+    for n in range(last + 1):
+        rest = (others[:, :, n] + ways.table[:, :, n])[:, :, None]
+        least = ways.least[:, :, n, None]
+        if n > 0:  # an item that comes in is among the n least, or takes the last one's place
+            joins = torch.where(ways.rank < n, least, ways.least[:, :, n - 1, None] + ways.value)
+            turned = torch.where(inside, turned, torch.minimum(turned, rest + joins))
+        if n < last:  # one that goes out is not among them, or leaves its place to the next one
+            leaves = torch.where(ways.rank >= n, least, ways.least[:, :, n + 1, None] - ways.value)
+            turned = torch.where(inside, torch.minimum(turned, rest + leaves), turned)
+    best = cost[:, 0]
+    free = fixed == FREE
+    more = members.scattered(turned) - torch.where(best.isfinite(), best, 0.0)[:, None]
+    return members.scattered(inside) & free, best, torch.where(free, more, torch.inf)
+
+
+def _sums(cost: Tensor, numbers: int) -> list[Tensor]:
+    """The least cost of 0, 1, ... defectives in the first 0, 1, ... groups: each (nodes, numbers)."""
+    total = torch.full((len(cost), numbers), torch.inf, dtype=cost.dtype, device=cost.device)
+    total[:, 0] = 0.0
+    found = [total]
+    for group in range(cost.shape[1]):
+        total = found[-1] + cost[:, group, :1]
+        for n in range(1, min(cost.shape[2], numbers)):
+            shifted = found[-1][:, : numbers - n] + cost[:, group, n : n + 1]
+            total[:, n:] = torch.minimum(total[:, n:], shifted)
+        found.append(total)
+    return found
+
+
+def _others(cost: Tensor, number: Tensor) -> Tensor:
+    """The least cost of all groups but one, which has 0, 1, ... of the given number: (nodes, groups, size + 1)."""
+    numbers = int(number.max()) + 1
+    before, after = _sums(cost, numbers), _sums(cost.flip(1), numbers)[::-1]
+    rest = number[:, None] - torch.arange(numbers, device=cost.device)  # (nodes, numbers)
+    found = torch.full_like(cost, torch.inf)
+    for group in range(cost.shape[1]):
+        behind = torch.where(rest >= 0, after[group + 1].gather(1, rest.clamp(min=0)), torch.inf)
+        for n in range(min(cost.shape[2], numbers)):
+            found[:, group, n] = (before[group][:, : numbers - n] + behind[:, n:]).amin(1)
+    return found
+
+
+# The costs of a batch.
 
 PIECES = 8  # of an envelope, at most: beyond, its outermost slopes go on, which keeps it below
 
@@ -106,7 +315,7 @@ class Model:
         near = torch.stack([possible[after], possible[(after - 1).clamp(min=0)]])
         far, which = (near - at).abs().min(0)
         nearest = near.gather(0, which[None])[0]
-        return (self.numbers[nearest] + FAR * far).float().diff()
+        return (self.numbers[nearest] + BEYOND_POSSIBLE * far).float().diff()
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,8 +2,8 @@
 
 `ExactMAP` asks an integer-programming solver about one instance after the other. Here all instances of a batch, which
 share their design, go through one batched solver, on a CPU or a GPU: linear relaxations by a first-order method
-(`relaxation`), whole answers by flips and swaps (`polish`), and one branch and bound over the
-nodes of all instances (`branching`). What that search does not settle in half of its time goes to `ExactMAP`'s solver
+(`relaxation`), whole answers by flips and swaps (`nodes`), and one branch and bound over the
+nodes of all instances (`search`). What that search does not settle in half of its time goes to `ExactMAP`'s solver
 (`stragglers`).
 
 The search does not stop at the most probable x: it goes on until every x whose probability is more than 1/odds of the
@@ -26,15 +26,14 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import fraction, positive
-from qgt.decoders.certified import one_by_one
-from qgt.decoders.certified.branching import Search
+from qgt.decoders.certified import large as large_problems
 from qgt.decoders.certified.costs import Model, Tables, supported
-from qgt.decoders.certified.outcome import Outcome, decoded
-from qgt.decoders.certified.polish import polished
-from qgt.decoders.certified.recording import Recordings
+from qgt.decoders.certified.nodes import polished
+from qgt.decoders.certified.relaxation import Recordings
+from qgt.decoders.certified.search import BatchOutcome, Search, as_decoded
 from qgt.decoders.certified.stragglers import Stragglers
 from qgt.decoders.contract import BoundDecoder, Decoder, refuse_unsupported
-from qgt.decoders.highs import costs
+from qgt.decoders.highs import integer_program
 from qgt.decoders.results import Decoded
 from qgt.model.factors import pool_costs
 from qgt.model.problem import Problem
@@ -98,7 +97,7 @@ class Certified:
             object.__setattr__(self, "time_limit", positive("time_limit", self.time_limit))
 
     def supports(self, problem: Problem) -> str | None:
-        """Any prior with `costs`, and any noise; and what the proposals support."""
+        """Any prior with `integer_program`, and any noise; and what the proposals support."""
         reason = None if self.proposals is None else self.proposals.supports(problem)
         return reason or supported(problem)
 
@@ -107,8 +106,8 @@ class Certified:
         refuse_unsupported(self, problem)
         propose = None if self.proposals is None else self.proposals.bind(problem)
         models: dict[torch.device, Recordings] = {}
-        large = one_by_one.is_large(problem)
-        program = costs.program(problem) if self.hand_over and self.time_limit is not None else None
+        large = large_problems.is_large(problem)
+        program = integer_program.program_of(problem) if self.hand_over and self.time_limit is not None else None
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
             deadline = None if self.time_limit is None else time.perf_counter() + self.time_limit * len(y)
@@ -136,17 +135,17 @@ class Certified:
                 if late is not None:
                     late.after(search)
             by_highs = torch.zeros_like(search.best > 0) if late is None else late.proved(search.best)
-            return decoded(problem, y, Outcome.of(search, nothing, by_highs), self.odds)
+            return as_decoded(problem, y, BatchOutcome.of(search, nothing, by_highs), self.odds)
 
         def one_by_one_or_together(y: Tensor, proposed: list[Tensor], deadline: float | None) -> Decoded:
-            options = one_by_one.Options(math.log(self.odds), self.certificates, deadline)
-            found = one_by_one.settle(problem, y.cpu(), [x.cpu() for x in proposed], options)
+            options = large_problems.Options(math.log(self.odds), self.certificates, deadline)
+            found = large_problems.settle_large(problem, y.cpu(), [x.cpu() for x in proposed], options)
             settled = [one for one in found if one is not None]
             known = torch.tensor([one is not None for one in found], device=y.device)
             if not settled:
                 return together(y, proposed, deadline)
-            outcome = one_by_one.outcome_of(settled, options, y.device)
-            parts = [decoded(problem, y[known], outcome, self.odds)]
+            outcome = large_problems.outcome_of(settled, options, y.device)
+            parts = [as_decoded(problem, y[known], outcome, self.odds)]
             if len(settled) < len(y):
                 parts.append(together(y[~known], [x[~known] for x in proposed], deadline))
             order = torch.cat([known.nonzero()[:, 0], (~known).nonzero()[:, 0]])

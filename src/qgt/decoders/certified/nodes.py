@@ -1,19 +1,166 @@
-"""The nodes of many search trees: sets of x, and how they split into smaller ones.
+"""The nodes of many search trees: sets of x, how they split, which come next, and what the answers in them cost.
 
 A node is a set of x: some items fixed, the number of defectives k fixed (but at the root).
 """
 
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from qgt.decoders.certified.costs import Model
-from qgt.decoders.certified.items import places
-from qgt.decoders.certified.relaxation import Sets, State
-from qgt.decoders.certified.shares import Shares
+from qgt.decoders.certified.costs import Model, Tables
+from qgt.decoders.certified.relaxation import Iterates, Sets, places
+from qgt.decoders.certified.steps import Shares
 from qgt.decoders.results import KEPT
 from qgt.model.prior import FREE
+
+# Costs on a grid, where x with k defectives can have few.
+#
+# Where all items weigh the same and a count costs one of two values, an x with k defectives costs one of
+#
+#     constant + w k + v_0 (pools - s) + v_1 s,        s = 0, 1, ... pools that are off,
+#
+# so a bound above the last of these below the limit is as good as one at the limit.
+
+# Costs that differ by less are equal: a factor of 1.000001 in probability. The checker's CLOSE must be larger: it is
+# 2e-6, so that a bound that reaches a limit here still reaches it there after it was rounded down.
+CLOSE = 1e-6
+
+
+class Levels(NamedTuple):
+    """The costs that x with k defectives can have: base[k], base[k] + step, ..."""
+
+    step: float
+    base: Tensor  # (items + 1,)
+    spare: int  # steps below the base, where whoever checks sees no reason why a cost could not lie there
+
+    def below(self, limit: Tensor, total: Tensor) -> Tensor:
+        """Just above the last cost that is less than the limit; -inf where none is."""
+        base = self.base[total]
+        steps = torch.ceil((limit - base) / self.step) - 1
+        return torch.where(steps >= -self.spare, base + self.step * steps + CLOSE, -torch.inf)
+
+    @classmethod
+    def of(cls, model: Model, tables: Tables) -> "Levels | None":
+        """None where items or counts have more different costs."""
+        table = tables.costs
+        weights, values = model.weights[model.known == FREE].unique(), table[table.isfinite()].unique()
+        if len(weights) != 1 or len(values) < 2 or model.groups is not None:
+            return None
+        low, high = values[0], values[-1]
+        between = torch.minimum(values - low, high - values).amax()
+        if float(between) > 1e-12 or float(high - low) < 1e-3:
+            return None
+        free = torch.arange(len(model.known) + 1, device=table.device) - int((model.known == 1).sum())
+        base = model.constant + weights * free + tables.which.shape[1] * low + model.numbers
+        return cls(float(high - low), base, model.dear)
+
+
+def coarse(tables: Tensor, which: Tensor) -> Tensor:
+    """Whether an instance has costs so large that float64 cannot tell them apart to CLOSE: (instances,), bool.
+
+    What bounds say of such an instance means nothing: a Gaussian of sigma 1e-9 has costs of 1e17, whose last digit is
+    worth 16 nats.
+    """
+    largest = torch.where(tables.isfinite(), tables.abs(), 0.0).amax(1)  # (kinds,)
+    return (largest * torch.finfo(torch.float64).eps > CLOSE)[which].any(1)
+
+
+def enough(levels: Levels | None, limit: Tensor, total: Tensor, items: int) -> Tensor:
+    """The bound at which no x of a node, of any number of defectives if FREE, costs less than the limit: (nodes,)."""
+    if levels is None:
+        return limit
+    found, free = levels.below(limit, total.clamp(min=0)), total == FREE
+    if bool(free.any()):
+        found[free] = enough_for_each(levels, limit[free], items + 1).amax(1)
+    return found
+
+
+def enough_for_each(levels: Levels | None, limit: Tensor, numbers: int) -> Tensor:
+    """The same for 0, 1, ... defectives: (nodes, numbers)."""
+    each = limit[:, None].expand(-1, numbers)
+    return each if levels is None else levels.below(each, torch.arange(numbers, device=limit.device))
+
+
+# Whole answers: what they cost, and how to make them cheaper one or two items at a time, many at once.
+#
+# Flipping item j changes the counts of its pools by one, so the cost of every single flip follows from two products
+# with A: with up_i and down_i what one more and one fewer defective would cost pool i, adding item j costs
+#
+#     w_j + sum_i A_ij up_i,        dropping it        -w_j + sum_i A_ij down_i,
+#
+# and swapping j for l costs the two together less sum_i A_ij A_il (up_i + down_i), for pools that hold both keep their
+# count.
+
+POLISH_GAIN = 1e-4  # a move must save this much, more than float32 rounds off
+SWAPS = 12  # calls that may be swapped out: the cheapest to miss
+POLISH_STEPS = 30
+NODE_POLISH_STEPS = 3  # for a node's rounded x: its children's are polished in their turn
+
+
+def cost_of(model: Model, tables: Tables, owner: Tensor, x: Tensor) -> Tensor:
+    """The cost of whole x (rows, items) of the given instances, infinite where x is impossible; float64."""
+    ones = x.float()
+    allowed = ((model.known == FREE) | (model.known == x)).all(1)
+    number = model.numbers[x.sum(1, dtype=torch.int64)]
+    counts = (ones @ model.matrix[:-1].T).to(torch.int64)  # whole numbers, far below 2^24: float32 is exact
+    rest = tables.costs[tables.which[owner], counts].sum(1) + number
+    if model.groups is not None:
+        rest = rest + model.groups.of(x)
+    return torch.where(allowed, model.constant + ones.double() @ model.weights + rest, torch.inf)
+
+
+def polished(model: Model, tables: Tables, owner: Tensor, x: Tensor, steps: int = POLISH_STEPS) -> Tensor:
+    """Flip the best single item of each x while that makes it cheaper, or swap the best two where it does not."""
+    x = x.clone()
+    at = torch.arange(len(x), device=x.device)  # those still getting cheaper
+    for _ in range(steps):
+        if not len(at):
+            break
+        flips, gain = _best_moves(model, tables, owner[at], x[at])
+        at, flips = at[gain < -POLISH_GAIN], flips[gain < -POLISH_GAIN]
+        x[at] ^= flips
+    return x
+
+
+def _best_moves(model: Model, tables: Tables, owner: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """What to flip in each x, one or two items, and what that adds to its cost."""
+    matrix, weights, free = model.moves, model.weights.float(), model.known == FREE
+    up, down = _changes(model, tables, owner, x)
+    add = torch.where((x == 0) & free, up @ matrix + weights, torch.inf)
+    drop = torch.where((x == 1) & free, down @ matrix - weights, torch.inf)
+    gain, item = torch.minimum(add, drop).min(1)
+    flips = torch.zeros_like(x).scatter_(1, item[:, None], 1)
+    stuck = (gain >= -POLISH_GAIN).nonzero()[:, 0]
+    if len(stuck):
+        calls = max(1, min(SWAPS, int(x[stuck].sum(1).max())))
+        dropped, out = drop[stuck].topk(min(calls, x.shape[1]), 1, largest=False)  # (stuck, calls)
+        both = ((up + down)[stuck, None] * matrix.T[out]) @ matrix  # (stuck, calls, items)
+        gain[stuck], pair = (dropped[:, :, None] + add[stuck, None] - both).flatten(1).min(1)
+        flips[stuck] = 0
+        flips[stuck, out.gather(1, pair[:, None] // x.shape[1])[:, 0]] = 1
+        flips[stuck, pair % x.shape[1]] = 1
+    return flips, gain
+
+
+def _changes(model: Model, tables: Tables, owner: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """What one more and one fewer defective costs each row of `model.moves`."""
+    counts = (x.float() @ model.moves.T).to(torch.int64)
+    pools = model.matrix.shape[0] - 1
+    rises = tables.rises
+    at = torch.add(counts[:, :pools], tables.which[owner], alpha=rises.shape[1])  # in the flattened table
+    number = counts[:, pools : pools + 1]
+    up = [rises.take(at + 1), model.number_rises.take(number + 1)]
+    down = [rises.take(at), model.number_rises.take(number)]
+    if model.groups is not None:
+        at = counts[:, pools + 1 :] + model.group_rises.shape[1] * torch.arange(len(model.group_rises), device=x.device)
+        up.append(model.group_rises.take(at + 1))
+        down.append(model.group_rises.take(at))
+    return torch.cat(up, 1), -torch.cat(down, 1)
+
+
+# Nodes, and how they split into smaller ones.
 
 LOOSE = 32  # items that may be turned round, each for a child of its own
 FRACTIONAL = 0.1  # a relaxed item this far from 0 and 1 is worth a split
@@ -26,7 +173,7 @@ class Nodes(NamedTuple):
     fixed: Tensor  # (nodes, items), int8: 0, 1 or FREE
     total: Tensor  # (nodes,): the number of defectives, or FREE
     bound: Tensor  # (nodes,), float64
-    state: State
+    state: Iterates
 
     @property
     def sets(self) -> Sets:
@@ -39,17 +186,17 @@ class Nodes(NamedTuple):
             keep = keep.nonzero()[:, 0]  # once, not for every part
             if len(keep) == len(self.owner):
                 return self  # all of them: no copies
-        state = State(*(part[keep] for part in self.state))
+        state = Iterates(*(part[keep] for part in self.state))
         return Nodes(self.owner[keep], self.fixed[keep], self.total[keep], self.bound[keep], state)
 
 
-def joined(parts: list[Nodes]) -> Nodes:
+def joined_nodes(parts: list[Nodes]) -> Nodes:
     """All nodes of several lists."""
     parts = [part for part in parts if len(part.owner)] or parts[:1]
     if len(parts) == 1:
         return parts[0]
     owner, fixed, total, bound, states = zip(*parts, strict=True)
-    state = State(*(torch.cat(part) for part in zip(*states, strict=True)))
+    state = Iterates(*(torch.cat(part) for part in zip(*states, strict=True)))
     return Nodes(torch.cat(owner), torch.cat(fixed), torch.cat(total), torch.cat(bound), state)
 
 
@@ -57,7 +204,7 @@ def untouched(model: Model, owner: Tensor, shares: Shares | None) -> Nodes:
     """The roots of some instances, of which nothing is known."""
     n, (rows, items) = len(owner), model.matrix.shape
     zeros = torch.zeros(n, rows, device=owner.device)
-    state = State(zeros.new_zeros(n, items), zeros, zeros, zeros[:, :0] if shares is None else shares.none(n))
+    state = Iterates(zeros.new_zeros(n, items), zeros, zeros, zeros[:, :0] if shares is None else shares.none(n))
     never = torch.full((n,), -torch.inf, dtype=torch.float64, device=owner.device)
     return Nodes(owner, model.known.expand(n, -1), torch.full_like(owner, model.total), never, state)
 
@@ -121,7 +268,7 @@ def item_to_split(x: Tensor, loose: Tensor, swap: Tensor, *, stepped: bool) -> t
 def split_by_item(nodes: Nodes, item: Tensor) -> Nodes:
     """Two children, with the item 0 and 1."""
     here = torch.zeros_like(nodes.fixed, dtype=torch.bool).scatter_(1, item[:, None], True)
-    return joined([nodes._replace(fixed=nodes.fixed.masked_fill(here, value)) for value in (0, 1)])
+    return joined_nodes([nodes._replace(fixed=nodes.fixed.masked_fill(here, value)) for value in (0, 1)])
 
 
 def split_by_first(nodes: Nodes, loose: Tensor, swap: Tensor) -> Nodes:
@@ -148,3 +295,111 @@ def first_of_each(owner: Tensor, cost: Tensor, best: Tensor) -> Tensor:
     least = torch.where(cost <= best[owner], row, len(row))
     chosen = torch.full_like(best, len(row), dtype=torch.int64).scatter_reduce_(0, owner, least, "amin")
     return chosen[owner] == row
+
+
+# The open nodes of many searches, and which of them to look at next.
+#
+# Instances on which little work was spent come before those on which much was. A few hard instances would else take all
+# of a batch's time, with many easy ones waiting behind them: of 40 instances with heavy noise (D = 3, S/N = 0.3, M =
+# 50) 36 are proved one after another in 24 s, and without turns 9 in 40 s. Of one turn, nodes that may hold a better
+# answer come before those that only belong to a list: a good answer found early spares work.
+
+CROWD = 2**26  # items of open nodes, with which new instances wait until lists are done
+TURNS = torch.tensor([64 * 4**turn for turn in range(20)])  # nodes of an instance, after which others have their turn
+
+
+@dataclass(eq=False)
+class Turn:
+    """Open nodes of instances on which about as much work was spent, in blocks; those on top are looked at first."""
+
+    hopeful: list[Nodes] = field(default_factory=list)  # they may hold a better answer
+    others: list[Nodes] = field(default_factory=list)  # they may hold one for the list
+
+
+def _no_turns() -> list[Turn]:
+    return [Turn() for _ in range(len(TURNS) + 1)]
+
+
+@dataclass(eq=False)
+class Stacks:
+    """All open nodes, by turns."""
+
+    spent: Tensor  # (instances,), int64: nodes looked at
+    edges: Tensor  # of turns, where the nodes are
+    turns: list[Turn] = field(default_factory=_no_turns)
+
+    @classmethod
+    def empty(cls, instances: int, device: torch.device) -> "Stacks":
+        """No open nodes."""
+        return cls(torch.zeros(instances, dtype=torch.int64, device=device), TURNS.to(device))
+
+    def push(self, nodes: Nodes, hopeful: Tensor) -> None:
+        """Put nodes on their stacks, the least bounds on top."""
+        order = nodes.bound.argsort(descending=True)
+        nodes, hopeful, first = nodes.pick(order), hopeful[order], self.turns[0]  # they sink when they come up
+        for stack, part in ((first.hopeful, hopeful), (first.others, ~hopeful)):
+            if bool(part.any()):
+                stack.append(nodes.pick(part))
+
+    def take(self, batch: int) -> Nodes:
+        """As many nodes as make a batch."""
+        nodes = joined_nodes(
+            self._all() if sum(len(block.owner) for block in self.open) <= batch else self._first(batch)
+        )
+        self.spent += torch.bincount(nodes.owner, minlength=len(self.spent))
+        return nodes
+
+    def _all(self) -> list[Nodes]:
+        """Every node, in any order."""
+        found, self.turns = self.open, _no_turns()
+        return found
+
+    def _first(self, batch: int) -> list[Nodes]:
+        """Those whose turn comes first."""
+        found: list[Nodes] = []
+        for number, turn in enumerate(self.turns):
+            for stack in (turn.hopeful, turn.others):
+                while stack and batch > 0:
+                    block = self._sunk(stack.pop(), number, hopeful=stack is turn.hopeful)
+                    rest = max(0, len(block.owner) - batch)
+                    if rest:
+                        stack.append(block.pick(slice(0, rest)))
+                    found.append(block.pick(slice(rest, None)))
+                    batch -= len(found[-1].owner)
+        return found
+
+    def _sunk(self, block: Nodes, number: int, *, hopeful: bool) -> Nodes:
+        """The nodes of a block whose turn it is; the others go where they belong."""
+        turn = torch.bucketize(self.spent[block.owner], self.edges)
+        for later in turn[turn > number].unique().tolist():
+            place = self.turns[later]
+            (place.hopeful if hopeful else place.others).append(block.pick(turn == later))
+        return block.pick(turn <= number)
+
+    @property
+    def hopeful(self) -> list[Nodes]:
+        """The nodes that may hold a better answer."""
+        return [block for turn in self.turns for block in turn.hopeful]
+
+    @property
+    def others(self) -> list[Nodes]:
+        """The nodes that may hold an answer for the list alone."""
+        return [block for turn in self.turns for block in turn.others]
+
+    @property
+    def open(self) -> list[Nodes]:
+        """All of them."""
+        return self.others + self.hopeful
+
+    @property
+    def crowded(self) -> bool:
+        """Whether those for lists take up much memory."""
+        return sum(block.fixed.numel() for block in self.others) > CROWD
+
+    def drop(self, done: Tensor) -> list[Nodes]:
+        """Take out the nodes of some instances, (instances,) bool, and return them."""
+        dropped = [some for block in self.open if len((some := block.pick(done[block.owner])).owner)]
+        for turn in self.turns:
+            for stack in (turn.hopeful, turn.others):
+                stack[:] = [rest for block in stack if len((rest := block.pick(~done[block.owner])).owner)]
+        return dropped

@@ -16,27 +16,90 @@ and its minimum over x and c, a plain sum, is a lower bound on the cost of every
 That search is the primal-dual hybrid gradient method (Chambolle and Pock 2011, algorithm 1), with the dual step
 preconditioned by (A A' + I)^-1: the mean of a 0/1 matrix is a huge singular value, which makes the plain method crawl,
 and with it the operator is an isometry (Pock and Chambolle 2011 for the idea). Two products with A per iteration serve
-all instances. Where pools share out what they charge (`shares`), the shares are more dual variables of the same method.
+all instances. Where pools share out what they charge (`steps`), the shares are more dual variables of the same method.
 """
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from qgt.decoders.certified.costs import Model, Tables
-from qgt.decoders.certified.items import least_items
-from qgt.decoders.certified.members import Charges
-from qgt.decoders.certified.ranges import Ranges, counts_between
-from qgt.decoders.certified.shares import Given, Raising
+from qgt.decoders.certified.costs import Charges, Model, Tables, group_minima, group_minimum, group_swaps
+from qgt.decoders.certified.steps import Given, Raising, Ranges, Shares, counts_between
 from qgt.model.prior import FREE
+
+# The part of the bound that belongs to the items: the cheapest x of a node, by reduced costs alone.
+#
+# Without groups that is one sort: the free defectives are those of least reduced cost. With groups see `costs`.
+
+
+def least_items(model: Model, fixed: Tensor, reduced: Tensor) -> Tensor:
+    """The least that the items of a node cost, with any number of defectives: (nodes,)."""
+    if model.members is None:
+        return torch.where(fixed == FREE, reduced.clamp(max=0.0), reduced * fixed).sum(1)
+    return (reduced * (fixed == 1)).sum(1) + group_minimum(model.members, fixed, reduced)
+
+
+def least_by_total(model: Model, fixed: Tensor, reduced: Tensor) -> Tensor:
+    """The same for 0, 1, ... defectives in all: (nodes, items + 1), infinite where the node has none such."""
+    ones = fixed == 1
+    if model.members is None:
+        value = torch.where(fixed == FREE, reduced, torch.inf).sort(1).values
+        least = torch.nn.functional.pad(value.cumsum(1), (1, 0))  # of 0, 1, ... free items
+    else:
+        least = group_minima(model.members, fixed, reduced, fixed.shape[1] + 1)
+    number = torch.arange(least.shape[1], device=least.device) - ones.sum(1)[:, None]
+    least = torch.where(number >= 0, least.gather(1, number.clamp(min=0)), torch.inf)
+    return least + (reduced * ones).sum(1)[:, None]
+
+
+def cheapest_items(model: Model, fixed: Tensor, total: Tensor, reduced: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Each node's own x, what its items cost, and what they cost more with each free item turned round.
+
+    A cost is infinite where the node has no x with its number of defectives; where that may be any, there must be no
+    groups, and the cheapest x has all items of negative reduced cost.
+    """
+    free, ones = fixed == FREE, fixed == 1
+    number = total - ones.sum(1)  # of free items that are defective
+    any_number = total == FREE
+    number = torch.where(any_number, (free & (reduced < 0)).sum(1), number)
+    possible = (number >= 0) & (number <= free.sum(1))
+    number = torch.where(possible, number, 0)
+    if model.members is None:
+        inside, cost, more = _sorted_swaps(free, reduced, number)
+    else:
+        inside, cost, more = group_swaps(model.members, fixed, reduced, number)
+    cost = torch.where(possible, cost + (reduced * ones).sum(1), torch.inf)
+    more = torch.where(any_number[:, None] & free, reduced.abs(), more)
+    return torch.where(free, inside, ones).to(torch.uint8), cost, more
+
+
+def _sorted_swaps(free: Tensor, reduced: Tensor, number: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """An item that comes in takes the place of the dearest one inside; one that goes out leaves its to the next."""
+    value, order = torch.where(free, reduced, torch.inf).sort(1)
+    at = number[:, None]
+    edge = torch.full_like(value[:, :1], torch.inf)
+    ends = torch.cat([-edge, value, edge], 1)
+    inside = free & (places(order) < at)
+    more = torch.where(inside, ends.gather(1, at + 1) - reduced, reduced - ends.gather(1, at))
+    return inside, (reduced * inside).sum(1), torch.where(free, more, torch.inf)
+
+
+def places(order: Tensor) -> Tensor:
+    """Where each item stands in each row's order."""
+    positions = torch.arange(order.shape[1], device=order.device).expand_as(order)
+    return torch.empty_like(order).scatter_(1, order, positions)
+
+
+# The relaxation of many nodes.
 
 STEP = 0.05  # of the primal variables, for costs of a few nats
 STEP_WITH_SHARES = 0.2
-HALF = 0.5  # of the dual step is for shares, the rest for the other multipliers
+SHARES_HALF = 0.5  # of the dual step is for shares, the rest for the other multipliers
 CHECK = 20  # iterations between looks at the bound
-LARGE, CHECK_LARGE = 2**17, 10  # entries of A from which a look costs little beside ten iterations
+LARGE_MATRIX, CHECK_LARGE = 2**17, 10  # entries of A from which a look costs little beside ten iterations
 RESTART = 100  # iterations between restarts from the best multipliers
 
 
@@ -85,7 +148,7 @@ class Multipliers(NamedTuple):
     shares: Tensor  # (nodes, pools, width), or (nodes, 0)
 
 
-class State(NamedTuple):
+class Iterates(NamedTuple):
     """Where the iteration stands: relaxed x, relaxed counts, multipliers; float32."""
 
     x: Tensor  # (nodes, items)
@@ -93,9 +156,9 @@ class State(NamedTuple):
     pi: Tensor  # (nodes, rows)
     shares: Tensor  # (nodes, pools, width), or (nodes, 0) where pools share out nothing
 
-    def pick(self, keep: Tensor) -> "State":
+    def pick(self, keep: Tensor) -> "Iterates":
         """Some of the nodes."""
-        return State(*(part[keep] for part in self))
+        return Iterates(*(part[keep] for part in self))
 
     @property
     def multipliers(self) -> Multipliers:
@@ -128,24 +191,24 @@ class Relaxed(NamedTuple):
     """The best bound found for each node, with its multipliers in the state."""
 
     bound: Tensor  # (nodes,), float64
-    state: State
+    state: Iterates
 
 
 def relax(
     model: Model,
     rows: Rows,
     fixed: Tensor,
-    state: State,
+    state: Iterates,
     enough: Tensor,
     iterations: int,
     given: Given | None = None,
 ) -> Relaxed:
     """Improve the bound of each node until it is `enough`, for some iterations at most."""
     best = torch.full_like(enough, -torch.inf)
-    kept = State(*(part.clone() for part in state))
+    kept = Iterates(*(part.clone() for part in state))
     at = torch.arange(len(enough), device=enough.device)  # the nodes still worked on
     run = _Run.start(model, rows, fixed, state, given)
-    check = CHECK if model.matrix.numel() < LARGE else CHECK_LARGE
+    check = CHECK if model.matrix.numel() < LARGE_MATRIX else CHECK_LARGE
     for done in range(check, iterations + 1, check):
         run.advance(check)
         for multipliers in run.multipliers:
@@ -167,7 +230,7 @@ def relax(
     return Relaxed(best, kept)
 
 
-def relaxed_together(model: Model, rows: Rows, fixed: Tensor, state: State, iterations: int) -> Relaxed:
+def relaxed_together(model: Model, rows: Rows, fixed: Tensor, state: Iterates, iterations: int) -> Relaxed:
     """The same without shares, and with all iterations for every node: nothing in it depends on a value."""
     best = torch.full_like(rows.cost, -torch.inf)
     pi = state.pi
@@ -180,7 +243,7 @@ def relaxed_together(model: Model, rows: Rows, fixed: Tensor, state: State, iter
             best, pi = torch.where(better, bound, best), torch.where(better[:, None], multipliers.pi, pi)
         if done % RESTART == 0:
             run.restart(pi, state.shares)
-    return Relaxed(best, State(run.x, run.counts, pi, state.shares))
+    return Relaxed(best, Iterates(run.x, run.counts, pi, state.shares))
 
 
 @dataclass
@@ -205,11 +268,11 @@ class _Run:
     since: int = 0
 
     @classmethod
-    def start(cls, model: Model, rows: Rows, fixed: Tensor, state: State, given: Given | None) -> "_Run":
+    def start(cls, model: Model, rows: Rows, fixed: Tensor, state: Iterates, given: Given | None) -> "_Run":
         step, raising = STEP, None
         if given is not None:
             step = STEP_WITH_SHARES
-            raising = Raising.start(given, state.shares, HALF / step / len(given.shares.places))
+            raising = Raising.start(given, state.shares, SHARES_HALF / step / len(given.shares.places))
         lower, upper = (fixed == 1).float(), (fixed != 0).float()
         before = torch.cumsum(rows.lengths, 0) - rows.lengths
         shifts = (rows.start + before + step * rows.slopes).float()
@@ -224,7 +287,7 @@ class _Run:
     def advance(self, iterations: int) -> None:
         """The method itself: x and c step down the Lagrangian, pi and shares step up at their extrapolation."""
         model, members, raising, step = self.model, self.model.members, self.raising, self.step
-        up = 1 / step if raising is None else (1 - HALF) / step
+        up = 1 / step if raising is None else (1 - SHARES_HALF) / step
         weights = (step * (model.weights if members is None else model.weights + members.slope)).float()
         zeros = torch.zeros_like(self.lengths)
         for _ in range(iterations):
@@ -274,3 +337,89 @@ class _Run:
             self.pi[keep], self.total[keep], None if self.charges is None else self.charges.pick(keep),
             None if self.raising is None else self.raising.pick(keep), self.step, self.since,
         )  # fmt: skip
+
+
+# Relaxations of few nodes on a GPU, recorded once and replayed: starting a thousand kernels takes longer than they do.
+#
+# A recording is of a number of nodes, so nodes are padded to the next power of two. It takes all its iterations, for no
+# kernel in it waits for the CPU to look whether the bounds are enough.
+
+LEAST_NODES, MOST_NODES = 2**8, 2**15  # nodes: with more, the kernels are what takes the time
+
+
+class _Inputs(NamedTuple):
+    """What a recording reads: the nodes' rows, what is fixed in them, and where the iteration stands."""
+
+    rows: Rows
+    fixed: Tensor
+    state: Iterates
+
+    @property
+    def parts(self) -> list[tuple[Tensor, int]]:
+        """Each tensor, and which of its axes counts nodes."""
+        start, cost, slopes, lengths = self.rows
+        first = [start, cost, self.fixed, *self.state]
+        return [*((part, 0) for part in first), (slopes, 1), (lengths, 1)]
+
+    def padded(self, nodes: int) -> "_Inputs":
+        """The same for more nodes, all zero."""
+
+        def of(part: Tensor, axis: int = 0) -> Tensor:
+            return part.new_zeros([nodes if i == axis else size for i, size in enumerate(part.shape)])
+
+        start, cost, slopes, lengths = self.rows
+        rows = Rows(of(start), of(cost), of(slopes, 1), of(lengths, 1))
+        return _Inputs(rows, of(self.fixed), Iterates(*(of(part) for part in self.state)))
+
+
+class _Recording(NamedTuple):
+    """A graph, and where it reads and writes."""
+
+    graph: torch.cuda.CUDAGraph
+    inputs: _Inputs
+    outputs: Relaxed
+
+    @classmethod
+    def of(cls, model: Model, inputs: _Inputs, iterations: int) -> "_Recording":
+        """Record the relaxation of some inputs."""
+        aside = torch.cuda.Stream(inputs.fixed.device)
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):  # libraries set themselves up with their first calls, which cannot be recorded
+            relaxed_together(model, *inputs, CHECK)
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            outputs = relaxed_together(model, *inputs, iterations)
+        return cls(graph, inputs, outputs)
+
+    def replay(self, given: _Inputs) -> Relaxed:
+        """The same for other nodes, of which there may be fewer."""
+        nodes = len(given.fixed)
+        for (place, axis), (part, _) in zip(self.inputs.parts, given.parts, strict=True):
+            place.narrow(axis, 0, nodes).copy_(part)
+        self.graph.replay()
+        bound, state = self.outputs
+        return Relaxed(bound[:nodes].clone(), Iterates(*(part[:nodes].clone() for part in state)))
+
+
+@dataclass(eq=False)
+class Recordings:
+    """Those of a model, by number of nodes, pieces and iterations; one thread at a time uses them."""
+
+    model: Model
+    made: dict[tuple[int, int, int], _Recording] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def suit(self, fixed: Tensor, shares: Shares | None) -> bool:
+        """Whether a replay is what these nodes need, and nothing in their relaxation depends on values."""
+        return fixed.is_cuda and len(fixed) <= MOST_NODES and self.model.members is None and shares is None
+
+    def relax(self, rows: Rows, fixed: Tensor, state: Iterates, iterations: int) -> Relaxed:
+        """The best bounds after so many iterations, with their multipliers."""
+        given = _Inputs(rows, fixed, state)
+        nodes = max(LEAST_NODES, 1 << (len(fixed) - 1).bit_length())
+        key = nodes, len(rows.slopes), iterations
+        with self.lock, torch.cuda.device(fixed.device):
+            if key not in self.made:
+                self.made[key] = _Recording.of(self.model, given.padded(nodes), iterations)
+            return self.made[key].replay(given)

@@ -21,12 +21,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qgt.decoders.certified.branching import Search
-from qgt.decoders.certified.levels import CLOSE
-from qgt.decoders.certified.polish import cost_of
-from qgt.decoders.highs import costs, integer_program
-from qgt.decoders.highs.integer_program import AGREE, Known, Outcome, Solution
-from qgt.decoders.highs.program import Program
+from qgt.decoders.certified.nodes import CLOSE, cost_of
+from qgt.decoders.certified.search import Search
+from qgt.decoders.highs import integer_program
+from qgt.decoders.highs.integer_program import AGREE, KnownAnswer, Program, ProgramOutcome, Solution
 from qgt.model.factors import PoolCosts
 
 SHARE = 0.5  # of a batch's time, which the search has to itself
@@ -74,7 +72,10 @@ class Stragglers:
         answers = search.answer[late].cpu().numpy()
 
         def solve(i: int, x: NDArray[np.uint8], cost: float) -> Solution:
-            table, best = costs.tables(self.pools, i), Known(x, cost) if math.isfinite(cost) else None
+            table, best = (
+                integer_program.cost_tables(self.pools, i),
+                KnownAnswer(x, cost) if math.isfinite(cost) else None,
+            )
             return integer_program.solve(self._narrowed(search, i), table, seconds, best)
 
         with ThreadPoolExecutor(workers) as pool:
@@ -82,7 +83,9 @@ class Stragglers:
         x = torch.from_numpy(np.stack([one.x for one in found])).to(late.device)
         search.propose(late, x)
         exact = cost_of(search.model, search.tables, late, x)
-        said = torch.tensor([one.cost if one.outcome == Outcome.PROVED else torch.inf for one in found]).to(exact)
+        said = torch.tensor([one.cost if one.outcome == ProgramOutcome.PROVED else torch.inf for one in found]).to(
+            exact
+        )
         believed = ((said - exact).abs() <= AGREE) & exact.isfinite()
         self.least[late] = torch.where(believed, exact, torch.inf)
         if search.slack == 0:  # then there is nothing left to look for

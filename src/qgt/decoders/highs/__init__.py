@@ -1,4 +1,5 @@
 """Exact decoding one instance at a time, by the integer programs of SciPy's HiGHS.
 
-`exact` and `linear_program` are the decoders; the other modules turn a problem's costs into programs.
+Here are two decoders, and the programs that they solve; nothing here knows of batches or of proofs that others check.
+Read `integer_program`, which turns costs into programs, then `exact` and `linear_program`.
 """

@@ -23,18 +23,17 @@ from torch import Tensor
 
 from qgt.arguments import positive, whole
 from qgt.decoders.contract import BoundDecoder, refuse_unsupported
-from qgt.decoders.highs import costs, integer_program
-from qgt.decoders.highs.encoding import ROUNDING
-from qgt.decoders.highs.integer_program import Outcome
+from qgt.decoders.highs import integer_program
+from qgt.decoders.highs.integer_program import ROUNDING, ProgramOutcome
 from qgt.decoders.results import Decoded, Evidence, Status
 from qgt.model.factors import pool_costs
 from qgt.model.problem import Problem
 
 OUTCOMES = {
-    Outcome.PROVED: Status.PROVED,
-    Outcome.UNPROVED: Status.OK,
-    Outcome.TIME_LIMIT: Status.TIME_LIMIT,
-    Outcome.INFEASIBLE: Status.INFEASIBLE,
+    ProgramOutcome.PROVED: Status.PROVED,
+    ProgramOutcome.UNPROVED: Status.OK,
+    ProgramOutcome.TIME_LIMIT: Status.TIME_LIMIT,
+    ProgramOutcome.INFEASIBLE: Status.INFEASIBLE,
 }
 
 
@@ -65,19 +64,19 @@ class ExactMAP:
             object.__setattr__(self, "workers", whole("workers", self.workers, least=1))
 
     def supports(self, problem: Problem) -> str | None:
-        """Any prior with `costs`, and any noise."""
-        return costs.supported(problem)
+        """Any prior with `integer_program`, and any noise."""
+        return integer_program.supported(problem)
 
     def bind(self, problem: Problem) -> BoundDecoder:
         """Set up what all instances share."""
         refuse_unsupported(self, problem)
-        program = costs.program(problem)
+        program = integer_program.program_of(problem)
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
             pools = pool_costs(problem.design, problem.noise, y)
 
             def solve(i: int) -> integer_program.Solution:
-                return integer_program.solve(program, costs.tables(pools, i), self.time_limit)
+                return integer_program.solve(program, integer_program.cost_tables(pools, i), self.time_limit)
 
             # Threads are enough: HiGHS lets go of Python's lock while it works, and each instance is its own program.
             with ThreadPoolExecutor(self.workers or os.cpu_count()) as pool:

@@ -20,8 +20,8 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from qgt.decoders.contract import BoundDecoder, refuse_unsupported
-from qgt.decoders.highs import costs, integer_program
-from qgt.decoders.highs.integer_program import Outcome
+from qgt.decoders.highs import integer_program
+from qgt.decoders.highs.integer_program import ProgramOutcome
 from qgt.decoders.results import Decoded, Evidence, Status
 from qgt.model.factors import pool_costs
 from qgt.model.problem import Problem
@@ -43,13 +43,13 @@ class LinearProgram:
     """
 
     def supports(self, problem: Problem) -> str | None:
-        """Any prior with `costs`, and any noise."""
-        return costs.supported(problem)
+        """Any prior with `integer_program`, and any noise."""
+        return integer_program.supported(problem)
 
     def bind(self, problem: Problem) -> BoundDecoder:
         """Set up what all instances share."""
         refuse_unsupported(self, problem)
-        program = costs.program(problem)
+        program = integer_program.program_of(problem)
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
             x = torch.zeros(len(y), problem.items, dtype=torch.float64)
@@ -57,10 +57,10 @@ class LinearProgram:
             infeasible = torch.zeros(len(y), dtype=torch.bool)
             pools = pool_costs(problem.design, problem.noise, y)
             for i in range(len(y)):
-                table = program.reachable(program.with_groups(costs.tables(pools, i)))
+                table = program.reachable(program.with_groups(integer_program.cost_tables(pools, i)))
                 relaxation = integer_program.relax(program, table)
                 x[i], pi[i] = torch.from_numpy(relaxation.x), torch.from_numpy(relaxation.pi)
-                infeasible[i] = relaxation.outcome is Outcome.INFEASIBLE
+                infeasible[i] = relaxation.outcome is ProgramOutcome.INFEASIBLE
             return _decoded(problem, y, x, dual_bound(problem, y.cpu(), pi), infeasible)
 
         return BoundDecoder(problem, decode, takes_missing=True)
@@ -80,9 +80,11 @@ def dual_bound(
         >>> dual_bound(problem, y, torch.zeros_like(y)).exp()  # each x with that count has probability 1/4
         tensor([0.2500], dtype=torch.float64)
     """
-    program = costs.program(problem)
+    program = integer_program.program_of(problem)
     bounds = [torch.zeros(0, dtype=torch.float64)]
-    rows = max(1, costs.CHUNK // (problem.pools * (int(problem.design.pool_sizes.max()) + 1)))
+    rows = max(
+        1, integer_program.TABLE_ENTRIES_AT_A_TIME // (problem.pools * (int(problem.design.pool_sizes.max()) + 1))
+    )
     sets = pi[:, None] if pi.dim() == 2 else pi  # (instances, sets, pools and groups)
     pools = pool_costs(problem.design, problem.noise, y)
     for which, multipliers in zip(pools.which.split(rows), sets.split(rows), strict=True):

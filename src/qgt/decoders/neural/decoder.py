@@ -13,21 +13,37 @@ from torch import Tensor
 
 from qgt.arguments import whole
 from qgt.decoders.contract import BoundDecoder, refuse_unsupported
-from qgt.decoders.neural import model_file, onnx_file
-from qgt.decoders.neural.architectures import NETWORKS, describe
+from qgt.decoders.neural import model_file
+from qgt.decoders.neural.mlp import MLP, ResidualMLP
 from qgt.decoders.neural.model_file import ModelFileError
 from qgt.decoders.neural.network import MOST_LAYERS, Architecture, Network
 from qgt.decoders.neural.record import Training
-from qgt.decoders.neural.refining import RefiningStack
+from qgt.decoders.neural.refining import Refining, RefiningStack
 from qgt.decoders.results import Decoded, Status
 from qgt.files import codec
 from qgt.model.problem import Problem, Spec, fingerprint_of, stored_design
+
+# Every network by the name that files and the command line give it.
+
+ARCHITECTURES: dict[str, type[MLP] | type[ResidualMLP] | type[Refining]] = {
+    "mlp": MLP,
+    "refining": Refining,
+    "residual": ResidualMLP,
+}
+NETWORKS: codec.Kinds = {Architecture: ARCHITECTURES}
+ON_FRESH_DATA = ("refining", "residual")  # networks that are trained on new instances at every step
+
+
+def describe(architecture: Architecture) -> dict[str, object]:
+    """An architecture as plain data: its kind and its fields."""
+    return codec.encode_table("architecture", architecture, Architecture, NETWORKS)
+
 
 UNTRAINED = (
     "this network was trained without missing counts: leave the instance out, or train one with missing=0.05 "
     "(qgt train --missing 0.05)."
 )
-CHUNK = 8192  # instances per forward pass, so that memory does not grow with the batch
+INSTANCES_PER_PASS = 8192  # instances per forward pass, so that memory does not grow with the batch
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -117,7 +133,7 @@ class NeuralDecoder:
             "missing": self.network.missing,
             "training": codec.encode("training", self.training, Training | None),
         }
-        model_file.write(path, description, self.network.state_dict())
+        model_file.write_model(path, description, self.network.state_dict())
 
     def export(self, path: str | Path) -> None:
         """Write an ONNX file that decodes without this library; needs the extra `onnx`.
@@ -128,15 +144,15 @@ class NeuralDecoder:
         for it takes all of them with every instance.
         """
         design = stored_design(self.spec["design"])
-        described = onnx_file.facts(self.fingerprint, design.pool_names, design.item_names)
+        described = model_file.onnx_facts(self.fingerprint, design.pool_names, design.item_names)
         network = copy.deepcopy(self.network).cpu()
-        onnx_file.write(Path(path), network, self.threshold, pools=design.pools, described=described)
+        model_file.write_onnx(Path(path), network, self.threshold, pools=design.pools, described=described)
 
     @classmethod
     def load(cls, path: str | Path) -> "NeuralDecoder":
         """Read what `save` wrote, from the folder or the file itself."""
-        file = model_file.place(path)
-        description, weights = model_file.read(file)
+        file = model_file.model_path(path)
+        description, weights = model_file.read_model(file)
         try:
             return _decoder(description, weights)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
@@ -157,7 +173,7 @@ def load(path: str | Path) -> NeuralDecoder:
 def raw_scores(network: Network, y: Tensor) -> Tensor:
     """A single network's outputs for float64 counts: float32, (instances, items)."""
     with torch.inference_mode():
-        parts = [network(part.to(torch.float32)[None])[0] for part in y.split(CHUNK)]
+        parts = [network(part.to(torch.float32)[None])[0] for part in y.split(INSTANCES_PER_PASS)]
         return torch.cat(parts) if parts else network(y.to(torch.float32)[None])[0]
 
 

@@ -15,8 +15,16 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from qgt.arguments import fraction, whole
-from qgt.decoders.neural.layers import BatchNorm, LayerNorm, Linear, inner_dtype, keep_mask
-from qgt.decoders.neural.network import MOST_LAYERS, Network, without_gaps
+from qgt.decoders.neural.network import (
+    MOST_LAYERS,
+    BatchNorm,
+    LayerNorm,
+    Linear,
+    Network,
+    inner_dtype,
+    keep_mask,
+    without_gaps,
+)
 from qgt.model.design import Design
 
 LEVELS: tuple[tuple[int, ...], ...] = (

@@ -13,15 +13,16 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
+from torch import Tensor, nn
 
-from qgt.decoders.neural.network import Architecture
+from qgt.decoders.neural.network import Architecture, Network
 from qgt.files import codec
 from qgt.files import tensors as tensor_files
+from qgt.files.store import replacing
 from qgt.model.design import Design
 
-FORMAT = 3
-FILE = "model.safetensors"
+MODEL_FORMAT = 3
+MODEL_FILE = "model.safetensors"
 LARGEST_FILE = 2**31  # bytes; far above any network of this kind, far below what would exhaust a machine
 MOST_TENSORS = 20_000  # above any network that an architecture builds (`network.MOST_LAYERS`)
 
@@ -35,28 +36,28 @@ class ModelFileError(ValueError):
     """
 
 
-def place(path: str | Path) -> Path:
+def model_path(path: str | Path) -> Path:
     """The model's file: the one given, or the one in a folder that was given."""
-    return Path(path) / FILE if Path(path).is_dir() else Path(path)
+    return Path(path) / MODEL_FILE if Path(path).is_dir() else Path(path)
 
 
-def write(folder: str | Path, description: codec.Table, weights: Mapping[str, Tensor]) -> None:
+def write_model(folder: str | Path, description: codec.Table, weights: Mapping[str, Tensor]) -> None:
     """Write the folder with the model file in it, all or nothing."""
-    text = json.dumps({"format": FORMAT, **description}, allow_nan=False)
+    text = json.dumps({"format": MODEL_FORMAT, **description}, allow_nan=False)
     on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-    tensor_files.write_tensors(Path(folder) / FILE, on_cpu, {"qgt": text, "sha256": checksum(text, on_cpu)})
+    tensor_files.write_tensors(Path(folder) / MODEL_FILE, on_cpu, {"qgt": text, "sha256": checksum(text, on_cpu)})
 
 
-def read(file: Path) -> tuple[dict[str, object], dict[str, Tensor]]:
+def read_model(file: Path) -> tuple[dict[str, object], dict[str, Tensor]]:
     """The description and the weights as they were written; what they mean is still to be checked."""
     text, weights = _content(file)
     try:
         description = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{file}: its description is not JSON ({error}).") from error
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
+    if not isinstance(description, dict) or description.get("format") != MODEL_FORMAT:
         found = description.get("format") if isinstance(description, dict) else None
-        raise ModelFileError(f"{file}: format {found} is not known here; this version reads format {FORMAT}.")
+        raise ModelFileError(f"{file}: format {found} is not known here; this version reads format {MODEL_FORMAT}.")
     return description, weights
 
 
@@ -119,3 +120,53 @@ def _content(file: Path) -> tuple[str, dict[str, Tensor]]:
     if found != metadata["sha256"]:
         raise ModelFileError(f"{file}: was altered after it was saved (checksum); copy the model again.")
     return metadata["qgt"], weights
+
+
+# A trained network as an ONNX file: counts in, calls and scores out, for programs that have neither torch nor us.
+#
+# What belongs to decoding is inside: the scale of the counts, missing ones, rounds, and the threshold. What `bind` adds
+# is not: the file does not know which counts are possible.
+
+OPSET = 18
+EXTRA = "writing ONNX files needs more packages: install them with pip install 'qgt[onnx]'."
+
+
+class _Decoder(nn.Module):
+    """What the file computes."""
+
+    def __init__(self, network: Network, threshold: float) -> None:
+        super().__init__()
+        self.network, self.threshold = network, threshold
+
+    def forward(self, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """Calls, and the scores they are made of."""
+        scores = self.network(counts[None])[0]
+        return (scores >= self.threshold).to(torch.uint8), scores
+
+
+def write_onnx(path: Path, network: Network, threshold: float, *, pools: int, described: dict[str, str]) -> None:
+    """Write the file at `path`, all or nothing, with some facts about it among its properties."""
+    try:
+        import onnxscript  # noqa: F401 - what torch needs to export
+    except ImportError as error:
+        raise ValueError(EXTRA) from error
+    example = torch.zeros(3, pools)  # its number of rows is not the file's
+    program = torch.onnx.export(
+        _Decoder(network, threshold).eval(),
+        (example,),
+        input_names=["counts"],
+        output_names=["calls", "scores"],
+        dynamic_shapes={"counts": {0: torch.export.Dim("instances", min=1)}},
+        opset_version=OPSET,
+        dynamo=True,
+        verbose=False,
+    )
+    assert program is not None
+    program.model.metadata_props.update({f"qgt.{key}": value for key, value in described.items()})
+    with replacing(path) as file:
+        program.save(str(file), external_data=False)
+
+
+def onnx_facts(fingerprint: str, pool_names: tuple[str, ...], item_names: tuple[str, ...]) -> dict[str, str]:
+    """What a user of the file needs to know: which problem, and what its columns are."""
+    return {"problem": fingerprint, "pools": json.dumps(list(pool_names)), "items": json.dumps(list(item_names))}

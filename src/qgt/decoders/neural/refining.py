@@ -32,23 +32,101 @@ number of defective items in it, and `y - A p` is the distance from that line, i
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
+from itertools import product
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from qgt.arguments import whole
-from qgt.decoders.neural.layers import Linear, inner_dtype
-from qgt.decoders.neural.network import MOST_LAYERS, Network, Rounds, without_gaps
-from qgt.decoders.neural.tries import Answer, Counts, Doubt, doubts, rows_of
+from qgt.decoders.neural.network import MOST_LAYERS, Linear, Network, Rounds, inner_dtype, without_gaps
 from qgt.model.design import Design
+
+# What tries are made of: counts as the network reads them, answers with the judge's belief, and doubts.
+
+BELIEF_MARGIN = 0.01  # beliefs this close are equal: an answer that stands changes little from round to round
+SETTLED_LOGIT = 1.0  # the judge's logit from which on an answer stands: at 3, a poor judge gives right answers up
+
+
+class NetworkCounts(NamedTuple):
+    """Counts as a network reads them."""
+
+    z: Tensor  # (models, instances, pools), standardised, 0 where missing
+    present: Tensor | None  # 1 where a count is there; None: everywhere
+    begun: Tensor  # (models, instances, width), what the network begins with
+
+    def at(self, rows: Tensor) -> "NetworkCounts":
+        """Some instances."""
+        present = None if self.present is None else self.present.index_select(1, rows)
+        return NetworkCounts(self.z.index_select(1, rows), present, self.begun.index_select(1, rows))
+
+
+class Answer(NamedTuple):
+    """What a round answers, or the best of several."""
+
+    logits: Tensor  # (models, instances, items)
+    belief: Tensor  # (models, instances): the judge's logit of its being right
+
+    @property
+    def settled(self) -> Tensor:
+        """Which answers stand: (models, instances)."""
+        return self.belief >= SETTLED_LOGIT
+
+    def or_later(self, later: "Answer") -> "Answer":
+        """What the judge believes in more, of nearly equals the later."""
+        return later.where(later.belief > self.belief - BELIEF_MARGIN, self)
+
+    def where(self, mask: Tensor, other: "Answer") -> "Answer":
+        """This where the mask (models, instances) is true, else the other."""
+        logits = torch.where(mask[..., None], self.logits, other.logits)
+        return Answer(logits, torch.where(mask, self.belief, other.belief))
+
+    def at(self, rows: Tensor) -> "Answer":
+        """Some instances."""
+        return Answer(self.logits.index_select(1, rows), self.belief.index_select(1, rows))
+
+    def replaced_at(self, rows: Tensor, other: "Answer") -> "Answer":
+        """The other's instances in the place of these rows."""
+        return Answer(self.logits.index_copy(1, rows, other.logits), self.belief.index_copy(1, rows, other.belief))
+
+
+class Doubt(NamedTuple):
+    """A try: so many rounds, the first of which take a pool to have held so many more defective items."""
+
+    rounds: int
+    pool: int
+    more: int  # -1 or 1
+
+
+def doubts(pools: int, *, rounds: int, each: int) -> Iterator[Doubt]:
+    """What to try with so many rounds, `each` a try: one count after the other, until all were doubted both ways.
+
+    Example:
+        >>> [tuple(doubt) for doubt in doubts(pools=2, rounds=13, each=5)]
+        [(5, 0, -1), (5, 0, 1), (3, 1, -1)]
+        >>> len(list(doubts(pools=2, rounds=1000, each=5)))
+        4
+    """
+    for begin, (pool, more) in zip(range(0, rounds, each), product(range(pools), (-1, 1)), strict=False):
+        yield Doubt(min(each, rounds - begin), pool, more)
+
+
+def rows_of(mask: Tensor) -> Tensor:
+    """The instances of a mask (models, instances) that any model has; in an ONNX file all, for its sizes are fixed."""
+    if torch.compiler.is_exporting():
+        return torch.arange(mask.shape[1], device=mask.device)
+    return mask.any(0).nonzero()[:, 0]
+
+
+# The network.
 
 EXPANSION = 2  # of a block's inside
 SIGNS, JUDGE = 5, 32  # what the judge is shown, and how wide it is
 STRAIGHT = 2  # times the rounds of training: how long the first try is
 DOUBTED = 2  # rounds of a later try that see the doubted count
 LOGITS = 5.0  # logits are shown to the network in this unit
-LARGEST = 2**28  # entries of the design's matrix, a gigabyte
+LARGEST_MATRIX = 2**28  # entries of the design's matrix, a gigabyte
 LEAST_RATE = 1e-4  # of an item, for the logit that training begins at
 
 
@@ -91,7 +169,7 @@ class Refining:
 
     def build(self, design: Design, *, missing: bool = False, generator: Generator) -> Network:
         """Make a stack of one model."""
-        if design.pools * design.items > LARGEST:
+        if design.pools * design.items > LARGEST_MATRIX:
             raise ValueError(
                 f"a design of {design.pools} pools and {design.items} items is too large for Refining, which keeps the "
                 "whole matrix: use another network, or belief propagation."
@@ -166,7 +244,7 @@ class RefiningStack(Network):
         logits, belief = zip(*self._each(self._read(y), self.repeats), strict=True)
         return Rounds(torch.stack(logits), torch.stack(belief))
 
-    def _again(self, doubt: Doubt, counts: Counts, best: Answer) -> Answer:
+    def _again(self, doubt: Doubt, counts: NetworkCounts, best: Answer) -> Answer:
         """Try the instances again that are not settled; the others keep their answers, whatever is beside them."""
         shift = torch.zeros_like(counts.z)
         shift[..., doubt.pool] = doubt.more * self.slope[:, None, doubt.pool]
@@ -181,7 +259,7 @@ class RefiningStack(Network):
         after = reduce(Answer.or_later, self._each(counts.at(rows), doubt.rounds, shift.index_select(1, rows)), before)
         return best.replaced_at(rows, after.where(unsettled.index_select(1, rows), before))
 
-    def _each(self, counts: Counts, rounds: int, shift: Tensor | None = None) -> Iterator[Answer]:
+    def _each(self, counts: NetworkCounts, rounds: int, shift: Tensor | None = None) -> Iterator[Answer]:
         """Round by round; the shift (models, instances, pools) is added to what the first of them see of the counts."""
         dtype = inner_dtype(self, counts.z)
         begun = counts.begun if shift is None else counts.begun + shift @ self.counts.weight.mT
@@ -205,16 +283,16 @@ class RefiningStack(Network):
             h = (inner.to(h.dtype) + begun) / 2
             h = h + self.soft.rows(soft) + self.hard.rows(hard) + self.guess.rows(guess)
 
-    def _read(self, y: Tensor) -> Counts:
+    def _read(self, y: Tensor) -> NetworkCounts:
         """Standardise the counts and begin."""
         if not self.missing:
             z = (y - self.mean[:, None]) * self.scale[:, None]
-            return Counts(z, None, self.counts.rows(z))
+            return NetworkCounts(z, None, self.counts.rows(z))
         y, absent = without_gaps(y)
         z = (y - self.mean[:, None]) * self.scale[:, None] * (1 - absent)
-        return Counts(z, 1 - absent, self.counts.rows(z) + absent @ self.absent.mT)
+        return NetworkCounts(z, 1 - absent, self.counts.rows(z) + absent @ self.absent.mT)
 
-    def _left(self, counts: Counts, x: Tensor) -> Tensor:
+    def _left(self, counts: NetworkCounts, x: Tensor) -> Tensor:
         """What x leaves of the standardised counts, nothing of missing ones: (models, instances, pools)."""
         left = counts.z - torch.baddbmm(self.level[:, None], x, self.matrix * self.slope[:, None])
         return left if counts.present is None else left * counts.present

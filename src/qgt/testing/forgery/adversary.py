@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from qgt.decoders.checker import CLOSE, Costs, Leaves, Shared, closed
+from qgt.decoders.checker import CLOSE, InstanceCosts, LeafTable, Shared, closed
 from qgt.decoders.results import KEPT, Answers, Decoded, Proof, Spans, Status
 from qgt.model.prior import FREE
 from qgt.testing.forgery.case import Case, claiming, listed, one_of, proof_of, with_evidence
@@ -48,14 +48,14 @@ class _Claim:
     case: Case
     result: Decoded  # with the honest proof
     why: str
-    costs: Costs
+    costs: InstanceCosts
     limit: float
     listed: np.ndarray
 
     @classmethod
     def of(cls, case: Case, result: Decoded, why: str) -> "_Claim":
         factors = case.problem.factors(case.y)
-        costs = Costs.of(Shared.of(factors), factors, 0)
+        costs = InstanceCosts.of(Shared.of(factors), factors, 0)
         if int(result.status[0]) == Status.INFEASIBLE:
             return cls(case, result, why, costs, costs.more_than_any, np.zeros((0, case.problem.items), dtype=np.uint8))
         complete = result.evidence.complete is not None and bool(result.evidence.complete[0])
@@ -71,7 +71,7 @@ class _Claim:
     def closed(self, leaves: Columns) -> Tensor:
         """Which leaves the checker finds closed."""
         return torch.from_numpy(
-            closed(self.costs, self.limit, self.listed, Leaves.of(proof_of(self.with_proof(leaves))))
+            closed(self.costs, self.limit, self.listed, LeafTable.of(proof_of(self.with_proof(leaves))))
         )
 
     def left(self, leaves: Columns, shut: Tensor) -> int:

@@ -9,11 +9,11 @@ is the one whose free defectives have the least r_j, and any other x of the node
 So a node is done where its bound reaches the limit, or where every swap would: then only its own x is looked at. Else
 it splits: the root by k, a node with a fractional item by that, others by the first item that differs from their own x.
 
-All instances' open nodes lie on common stacks (`stacks`), from which as many as make a good batch are relaxed together:
+All instances' open nodes lie on common stacks (`nodes`), from which as many as make a good batch are relaxed together:
 hard instances fill the batch with their own nodes, and new instances are fed in when it runs low.
 
 Where tables have steps, pools tell little of k, and nodes leave it open for longer; and items that no x below the limit
-has otherwise are fixed before a node splits, for every item fixed makes the envelopes of its pools tighter (`ranges`).
+has otherwise are fixed before a node splits, for every item fixed makes the envelopes of its pools tighter (`steps`).
 """
 
 import math
@@ -25,25 +25,43 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from qgt.decoders.certified import levels
 from qgt.decoders.certified import nodes as sets
 from qgt.decoders.certified.costs import Model, Tables
-from qgt.decoders.certified.items import cheapest_items, least_by_total
-from qgt.decoders.certified.levels import CLOSE, Levels
-from qgt.decoders.certified.nodes import Found, Leaves, Nodes, as_leaves, first_of_each, joined, kept
-from qgt.decoders.certified.polish import NODE_STEPS, cost_of, polished
-from qgt.decoders.certified.ranges import TIED, Ranges, nothing_due, turning_costs
-from qgt.decoders.certified.recording import Recordings
-from qgt.decoders.certified.relaxation import least_pools, reduced_costs, relax, rows_of
-from qgt.decoders.certified.shares import Given, Shares
-from qgt.decoders.certified.stacks import Stacks
-from qgt.model.prior import FREE
+from qgt.decoders.certified.nodes import (
+    CLOSE,
+    NODE_POLISH_STEPS,
+    Found,
+    Leaves,
+    Levels,
+    Nodes,
+    Stacks,
+    as_leaves,
+    coarse,
+    cost_of,
+    first_of_each,
+    joined_nodes,
+    kept,
+    polished,
+)
+from qgt.decoders.certified.relaxation import (
+    Recordings,
+    cheapest_items,
+    least_by_total,
+    least_pools,
+    reduced_costs,
+    relax,
+    rows_of,
+)
+from qgt.decoders.certified.steps import TIED, Given, Ranges, Shares, nothing_due, turning_costs
+from qgt.decoders.results import Answers, Decoded, Evidence, Proof, Spans, Status
+from qgt.model.prior import FREE, Prior
+from qgt.model.problem import Problem
 
 ROOT_ITERATIONS, ITERATIONS = 100, 40
 ITERATIONS_WITH_STEPS = 100  # their envelopes change from node to node, so multipliers have farther to go
 ROOT_ITERATIONS_WITH_SHARES = 120
-NUMBERS = 6  # of defectives, into which a node with steps may be split
-MANY = 0.1  # of a node's free items, fixed at once: then its bound is worth another look
+MOST_NUMBERS = 6  # of defectives, into which a node with steps may be split
+MANY_FIXED = 0.1  # of a node's free items, fixed at once: then its bound is worth another look
 
 
 @dataclass(eq=False)
@@ -82,7 +100,7 @@ class Search:
 
     def enough(self, owner: Tensor, total: Tensor) -> Tensor:
         """The bound at which no x of the node costs less than the limit."""
-        return levels.enough(self.levels, self.limit(owner), total, len(self.model.known))
+        return sets.enough(self.levels, self.limit(owner), total, len(self.model.known))
 
     @cached_property
     def ranges(self) -> Ranges | None:
@@ -177,18 +195,18 @@ class Search:
         if self.shares is not None:
             state = state._replace(shares=torch.where(worse[:, None, None], some.state.shares, state.shares))
         some = some._replace(bound=torch.maximum(bound, some.bound), state=state)
-        return joined([some, nodes.pick(~open_)])
+        return joined_nodes([some, nodes.pick(~open_)])
 
     def _branch(self, nodes: Nodes) -> None:
         """Close the nodes that are done, and push the children of the others."""
         rounded = (nodes.state.x > 0.5).to(torch.uint8)
         nodes_open = nodes.bound < self.enough(nodes.owner, nodes.total)
         owner = nodes.owner[nodes_open]
-        self.propose(owner, polished(self.model, self.tables, owner, rounded[nodes_open], NODE_STEPS))
+        self.propose(owner, polished(self.model, self.tables, owner, rounded[nodes_open], NODE_POLISH_STEPS))
         self.propose(nodes.owner[~nodes_open], rounded[~nodes_open])
         nodes = self._close(nodes, nodes.bound >= self.enough(nodes.owner, nodes.total))
         any_total = nodes.total == FREE
-        self._split(joined([nodes.pick(~any_total), self._split_by_total(nodes.pick(any_total))]))
+        self._split(joined_nodes([nodes.pick(~any_total), self._split_by_total(nodes.pick(any_total))]))
 
     def _split(self, nodes: Nodes) -> None:
         """Look at what may differ from each node's own x: split by it, or close the node where it is nothing."""
@@ -213,7 +231,7 @@ class Search:
         free = nodes.fixed == FREE
         leaves, nodes = kept(nodes, free & ~loose, own)
         self._leaf_of(leaves)
-        many = (free & ~loose).sum(1) > MANY * free.sum(1)
+        many = (free & ~loose).sum(1) > MANY_FIXED * free.sum(1)
         self._push(nodes.pick(many))
         return nodes.pick(~many), loose[~many], swap[~many]
 
@@ -246,8 +264,8 @@ class Search:
         bound = bound + least_pools(self.model, rows, multipliers, given)[:, None]
         totals = torch.arange(bound.shape[1], device=bound.device)
         bound = bound + self.model.numbers - self.model.numbers.amin()  # which the root's bound has in it
-        alive = bound < levels.enough_for_each(self.levels, self.limit(nodes.owner), len(totals))
-        many = (alive.sum(1) > NUMBERS) & self.any_number
+        alive = bound < sets.enough_for_each(self.levels, self.limit(nodes.owner), len(totals))
+        many = (alive.sum(1) > MOST_NUMBERS) & self.any_number
         unsplit, nodes, bound, alive = nodes.pick(many), nodes.pick(~many), bound[~many], alive[~many]
         between = (alive.cumsum(1) > 0) & (alive.flip(1).cumsum(1).flip(1) > 0)
         first, end = (alive.cumsum(1) == 0).sum(1), len(totals) - (alive.flip(1).cumsum(1) == 0).sum(1)
@@ -294,3 +312,111 @@ class Search:
     def open_leaves(self) -> list[Leaves]:
         """The open nodes as leaves: what is left of a search that ran out of time."""
         return [as_leaves(block, *sets.numbers_of(block), self.shares) for block in self.open]
+
+
+# What searches found in a batch, and that as a result: statuses, probabilities, lists and proofs.
+
+
+@dataclass(frozen=True, eq=False)
+class BatchOutcome:
+    """What is known of each instance of a batch."""
+
+    best: Tensor  # (instances,), float64: what the answer costs
+    answer: Tensor  # (instances, items), uint8
+    none_found: Tensor  # (instances,), bool: no possible x was found
+    unexplored: Tensor  # (instances,), float64: no x that was not looked at costs less; infinite where there is none
+    by_highs: Tensor  # (instances,), bool: HiGHS says that nothing costs less
+    coarse: Tensor  # (instances,), bool: costs are too large for float64, and nothing is proved
+    limit: Tensor  # (instances,), float64: what costs less is listed
+    found: list[Found]
+    leaves: list[Leaves] | None  # None where no proofs are kept
+
+    @classmethod
+    def of(cls, search: Search, nothing: Tensor, by_highs: Tensor) -> "BatchOutcome":
+        """What a search found; what is still open is a leaf too, shown as far as it was. No x costs `nothing`."""
+        best, answer = search.best, search.answer
+        unexplored = search.unexplored()
+        unexplored = torch.where(search.eased, torch.minimum(unexplored, best + search.rough), unexplored)
+        leaves = [*search.leaves, *search.open_leaves()] if search.keep_leaves else None
+        limit = best + search.slack - CLOSE
+        none_found, too_large = best >= nothing, coarse(search.tables.costs, search.tables.which)
+        return cls(best, answer, none_found, unexplored, by_highs, too_large, limit, search.found, leaves)
+
+
+def as_decoded(problem: Problem, y: Tensor, outcome: BatchOutcome, odds: float) -> Decoded:
+    """An outcome as a result."""
+    listed, none_found, unexplored = odds > 1, outcome.none_found, outcome.unexplored
+    complete = unexplored == torch.inf
+    own = complete | (outcome.best - unexplored <= CLOSE) & ~none_found
+    by_highs = outcome.by_highs & ~own & ~none_found
+    closed = own | by_highs
+    status = torch.where(closed, Status.PROVED, Status.TIME_LIMIT)
+    status = torch.where(none_found & complete, Status.INFEASIBLE, status).to(torch.uint8)
+
+    answers = _answers(outcome)
+    spans, _ = Spans.of(answers.owner, len(y))  # they are in order already
+    first = (spans.ends - spans.numbers)[~none_found]  # each list's most probable one
+    x = outcome.answer.clone()
+    x[~none_found] = answers.x[first]
+    owner, cost = answers.owner, answers.cost
+    weight = (outcome.best[owner] - cost).exp()
+    weight = weight / torch.zeros_like(outcome.best).index_add_(0, owner, weight)[owner]
+    confidence = torch.zeros_like(outcome.best)
+    confidence[~none_found] = weight[first]
+    marginals = torch.zeros_like(x, dtype=torch.float64)
+    marginals.index_add_(0, owner, weight[:, None] * answers.x).clamp_(max=1.0)
+    if isinstance(problem.prior, Prior):
+        marginals[none_found] = problem.prior.marginals(problem.items).to(y.device)
+    log_joint = problem.log_joint(x, y)
+    precise = ~outcome.coarse & (problem.blur(x, y) <= CLOSE / 2)
+    agrees = none_found | ((log_joint + outcome.best).abs() <= CLOSE) & precise  # recomputed from the problem itself
+    status = torch.where((status == Status.PROVED) & ~agrees, Status.OK, status).to(torch.uint8)
+    differing = torch.zeros_like(x, dtype=torch.int32).index_add_(0, owner, (answers.x != x[owner]).int())
+    evidence = Evidence(
+        log_joint=log_joint,
+        bound=torch.where(closed, log_joint, -unexplored),
+        complete=complete & listed & agrees,
+        confidence=confidence if listed else None,
+        unsettled=differing > 0,
+        alternatives=Answers(spans, answers.x, -cost, weight),
+        by_highs=by_highs & (status == Status.PROVED),
+    )
+    proof = None if outcome.leaves is None else _proof(problem, outcome, outcome.leaves, odds)
+    return Decoded(x, status, marginals if listed else None, evidence, proof)
+
+
+def _answers(outcome: BatchOutcome) -> Found:
+    """All answers within the limit, by instance, the most probable first.
+
+    Of equally probable ones the first binary number comes first, so that batches of any size give the same answer.
+    """
+    instances = torch.arange(len(outcome.best), device=outcome.best.device)
+    some = ~outcome.none_found
+    known = Found(instances[some], outcome.answer[some], outcome.best[some])
+    owner, x, cost = (torch.cat(parts) for parts in zip(known, *outcome.found, strict=True))
+    again = (x == outcome.answer[owner]).all(1)
+    again[: len(known.owner)] = False  # the leaf that found the answer lists it once more
+    keep = (cost < outcome.limit[owner]) & ~again
+    keep[: len(known.owner)] = True
+    owner, x, cost = owner[keep], x[keep], cost[keep]
+    tied = cost <= outcome.best[owner] + CLOSE
+    shared = tied & (torch.zeros_like(instances).index_add_(0, owner, tied.long())[owner] > 1)
+    number = torch.zeros_like(owner)
+    if bool(shared.any()):
+        number[shared] = x[shared].unique(dim=0, return_inverse=True)[1]
+    order = number.argsort(stable=True)
+    order = order[torch.where(tied, outcome.best[owner], cost)[order].argsort(stable=True)]
+    order = order[owner[order].argsort(stable=True)]
+    return Found(owner[order], x[order], cost[order])
+
+
+def _proof(problem: Problem, outcome: BatchOutcome, leaves: list[Leaves], odds: float) -> Proof:
+    """The leaves of each instance's tree."""
+    device = outcome.best.device
+    number = torch.zeros(0, dtype=torch.int64, device=device)
+    none = outcome.answer[:0].to(torch.int8)
+    nothing = Leaves(number, none, number, number, torch.zeros(0, problem.pools, device=device), none[:, :0].float())
+    parts = zip(*(leaves or [nothing]), strict=True)
+    owner, fixed, least, most, pi, shares = (torch.cat(part) for part in parts)
+    spans, order = Spans.of(owner, len(outcome.best))
+    return Proof(odds, spans, fixed[order], least[order], most[order], pi[order], shares[order])

@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 import qgt
 from qgt.decoders.belief import decoder as decoder_module
 from qgt.decoders.belief import graph as graph_module
-from qgt.decoders.belief.tree import messages
+from qgt.decoders.belief.sweeps import messages
 from random_problems import NOISES, READINGS, model_case
 
 PRECISE = qgt.BeliefPropagation(iterations=2000, tolerance=1e-12)
@@ -66,7 +66,7 @@ def random_tree(seed: int) -> qgt.Design:
 @pytest.mark.parametrize("few", [0, 128])  # pools one after the other, and all at once
 @pytest.mark.parametrize("seed", range(12))
 def test_exact_on_trees(seed: int, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_module, "FEW", few)
+    monkeypatch.setattr(graph_module, "FEW_POOLS", few)
     design, noises = random_tree(seed), (*NOISES, *READINGS)
     rates = 0.05 + 0.6 * torch.rand(design.items, generator=seeded(seed), dtype=torch.float64)
     problem = qgt.Problem(design, qgt.Bernoulli(rates), noises[7 * seed % len(noises)])

@@ -8,19 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import qgt
-from qgt.decoders.certified import stacks
-from qgt.decoders.certified.branching import Search
+from qgt.decoders.certified import nodes as sets
 from qgt.decoders.certified.costs import Model, Tables
-from qgt.decoders.certified.nodes import Nodes
-from qgt.decoders.certified.relaxation import State
-from qgt.decoders.certified.stacks import TURNS, Stacks
+from qgt.decoders.certified.nodes import TURNS, Nodes, Stacks
+from qgt.decoders.certified.relaxation import Iterates
+from qgt.decoders.certified.search import Search
 from qgt.model.factors import pool_costs
 
 
 def nodes(owner: list[int], first: int = 0) -> Nodes:
     """Nodes whose bounds are their names."""
     n = len(owner)
-    state = State(torch.zeros(n, 2), torch.zeros(n, 2), torch.zeros(n, 2), torch.zeros(n, 0))
+    state = Iterates(torch.zeros(n, 2), torch.zeros(n, 2), torch.zeros(n, 2), torch.zeros(n, 0))
     names = torch.arange(first, first + n, dtype=torch.float64)
     fixed = torch.zeros(n, 2, dtype=torch.int8)
     return Nodes(torch.tensor(owner), fixed, torch.zeros(n, dtype=torch.int64), names, state)
@@ -67,7 +66,7 @@ def test_hard_instances_do_not_keep_easy_ones_waiting(monkeypatch: pytest.Monkey
     problem = qgt.Problem(design, qgt.Bernoulli(0.1), qgt.SparseInteger(rate=0.3, bound=3))
     _, y = problem.simulate(24, generator=g)
     in_turns = _done(problem, y, steps=60)
-    monkeypatch.setattr(stacks, "TURNS", torch.tensor([2**60]))
+    monkeypatch.setattr(sets, "TURNS", torch.tensor([2**60]))
     assert in_turns >= 2 * _done(problem, y, steps=60)
 
 

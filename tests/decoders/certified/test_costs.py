@@ -8,7 +8,7 @@ import torch
 from forged_proofs import cases, expect_only_honest_accepted
 
 import qgt
-from qgt.decoders.certified.members import Members, group_minima, group_minimum, group_swaps
+from qgt.decoders.certified.costs import Members, group_minima, group_minimum, group_swaps
 from qgt.decoders.checker import groups_of, least_by_number, own_and_turned
 from qgt.model.prior import ALONE, FREE, Groups
 from random_problems import THOROUGH, model_case, proved_as_by_enumeration

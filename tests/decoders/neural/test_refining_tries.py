@@ -12,8 +12,7 @@ from torch import Tensor
 import qgt
 from qgt.decoders.neural.decoder import raw_scores
 from qgt.decoders.neural.network import stack
-from qgt.decoders.neural.refining import RefiningStack
-from qgt.decoders.neural.tries import MARGIN, SETTLED, doubts
+from qgt.decoders.neural.refining import BELIEF_MARGIN, SETTLED_LOGIT, RefiningStack, doubts
 
 POOLS, TRAINED = 12, 3
 ALL = 2 * TRAINED + 2 * POOLS * TRAINED  # rounds of all tries there are
@@ -75,7 +74,7 @@ def by_hand(net: RefiningStack, y: Tensor, rounds: int) -> Tensor:
         for number in range(length):
             h = h + affine("blocks.0.narrow", F.gelu(affine("blocks.0.widen", F.layer_norm(h, h.shape))))
             logits = affine("output", F.layer_norm(h, h.shape))
-            if judged(logits) > belief - MARGIN:
+            if judged(logits) > belief - BELIEF_MARGIN:
                 best, belief = logits, judged(logits)
             seen = z + shift if number < 2 else z
             p, calls = logits.sigmoid(), (logits > 0).double()
@@ -87,7 +86,7 @@ def by_hand(net: RefiningStack, y: Tensor, rounds: int) -> Tensor:
     used = 2 * net.trained
     for pool in range(len(y)):
         for sign in (-1, 1):
-            if used < rounds and belief < SETTLED and present[pool]:
+            if used < rounds and belief < SETTLED_LOGIT and present[pool]:
                 shift = torch.zeros_like(z)
                 shift[pool] = sign * slope[pool]
                 one_try(min(net.trained, rounds - used), shift)
@@ -123,7 +122,7 @@ def test_up_to_twice_the_rounds_of_training_they_are_straight() -> None:
         assert straight.belief is not None
         best, belief = straight.scores[0, 0], straight.belief[0, 0]
         for logits, sure in zip(straight.scores[1:, 0], straight.belief[1:, 0], strict=True):
-            better = sure > belief - MARGIN
+            better = sure > belief - BELIEF_MARGIN
             best, belief = torch.where(better[:, None], logits, best), torch.where(better, sure, belief)
         assert torch.equal(scores(rounds, y), best) == (rounds <= 6)
 
@@ -139,7 +138,7 @@ def test_tries_find_more_and_settled_answers_stand() -> None:
     with torch.no_grad():
         belief = network(6).rounds(y[None]).belief
     assert belief is not None
-    settled = belief[:, 0].amax(0) > SETTLED + 6 * MARGIN
+    settled = belief[:, 0].amax(0) > SETTLED_LOGIT + 6 * BELIEF_MARGIN
     assert 400 < int(settled.sum()) < 3600
     assert torch.equal(scores(ALL, y)[settled], scores(6, y)[settled])
     stuck = ~settled & ~right[6]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qgt.decoders.highs.encoding import Columns, encode, pieces
+from qgt.decoders.highs.integer_program import Columns, encode_table, pieces
 
 INF = np.inf
 
@@ -46,7 +46,7 @@ TABLES = {
 @pytest.mark.parametrize("name", TABLES)
 def test_every_encoding_is_exact(name):
     table, expected = TABLES[name]
-    columns = encode(np.array(table))
+    columns = encode_table(np.array(table))
     assert kind(columns) == expected
     assert [cheapest(columns, count) for count in range(len(table))] == pytest.approx(table)
 
@@ -57,7 +57,7 @@ costs = st.one_of(st.just(INF), st.floats(-5, 5).map(lambda value: round(value, 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(costs, min_size=1, max_size=5).filter(lambda table: min(table) < INF))
 def test_any_table_is_encoded_exactly(table):
-    columns = encode(np.array(table))
+    columns = encode_table(np.array(table))
     assert [cheapest(columns, count) for count in range(len(table))] == pytest.approx(table, abs=1e-9)
 
 

@@ -9,8 +9,7 @@ import torch
 
 import qgt
 from qgt.decoders.neural import refining
-from qgt.decoders.neural.refining import RefiningStack
-from qgt.decoders.neural.tries import MARGIN, SETTLED, Answer
+from qgt.decoders.neural.refining import BELIEF_MARGIN, SETTLED_LOGIT, Answer, RefiningStack
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*treespec:FutureWarning")  # torch's exporter, of torch
 PROBLEM = qgt.Problem(
@@ -51,7 +50,7 @@ def on_an_edge(net: qgt.NeuralDecoder, y: torch.Tensor, monkeypatch: pytest.Monk
     scores = torch.stack([one.logits[0] for one in answers])
     belief = torch.stack([one.belief[0] for one in answers])
     gaps = (belief[:, None] - belief).abs()  # (rounds, rounds, instances)
-    torn = ((gaps - MARGIN).abs() < 1e-5).any(0).any(0) | ((belief - SETTLED).abs() < 1e-5).any(0)
+    torn = ((gaps - BELIEF_MARGIN).abs() < 1e-5).any(0).any(0) | ((belief - SETTLED_LOGIT).abs() < 1e-5).any(0)
     return (scores.abs() < 1e-5).any(0).any(1) | torn
 
 

@@ -8,18 +8,10 @@ import torch
 
 import qgt
 from qgt.decoders.certified.costs import PIECES, Model, Tables
-from qgt.decoders.certified.relaxation import (
-    FREE,
-    Multipliers,
-    Sets,
-    State,
-    lower_bound,
-    relax,
-    relaxed_together,
-    rows_of,
-)
+from qgt.decoders.certified.relaxation import Iterates, Multipliers, Sets, lower_bound, relax, relaxed_together, rows_of
 from qgt.decoders.results import Answers, Decoded, Spans
 from qgt.model.factors import pool_costs
+from qgt.model.prior import FREE
 from qgt.testing.forgery.forging import accepted
 from random_problems import case, proved_as_by_enumeration, some_of
 
@@ -200,7 +192,7 @@ def test_the_iteration_reaches_the_value_of_the_linear_program() -> None:
     model, tables = Model.of(problem, y.device), Tables.of(pool_costs(problem.design, problem.noise, y))
     total = torch.full((50,), FREE)
     rows = rows_of(model, tables, None, Sets(torch.arange(50), model.known.expand(50, -1), total))
-    start = State(torch.zeros(50, 60), torch.zeros(50, 21), torch.zeros(50, 21), torch.zeros(50, 0))
+    start = Iterates(torch.zeros(50, 60), torch.zeros(50, 21), torch.zeros(50, 21), torch.zeros(50, 0))
     enough = torch.full((50,), torch.inf, dtype=torch.float64)
     bound, state = relax(model, rows, model.known.expand(50, -1), start, enough, 1000)
     together = relaxed_together(model, rows, model.known.expand(50, -1), start, 1000)  # as a GPU records it

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import qgt
-from qgt.decoders.certified import decoder, duals, one_by_one
+from qgt.decoders.certified import decoder, large
 from qgt.decoders.certified.costs import Tables
-from qgt.decoders.certified.polish import cost_of
-from qgt.decoders.certified.shrinking import Large, Small
+from qgt.decoders.certified.large import Large, Small
+from qgt.decoders.certified.nodes import cost_of
 from qgt.model.prior import FREE
 from random_problems import case, proved_as_by_enumeration, some_of
 
@@ -19,7 +19,7 @@ RATES = [0.0, 1.0, 0.6, 0.05, 0.3, 0.2, 0.1, 0.01, 0.5, 0.25]
 
 @pytest.fixture
 def forced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one_by_one, "is_large", one_by_one.can_shrink)
+    monkeypatch.setattr(large, "is_large", large.can_shrink)
 
 
 def sparse(pools: int, items: int, weight: int, prior: qgt.Prior, noise: qgt.Noise, seed: int) -> qgt.Problem:
@@ -36,7 +36,7 @@ def test_it_equals_enumeration_on_random_problems(forced: None) -> None:
     for seed in range(PROBLEMS):
         one = case(seed)
         proved += proved_as_by_enumeration(one, seed)
-        shrunk += one_by_one.can_shrink(one.problem)
+        shrunk += large.can_shrink(one.problem)
     assert shrunk > PROBLEMS / 2 and proved > PROBLEMS / 2
 
 
@@ -78,7 +78,7 @@ def test_it_equals_the_search_of_whole_batches_on_more_items(forced: None, monke
     problem = sparse(40, 200, 4, qgt.Bernoulli(0.02), qgt.SparseInteger(0.1, 1), 2)
     y = drawn(problem, 20).y
     one = qgt.Certified(odds=5.0).bind(problem)(y)
-    monkeypatch.setattr(one_by_one, "is_large", lambda problem: False)
+    monkeypatch.setattr(large, "is_large", lambda problem: False)
     batch = qgt.Certified(odds=5.0).bind(problem)(y)
     assert bool((one.status == qgt.Status.PROVED).all())
     torch.testing.assert_close(one.evidence.log_joint, batch.evidence.log_joint)
@@ -95,7 +95,7 @@ def test_a_list_that_is_cut_short_is_not_called_complete(forced: None, monkeypat
     y = drawn(problem, 8).y
     decode = qgt.Certified(odds=300.0).bind(problem)
     truth = decode(y)
-    monkeypatch.setattr(one_by_one, "LISTING", 1.0)
+    monkeypatch.setattr(large, "LISTING", 1.0)
     result = decode(y)
     assert bool((result.status == qgt.Status.PROVED).all())
     torch.testing.assert_close(result.evidence.log_joint, truth.evidence.log_joint)
@@ -129,7 +129,7 @@ def test_counts_that_no_x_explains_are_still_proved_to_be_that(forced: None) -> 
 def test_a_program_that_takes_too_many_steps_is_left_to_the_batch(
     forced: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(duals, "STEPS", 1)
+    monkeypatch.setattr(large, "SIMPLEX_STEPS", 1)
     problem = sparse(20, 40, 4, qgt.Bernoulli(0.1), qgt.SparseInteger(0.1, 1), 3)
     y = drawn(problem, 3).y
     result, truth = qgt.Certified().bind(problem)(y), qgt.ExactMAP().bind(problem)(y)
@@ -138,10 +138,10 @@ def test_a_program_that_takes_too_many_steps_is_left_to_the_batch(
     torch.testing.assert_close(result.evidence.log_joint, truth.evidence.log_joint)
 
 
-def solved(problem: qgt.Problem, y: torch.Tensor) -> duals.Dual:
+def solved(problem: qgt.Problem, y: torch.Tensor) -> large.Dual:
     factors = problem.factors(y)
     tables = Tables.of(factors.pools)
-    return duals.solve(problem.design.lists, factors.items, tables.pieces[:, tables.which[0]].numpy(), None)
+    return large.solve_dual(problem.design.lists, factors.items, tables.pieces[:, tables.which[0]].numpy(), None)
 
 
 def large_of(problem: qgt.Problem, y: torch.Tensor) -> Large:
@@ -193,9 +193,9 @@ def test_certificates_of_sparse_designs_are_checked_by_the_same_sums(forced: Non
 
 
 def test_only_large_sparse_problems_without_groups_go_one_by_one() -> None:
-    assert one_by_one.is_large(sparse(2000, 20_000, 4, qgt.Bernoulli(0.005), qgt.Noiseless(), 0))
-    assert not one_by_one.is_large(sparse(30, 100, 8, qgt.Bernoulli(0.06), qgt.Noiseless(), 0))
+    assert large.is_large(sparse(2000, 20_000, 4, qgt.Bernoulli(0.005), qgt.Noiseless(), 0))
+    assert not large.is_large(sparse(30, 100, 8, qgt.Bernoulli(0.06), qgt.Noiseless(), 0))
     homes = qgt.Households(size=4, seed_rate=0.1, attack_rate=0.6)
-    assert not one_by_one.can_shrink(sparse(30, 100, 8, homes, qgt.Noiseless(), 0))
-    assert not one_by_one.can_shrink(sparse(2, 4, 1, qgt.Bernoulli([0.0, 1.0, 0.0, 1.0]), qgt.Noiseless(), 0))
-    assert decoder.one_by_one is one_by_one  # what these tests force is what the decoder asks
+    assert not large.can_shrink(sparse(30, 100, 8, homes, qgt.Noiseless(), 0))
+    assert not large.can_shrink(sparse(2, 4, 1, qgt.Bernoulli([0.0, 1.0, 0.0, 1.0]), qgt.Noiseless(), 0))
+    assert decoder.large_problems is large  # what these tests force is what the decoder asks

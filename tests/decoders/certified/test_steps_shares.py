@@ -10,9 +10,8 @@ import torch
 
 import qgt
 from qgt.decoders.certified.costs import Model, Tables
-from qgt.decoders.certified.ranges import Ranges, charge_of, turning_costs
 from qgt.decoders.certified.relaxation import Multipliers, Sets, least_pools, lower_bound, reduced_costs, rows_of
-from qgt.decoders.certified.shares import Raising, Shares
+from qgt.decoders.certified.steps import Raising, Ranges, Shares, charge_of, turning_costs
 from qgt.model.factors import pool_costs
 from qgt.model.prior import FREE
 

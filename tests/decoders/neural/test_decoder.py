@@ -16,7 +16,7 @@ import qgt
 from qgt import ModelFileError
 from qgt.decoders.neural import decoder as neural
 from qgt.decoders.neural import model_file
-from qgt.decoders.neural.model_file import FILE
+from qgt.decoders.neural.model_file import MODEL_FILE
 from qgt.decoders.neural.network import MOST_LAYERS
 from qgt.testing import check_decoder
 from qgt.testing.suite import small_problem
@@ -72,7 +72,7 @@ def test_large_batches_are_decoded_in_chunks(monkeypatch: pytest.MonkeyPatch) ->
     net = trained()
     y = small_problem().simulate(50, generator=torch.Generator().manual_seed(1)).y
     whole = net.bind(net.problem)(y)
-    monkeypatch.setattr(neural, "CHUNK", 7)
+    monkeypatch.setattr(neural, "INSTANCES_PER_PASS", 7)
     assert torch.allclose(whole.scores, net.bind(net.problem)(y).scores, atol=1e-5)
 
 
@@ -80,8 +80,8 @@ def test_large_batches_are_decoded_in_chunks(monkeypatch: pytest.MonkeyPatch) ->
 def test_round_trip_is_bit_equal(architecture: qgt.Architecture, tmp_path: Path) -> None:
     net = trained(architecture)
     net.save(tmp_path / "run")
-    assert [file.name for file in (tmp_path / "run").iterdir()] == [FILE]
-    for path in (tmp_path / "run", tmp_path / "run" / FILE):
+    assert [file.name for file in (tmp_path / "run").iterdir()] == [MODEL_FILE]
+    for path in (tmp_path / "run", tmp_path / "run" / MODEL_FILE):
         again = qgt.load(path)
         assert again.architecture == net.architecture
         assert again.threshold == net.threshold
@@ -113,7 +113,7 @@ def test_mutated_files_never_pass(tmp_path: Path) -> None:
     """A thousand altered files: each gives a ModelFileError or the very model that was saved."""
     net = trained()
     net.save(tmp_path)
-    original = (tmp_path / FILE).read_bytes()
+    original = (tmp_path / MODEL_FILE).read_bytes()
     header = 8 + int.from_bytes(original[:8], "little")
     expected = net.network.state_dict()
     g = torch.Generator().manual_seed(0)
@@ -155,10 +155,10 @@ Change = Callable[[dict[str, Any], dict[str, torch.Tensor]], object]
 def rewritten(tmp_path: Path, change: Change) -> Path:
     """A file whose description was altered by someone who also mended the checksum."""
     trained().save(tmp_path)
-    description, tensors = model_file.read(tmp_path / FILE)
+    description, tensors = model_file.read_model(tmp_path / MODEL_FILE)
     change(description, tensors)
     text = json.dumps(description)
-    save_file(tensors, tmp_path / FILE, {"qgt": text, "sha256": model_file.checksum(text, tensors)})
+    save_file(tensors, tmp_path / MODEL_FILE, {"qgt": text, "sha256": model_file.checksum(text, tensors)})
     return tmp_path
 
 
@@ -267,20 +267,20 @@ def test_the_deepest_networks_can_be_saved(tmp_path: Path) -> None:
 
 def test_a_deeply_nested_description_is_refused(tmp_path: Path) -> None:
     text, tensors = "[" * 100_000, {"weight": torch.zeros(1)}
-    save_file(tensors, tmp_path / FILE, {"qgt": text, "sha256": model_file.checksum(text, tensors)})
+    save_file(tensors, tmp_path / MODEL_FILE, {"qgt": text, "sha256": model_file.checksum(text, tensors)})
     with pytest.raises(ModelFileError, match="not JSON"):
         qgt.load(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x80\x04K\x01.", b"PK\x03\x04", b"not a model at all", b"\xff" * 64])
 def test_foreign_files_are_refused(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / FILE).write_bytes(content)
+    (tmp_path / MODEL_FILE).write_bytes(content)
     with pytest.raises(ModelFileError, match="truncated, altered or not a model"):
         qgt.load(tmp_path)
 
 
 def test_another_programs_safetensors_is_refused(tmp_path: Path) -> None:
-    save_file({"weight": torch.zeros(3)}, tmp_path / FILE)
+    save_file({"weight": torch.zeros(3)}, tmp_path / MODEL_FILE)
     with pytest.raises(ModelFileError, match="another program"):
         qgt.load(tmp_path)
 
