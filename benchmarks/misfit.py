@@ -26,7 +26,7 @@ from torch import Generator, Tensor
 
 import qgt
 from qgt.lab.decoding import DecodedSheet, decode_sheet
-from qgt.trust.calibration import BoundCalibrated
+from qgt.trust.confidence import BoundCalibrated
 from setting import in_processes, paper_problem, provenance, write
 
 FILE = 40  # plates

@@ -23,7 +23,7 @@ import torch
 
 import qgt
 from qgt.learning.estimate import estimated_seconds
-from qgt.trust.evidence import ESTIMATORS
+from qgt.trust.verification import ESTIMATORS
 from setting import paper_problem, provenance, synchronize, write
 
 RESULTS = Path("results/networks.json")

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 import qgt
-from qgt.trust.evidence import ESTIMATORS
-from qgt.trust.verification import verify
+from qgt.trust.verification import ESTIMATORS, verify
 from setting import paper_problem, provenance, synchronize, write
 
 NOISE, SEED = 0.1, 0

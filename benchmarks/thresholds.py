@@ -23,7 +23,7 @@ import torch
 
 import qgt
 from qgt.files.store import write_text
-from qgt.trust.scoring import wilson
+from qgt.trust.metrics import wilson
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, FIGURE = ROOT / "results/thresholds.json", ROOT / "docs/images/thresholds.png"

@@ -16,7 +16,7 @@ import time
 import torch
 
 import qgt
-from qgt.trust.evidence import jacobian_evidence
+from qgt.trust.verification import jacobian_evidence
 
 CASES = [(100, 35, 1_000), (100, 35, 10_000), (1_000, 350, 100)]  # items, pools, instances
 NAIVE_LIMIT = 100 * 35 * 1_000  # entries of Jacobians the naive version is given

@@ -25,7 +25,7 @@ from qgt.learning import training
 from qgt.learning.run import Run
 from qgt.learning.steps import PLAIN_STEPS, Steps
 from qgt.model.factors import pool_costs
-from qgt.trust.evidence import ESTIMATORS, jacobian_evidence
+from qgt.trust.verification import ESTIMATORS, jacobian_evidence
 
 pytestmark = pytest.mark.gpu
 SHORT = qgt.TrainConfig(instances=4000, validation=800, batch=200, epochs=12, patience=None)

@@ -126,7 +126,7 @@ def sources() -> dict[str, str]:
 
 
 def test_imports_only_point_down():
-    assert {"__init__.py", "model/problem.py", "decoders/checker.py", "trust/scoring.py"} <= set(sources())
+    assert {"__init__.py", "model/problem.py", "decoders/checker.py", "trust/metrics.py"} <= set(sources())
     assert faults(sources()) == []
 
 
@@ -150,16 +150,16 @@ def test_the_parts_need_torch_only():
 @pytest.mark.parametrize(
     ("added", "said"),
     [
-        ({"model/design.py": "from qgt.trust.scoring import f"}, "model/design.py:1 imports trust.scoring, which is above it"),
-        ({"model/design.py": "import torch\nimport qgt.trust.scoring"}, "model/design.py:2 imports trust.scoring, which is above it"),
+        ({"model/design.py": "from qgt.trust.metrics import f"}, "model/design.py:1 imports trust.metrics, which is above it"),
+        ({"model/design.py": "import torch\nimport qgt.trust.metrics"}, "model/design.py:2 imports trust.metrics, which is above it"),
         ({"model/problem.py": "from qgt.learning import training"}, "model/problem.py:1 imports learning.training, which is above it"),
-        ({"decoders/greedy.py": "from ..trust.scoring import f"}, "decoders/greedy.py:1 imports trust.scoring, which is above it"),
-        ({"theory/limits.py": "from qgt.trust.scoring import f"}, "theory/limits.py:1 imports trust.scoring, which is beside it"),
+        ({"decoders/greedy.py": "from ..trust.metrics import f"}, "decoders/greedy.py:1 imports trust.metrics, which is above it"),
+        ({"theory/limits.py": "from qgt.trust.metrics import f"}, "theory/limits.py:1 imports trust.metrics, which is beside it"),
         ({"learning/training.py": "import qgt"}, "learning/training.py:1 imports qgt, which is above it"),
         ({"learning/training.py": "from qgt import Design"}, "learning/training.py:1 imports qgt, which is above it"),
         (
-            {"decoders/amp.py": "def f():\n    if f:\n        from qgt.trust.scoring import g"},
-            "decoders/amp.py:3 imports trust.scoring, which is above it",
+            {"decoders/amp.py": "def f():\n    if f:\n        from qgt.trust.metrics import g"},
+            "decoders/amp.py:3 imports trust.metrics, which is above it",
         ),
         (
             {"trust/fit.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import qgt.cli"},
@@ -193,7 +193,7 @@ def test_the_parts_need_torch_only():
     ],
 )  # fmt: skip
 def test_the_checker_catches(added, said):
-    others = ["__init__.py", "model/problem.py", "learning/training.py", "trust/scoring.py", "cli/__init__.py"]
+    others = ["__init__.py", "model/problem.py", "learning/training.py", "trust/metrics.py", "cli/__init__.py"]
     assert faults({**dict.fromkeys(others, ""), **added}) == [said]
 
 
@@ -217,7 +217,7 @@ def test_the_checker_accepts_what_points_down():
     assert (
         faults(
             {
-                "__init__.py": "if TYPE_CHECKING:\n    from qgt.trust.scoring import score as score",
+                "__init__.py": "if TYPE_CHECKING:\n    from qgt.trust.metrics import score as score",
                 "version.py": "",
                 "files/tables.py": "import csv\nimport torch",
                 "model/design.py": "from qgt.files import tables\nfrom qgt.files.tables import read\n"
@@ -225,8 +225,8 @@ def test_the_checker_accepts_what_points_down():
                 "model/problem.py": "from .design import Design",
                 "decoders/greedy.py": "from ..model.problem import Problem\nfrom qgt.version import __version__",
                 "decoders/__init__.py": "",
-                "trust/scoring.py": "import qgtools",
-                "cli/__init__.py": "import qgt\ndef f():\n    from qgt.trust.scoring import score",
+                "trust/metrics.py": "import qgtools",
+                "cli/__init__.py": "import qgt\ndef f():\n    from qgt.trust.metrics import score",
                 "__main__.py": "from qgt.cli import main",
             }
         )

@@ -6,7 +6,7 @@ import qgt
 from page_tables.cells import p_value, read, with_interval
 from qgt.files.documents import markdown_table
 from qgt.study import StudyCounts, StudyResult
-from qgt.trust.scoring import wilson
+from qgt.trust.metrics import wilson
 
 
 def decoders_table(root: Path) -> str:

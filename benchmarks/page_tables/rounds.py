@@ -8,7 +8,7 @@ from typing import Any
 from follow_up import EDGES, ITEMS, bound, mean
 from page_tables.cells import read
 from qgt.files.documents import markdown_table
-from qgt.trust.scoring import wilson
+from qgt.trust.metrics import wilson
 
 
 def _cases(root: Path, part: str) -> Iterator[tuple[list[str], dict[str, Any]]]:

@@ -102,17 +102,17 @@ if TYPE_CHECKING:
     from qgt.study.reading import study_results as study_results
     from qgt.study.running import StudyProgress as StudyProgress
     from qgt.study.running import run_study as run_study
-    from qgt.trust.calibration import Calibrated as Calibrated
+    from qgt.trust.confidence import Calibrated as Calibrated
     from qgt.trust.fit import FileFit as FileFit
+    from qgt.trust.fit import Reference as Reference
     from qgt.trust.fit import file_fit as file_fit
     from qgt.trust.fit import instance_fit as instance_fit
-    from qgt.trust.outcomes import Outcomes as Outcomes
-    from qgt.trust.outcomes import Paired as Paired
-    from qgt.trust.outcomes import outcomes as outcomes
-    from qgt.trust.outcomes import paired as paired
-    from qgt.trust.reference import Reference as Reference
-    from qgt.trust.scoring import Score as Score
-    from qgt.trust.scoring import score as score
+    from qgt.trust.metrics import Outcomes as Outcomes
+    from qgt.trust.metrics import Paired as Paired
+    from qgt.trust.metrics import Score as Score
+    from qgt.trust.metrics import outcomes as outcomes
+    from qgt.trust.metrics import paired as paired
+    from qgt.trust.metrics import score as score
     from qgt.trust.verification import Mismatch as Mismatch
     from qgt.trust.verification import Swap as Swap
     from qgt.trust.verification import VerificationReport as VerificationReport
@@ -178,11 +178,9 @@ _PUBLIC = {
     "lab.transfers": ("few_transfers",),
     "lab.verdicts": ("Verdict",),
     "rounds.choosing": ("NextPools", "next_pools"),
-    "trust.calibration": ("Calibrated",),
-    "trust.fit": ("FileFit", "file_fit", "instance_fit"),
-    "trust.reference": ("Reference",),
-    "trust.scoring": ("Score", "score"),
-    "trust.outcomes": ("Outcomes", "Paired", "outcomes", "paired"),
+    "trust.confidence": ("Calibrated",),
+    "trust.fit": ("FileFit", "Reference", "file_fit", "instance_fit"),
+    "trust.metrics": ("Outcomes", "Paired", "Score", "outcomes", "paired", "score"),
     "study.plan": ("Study",),
     "study.running": ("StudyProgress", "run_study"),
     "study.reading": ("StudyResult", "study_results"),

@@ -14,5 +14,5 @@ def calibrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def rough(monkeypatch: pytest.MonkeyPatch, no_cache: None, calibrations: Path) -> None:
     """Stop simulating early, at a few hundred instances instead of thousands, and simulate a problem once."""
-    monkeypatch.setattr("qgt.trust.calibration.PRECISE", 0.05)
+    monkeypatch.setattr("qgt.trust.confidence.PRECISE", 0.05)
     monkeypatch.setenv("QGT_CACHE", str(calibrations))

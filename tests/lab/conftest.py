@@ -6,4 +6,4 @@ import pytest
 @pytest.fixture(autouse=True)
 def rough(monkeypatch):
     """Stop simulating early: a few hundred instances instead of thousands."""
-    monkeypatch.setattr("qgt.trust.calibration.PRECISE", 0.05)
+    monkeypatch.setattr("qgt.trust.confidence.PRECISE", 0.05)

@@ -20,7 +20,7 @@ from qgt.lab.planning import Question, plan
 from qgt.lab.samples import Samples
 from qgt.lab.scouting import Scout, Tally, fewest, judged, simulated
 from qgt.theory.limits import pools_needed
-from qgt.trust.scoring import wilson
+from qgt.trust.metrics import wilson
 
 
 def seeded(seed: int) -> torch.Generator:

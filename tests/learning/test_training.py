@@ -18,7 +18,7 @@ from qgt.files.provenance import provenance
 from qgt.learning import checkpoints, training
 from qgt.learning.checkpoints import Progress
 from qgt.learning.run import Run
-from qgt.trust.scoring import score
+from qgt.trust.metrics import score
 
 
 def problem(seed: int = 0, pools: int = 12, items: int = 20, rate: float = 0.05) -> qgt.Problem:

@@ -9,7 +9,7 @@ import torch
 import qgt
 from qgt.pictures import pages, svg
 from qgt.pictures.pages import Card, Count, Standing
-from qgt.trust.scoring import Interval
+from qgt.trust.metrics import Interval
 from qgt.trust.verification import report_on
 
 EVIL = "<script>alert('&')</script>"

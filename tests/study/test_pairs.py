@@ -9,7 +9,7 @@ from studies import small
 import qgt
 from qgt.study import Study, StudyCounts, against_limit, run_study, study_results
 from qgt.study.pairs import all_pairs, compare_decoders
-from qgt.trust.scoring import METRICS
+from qgt.trust.metrics import METRICS
 
 DECODERS = {
     "amp": {"kind": "amp", "label": "AMP, scanning K"},

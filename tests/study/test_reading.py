@@ -9,7 +9,7 @@ from studies import small
 
 from qgt.pictures.figures import curves_figure
 from qgt.study import Study, markdown, run_study, study_results, write_csv
-from qgt.trust.scoring import METRICS
+from qgt.trust.metrics import METRICS
 
 DECODERS = {"exact": {"kind": "exact", "limit": True}, "AMP": {"kind": "amp"}}
 

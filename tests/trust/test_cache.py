@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 import qgt
-from qgt.trust import cache, calibration
-from qgt.trust.calibration import Learned
+from qgt.trust import cache, confidence
+from qgt.trust.confidence import Learned
 
 
 def problem(seed: int = 0) -> qgt.Problem:
@@ -21,14 +21,14 @@ def problem(seed: int = 0) -> qgt.Problem:
 def learned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """One entry for each time that somebody simulates, of few instances."""
     seen: list[str] = []
-    real = calibration.learn
+    real = confidence.learn
 
     def counted(*arguments: object) -> Learned:
         seen.append("again")
         return real(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(calibration, "learn", counted)
-    monkeypatch.setattr("qgt.trust.reference.MOST", 2000)
+    monkeypatch.setattr(confidence, "learn", counted)
+    monkeypatch.setattr("qgt.trust.fit.MOST_INSTANCES", 2000)
     return seen
 
 
@@ -133,7 +133,7 @@ def test_plugins_and_networks_are_never_kept(tmp_path: Path) -> None:
 
 
 def test_only_the_newest_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "MOST", 3)
+    monkeypatch.setattr(cache, "MOST_FILES", 3)
     for number in range(5):
         cache.keep(tmp_path, str(number), {"a": torch.tensor(number)})
     assert len(list(tmp_path.iterdir())) == 3

@@ -11,16 +11,17 @@ from hypothesis import strategies as st
 from torch import Generator, Tensor
 
 import qgt
-from qgt.trust import evidence as estimators
-from qgt.trust.evidence import (
+from qgt.trust import verification
+from qgt.trust.verification import (
     ESTIMATORS,
-    explained,
+    explained_share,
     jacobian_evidence,
     jacobians,
     regression_evidence,
+    report_on,
     two_means,
+    verify,
 )
-from qgt.trust.verification import report_on, verify
 
 
 def seeded(seed: int = 0) -> Generator:
@@ -123,20 +124,20 @@ def test_evidence_does_not_depend_on_chunks(monkeypatch: pytest.MonkeyPatch) -> 
     for least_squares in (True, False):
         whole = jacobian_evidence(network, y, least_squares=least_squares)
         with monkeypatch.context() as patch:
-            patch.setattr(estimators, "CHUNK", 7 * 14 * 18)  # seven instances at a time
+            patch.setattr(verification, "JACOBIANS_AT_A_TIME", 7 * 14 * 18)  # seven instances at a time
             assert torch.allclose(whole, jacobian_evidence(network, y, least_squares=least_squares), atol=1e-6)
 
 
 def test_memory_is_bounded_by_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    original = estimators.jacobians
+    original = verification.jacobians
 
     def recording(network: object, y: Tensor) -> Tensor:
         sizes.append(len(y))
         return original(network, y)
 
-    monkeypatch.setattr(estimators, "jacobians", recording)
-    monkeypatch.setattr(estimators, "CHUNK", 10 * 14 * 18)
+    monkeypatch.setattr(verification, "jacobians", recording)
+    monkeypatch.setattr(verification, "JACOBIANS_AT_A_TIME", 10 * 14 * 18)
     jacobian_evidence(trained().network, problem().simulate(95, generator=seeded()).y, least_squares=True)
     assert max(sizes) == 10
     assert sum(sizes) == 95
@@ -242,10 +243,12 @@ def test_explained_is_one_for_the_truth_and_none_for_constant_guesses() -> None:
     noiseless = qgt.Problem(problem().design, qgt.Bernoulli(0.12))
     x, y = noiseless.simulate(4000, generator=seeded(3))
     matrix = noiseless.design.matrix
-    assert explained(y, x, matrix) == 1.0
-    assert explained(y, x.roll(1, dims=0), matrix) == pytest.approx(-1.0, abs=0.1)  # another instance's: twice as bad
-    assert explained(y, torch.zeros_like(x), matrix) < 0
-    assert explained(y[:1].expand(9, -1), x[:9], matrix) == 0.0  # nothing varies, nothing is explained
+    assert explained_share(y, x, matrix) == 1.0
+    assert explained_share(y, x.roll(1, dims=0), matrix) == pytest.approx(
+        -1.0, abs=0.1
+    )  # another instance's: twice as bad
+    assert explained_share(y, torch.zeros_like(x), matrix) < 0
+    assert explained_share(y[:1].expand(9, -1), x[:9], matrix) == 0.0  # nothing varies, nothing is explained
 
 
 def test_level_1_cannot_be_verified_because_one_linear_map_does_not_determine_the_design() -> None:

@@ -10,7 +10,7 @@ from qgt.web.settings import Settings
 def rough():
     """Stop simulating early: how precise confidence is is tested elsewhere."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("qgt.trust.calibration.PRECISE", 0.05)
+        patch.setattr("qgt.trust.confidence.PRECISE", 0.05)
         yield
 
 

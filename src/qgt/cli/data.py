@@ -124,7 +124,7 @@ def score(
     check_files([], inputs=[truth, calls])
     from qgt.lab.reports import refuse_undecided
     from qgt.lab.sheets import read_pair
-    from qgt.trust.scoring import METRICS
+    from qgt.trust.metrics import METRICS
 
     refuse_undecided(calls)
     result = qgt.score(*read_pair(truth, calls))

@@ -109,7 +109,7 @@ def figure(
     from qgt.pictures.figures import curves_figure, save_figure
     from qgt.pictures.tests_needed import policies_figure
     from qgt.study import write_csv
-    from qgt.trust.scoring import METRICS
+    from qgt.trust.metrics import METRICS
 
     source = study.with_suffix(".db") if db is None else db
     check_outputs([output, *([] if csv is None else [csv])], inputs=[study, source, *(plugin or ())])
@@ -234,7 +234,7 @@ def _line(last: "list[StudyProgress]", unit: str) -> str:
 def _plain(one: "StudyResult", found: list["StudyResult"]) -> dict[str, object]:
     """A result for JSON, which has no NaN."""
     from qgt.study import against_limit
-    from qgt.trust.scoring import METRICS
+    from qgt.trust.metrics import METRICS
 
     each = {name: {"mean": one.score.mean(name), **one.score.interval(name)._asdict()} for name in METRICS}
     both = against_limit(one, found)

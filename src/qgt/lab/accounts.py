@@ -19,8 +19,8 @@ from qgt.lab.wording import Alternative, More, Residual
 from qgt.model.factors import pool_costs
 from qgt.model.noise import Noiseless, usual_reports
 from qgt.model.problem import Problem
-from qgt.trust.marginals import prior_rates
-from qgt.trust.rescue import Rescue
+from qgt.trust.confidence import prior_rates
+from qgt.trust.diagnosis import Rescue
 
 NOTHING = "Time ran out before any possible answer was found, so no sample is called. Decode again with more time."
 MOST_ALTERNATIVES = 100  # of an instance that an account names; a report of 15,000 answers helps nobody

@@ -22,7 +22,7 @@ from torch import Generator, Tensor
 
 from qgt.model.noise import Noise
 from qgt.model.prior import Sampler
-from qgt.trust.scoring import Interval, wilson
+from qgt.trust.metrics import Interval, wilson
 
 ROWS, COLUMNS = 8, 12  # of the plates that are pooled by rows and columns
 ENTRIES = 2**21  # samples that are simulated, all plates together

@@ -16,10 +16,9 @@ from qgt.decoders.gamp import GAMP
 from qgt.decoders.results import Decoded, Status
 from qgt.lab.accounts import Account, accounts, numbers
 from qgt.model.problem import Problem
-from qgt.trust.calibration import BoundCalibrated, Calibrated, refuse_short_lists
-from qgt.trust.causes import Cause, likely_causes
+from qgt.trust.confidence import BoundCalibrated, Calibrated, refuse_short_lists
+from qgt.trust.diagnosis import Cause, Rescue, likely_causes, rescue
 from qgt.trust.fit import FileFit, held_together
-from qgt.trust.rescue import Rescue, rescue
 
 OnProgress = Callable[[int, int], None]  # instances done, and of how many
 PART, PART_ON_GPU = 128, 2**15  # instances decoded together: smaller parts lose speed, larger ones say nothing long

@@ -15,11 +15,9 @@ from qgt.model.problem import Problem
 from qgt.rounds.choosing import NextPools, next_pools
 from qgt.rounds.history import History
 from qgt.rounds.settling import Settle, history_fit
-from qgt.trust.fit import FileFit, held_together
-from qgt.trust.marginals import prior_rates
-from qgt.trust.reference import Reference
-from qgt.trust.rescue import rescue
-from qgt.trust.wrong_counts import second_look
+from qgt.trust.confidence import prior_rates
+from qgt.trust.diagnosis import rescue, second_look
+from qgt.trust.fit import FileFit, Reference, held_together
 
 
 @dataclass(frozen=True, eq=False)

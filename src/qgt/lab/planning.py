@@ -33,7 +33,7 @@ from qgt.lab.scouting import Z99, Scout, fewest
 from qgt.lab.transfers import has_twins
 from qgt.model.design import Design
 from qgt.model.problem import Problem
-from qgt.trust.scoring import Interval, wilson
+from qgt.trust.metrics import Interval, wilson
 
 OnProgress = Callable[[int, int], None]  # steps done, and of how many
 Shape = tuple[int, int, bool]  # pools, weight, and whether households share pools

@@ -25,7 +25,7 @@ from qgt.model.design import Design
 from qgt.model.noise import Noise
 from qgt.model.prior import Prior
 from qgt.model.problem import Problem
-from qgt.trust.scoring import wilson
+from qgt.trust.metrics import wilson
 
 LEAST_PART, MOST_PART = 10, 100  # plates decoded together: after each part one may stop
 LISTED_PART = 25  # plates decoded together at least, where answers are listed: hard ones then take the others' time

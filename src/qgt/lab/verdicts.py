@@ -23,8 +23,8 @@ This is the one rule for calls. Every file, page and screen shows what it gives.
 from enum import StrEnum
 
 from qgt.decoders.results import Status
+from qgt.trust.confidence import CERTAIN
 from qgt.trust.fit import INSTANCE_ALARM
-from qgt.trust.regression import CERTAIN
 
 CERTAIN_FROM, CONFIDENT_FROM = CERTAIN, 0.9
 POSITIVE_FROM, NEGATIVE_TO = 0.9, 0.01  # probabilities that a sample is positive

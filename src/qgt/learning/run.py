@@ -24,7 +24,7 @@ from qgt.learning.steps import Steps
 from qgt.learning.threshold import best_threshold
 from qgt.learning.together import Together
 from qgt.model.problem import Problem
-from qgt.trust.scoring import score
+from qgt.trust.metrics import score
 
 VALIDATION_CHUNK = 4096
 

@@ -11,7 +11,7 @@ from qgt.paper.plan import POOLS_NOISE
 from qgt.paper.tables import TABLES, write_complexity_csv
 from qgt.pictures.figures import curves_figure, draw_panel, line_label, line_styles, save_figure
 from qgt.study import StudyResult, write_csv
-from qgt.trust.scoring import METRICS
+from qgt.trust.metrics import METRICS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ from qgt.paper.counts import PARTS, Counts, Number, across
 from qgt.paper.plan import FIXED, NEARLY, PAPERS, TOLD, level_key
 from qgt.pictures.figures import METRIC_WORDS
 from qgt.study import Comparison, StudyResult
-from qgt.trust.scoring import METRICS, Interval
+from qgt.trust.metrics import METRICS, Interval
 
 PAPER = {  # level: A-recovery error %, F1, success rate; the paper's table "complexity"
     1: (46.91, 0.78, 0.17),

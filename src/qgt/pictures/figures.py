@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from qgt.study.reading import StudyResult
-from qgt.trust.scoring import Score, wilson
+from qgt.trust.metrics import Score, wilson
 from qgt.trust.verification import VerificationReport
 
 if TYPE_CHECKING:

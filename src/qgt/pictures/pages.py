@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qgt.pictures import svg
-from qgt.trust.scoring import Score
+from qgt.trust.metrics import Score
 from qgt.trust.verification import VerificationReport
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float64, UInt8
 from torch import Tensor
 
-from qgt.trust.scoring import Interval
+from qgt.trust.metrics import Interval
 
 BAR, BINS = 22, 60  # pixels; bars of a histogram
 

@@ -31,8 +31,8 @@ from qgt.arguments import fraction, positive
 from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.results import Answers, Decoded, Status
 from qgt.rounds.history import History, decode_histories
-from qgt.trust.marginals import prior_rates
-from qgt.trust.reference import both, misfit, share_above
+from qgt.trust.confidence import prior_rates
+from qgt.trust.fit import both, misfit, share_above
 
 ROUGH = 100.0  # odds of the first lists
 LAST, BEYOND = 10.0, 3.0  # the factor that the last answers lie in; how many of the least ones may lie beyond

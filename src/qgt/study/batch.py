@@ -24,7 +24,7 @@ from qgt.study.plan import Task
 from qgt.study.seeds import generator
 from qgt.study.spent import Spent
 from qgt.study.store import Row
-from qgt.trust.outcomes import outcomes
+from qgt.trust.metrics import outcomes
 
 READY = 4  # bound decoders kept: tasks take turns only where one ends and the next begins
 

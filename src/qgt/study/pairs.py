@@ -10,7 +10,7 @@ from itertools import combinations
 
 from qgt.study.plan import Value
 from qgt.study.reading import StudyResult
-from qgt.trust.outcomes import Paired, paired
+from qgt.trust.metrics import Paired, paired
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from qgt.files import codec, documents, plugins
 from qgt.model.problem import Instances, Problem, Spec
 from qgt.study.entry import Entry, Recipe, parse_entry, parse_policy
 from qgt.study.seeds import digest, generator
-from qgt.trust.scoring import METRICS
+from qgt.trust.metrics import METRICS
 from qgt.version import __version__
 
 Value = int | float | str

@@ -15,8 +15,7 @@ from qgt.study.plan import Study, Value
 from qgt.study.spent import Costs
 from qgt.study.store import Reading, Store
 from qgt.study.tally import Tally
-from qgt.trust.outcomes import Outcomes, joined
-from qgt.trust.scoring import METRICS, Score
+from qgt.trust.metrics import METRICS, Outcomes, Score, joined_outcomes
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,7 @@ def _result(group: Sequence[tuple[Tally, list[Reading]]]) -> StudyResult:
         all(tally.finished for tally in tallies),
         _read_back([one for _, readings in group for one in readings]),
         Costs.total(row.spent.costs for row in rows if row.spent is not None),
-        {tally.task.stream: joined([row.outcomes for row in tally.rows]) for tally in tallies if tally.rows},
+        {tally.task.stream: joined_outcomes([row.outcomes for row in tally.rows]) for tally in tallies if tally.rows},
     )
 
 

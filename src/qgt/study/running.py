@@ -26,8 +26,7 @@ from qgt.study.seeds import generator
 from qgt.study.store import Reading, Row, Store
 from qgt.study.tally import Tally
 from qgt.study.workers import decode_here, decode_in_processes
-from qgt.trust.evidence import ESTIMATORS
-from qgt.trust.verification import verify
+from qgt.trust.verification import ESTIMATORS, verify
 
 
 @dataclass(frozen=True)

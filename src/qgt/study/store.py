@@ -19,8 +19,7 @@ from urllib.parse import quote
 
 from qgt.files import codec
 from qgt.study.spent import Spent
-from qgt.trust.outcomes import Outcomes
-from qgt.trust.scoring import Score
+from qgt.trust.metrics import Outcomes, Score
 
 APPLICATION = 0x71677401  # "qgt", 1: marks the file as ours
 SCHEMA = 3

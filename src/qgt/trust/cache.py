@@ -23,8 +23,8 @@ from qgt.files.store import replacing
 from qgt.model.problem import Problem
 from qgt.version import __version__
 
-FORMAT = 4  # to be raised whenever simulations teach something else than before
-MOST = 50  # files kept: the newest
+CACHE_FORMAT = 4  # to be raised whenever simulations teach something else than before
+MOST_FILES = 50  # files kept: the newest
 SWITCH = "QGT_CACHE"  # the variable that names another folder, or "off"
 OFF = "off"
 _PLAIN = (bool, int, float, str, type(None))
@@ -60,7 +60,7 @@ def key_of(problem: Problem, decoder: Decoder, *, seconds: float, simulations: i
     if named is None or not _ours(problem.prior) or not _ours(problem.noise):
         return None
     machine = [platform.node(), platform.machine(), os.cpu_count(), torch.__version__]
-    parts = [FORMAT, __version__, machine, problem.fingerprint, named, seconds, simulations]
+    parts = [CACHE_FORMAT, __version__, machine, problem.fingerprint, named, seconds, simulations]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -112,7 +112,7 @@ def keep(folder: Path, key: str, tensors: dict[str, Tensor]) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with replacing(_path(folder, key)) as temporary:
             save_file(plain, temporary, {"digest": _digest(key, plain)})
-        oldest = sorted(folder.glob("*.calibration"), key=lambda path: path.stat().st_mtime)[:-MOST]
+        oldest = sorted(folder.glob("*.calibration"), key=lambda path: path.stat().st_mtime)[:-MOST_FILES]
         for path in oldest:
             path.unlink(missing_ok=True)
 

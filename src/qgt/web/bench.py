@@ -10,7 +10,7 @@ from qgt.lab.plan_folder import read_plan
 from qgt.lab.samples import Samples
 from qgt.lab.scouting import decoder_name
 from qgt.model.problem import Problem
-from qgt.trust.calibration import BoundCalibrated, Calibrated
+from qgt.trust.confidence import BoundCalibrated, Calibrated
 from qgt.web.settings import Settings
 from qgt.web.shelf import Shelf
 from qgt.web.store import Store

@@ -21,7 +21,7 @@ from qgt.model.prior import Bernoulli
 from qgt.model.problem import Problem
 from qgt.pictures import pages, svg
 from qgt.pictures.pages import Standing
-from qgt.trust.scoring import score
+from qgt.trust.metrics import score
 from qgt.web.house import Here, House
 from qgt.web.jobs import Full, Job
 from qgt.web.start import job_answer

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 
 from qgt import Score, score
-from qgt.trust.scoring import METRICS, Z95, value_of, wilson
+from qgt.trust.metrics import METRICS, Z95, value_of, wilson
 
 SETTINGS = settings(max_examples=80, deadline=None)
 

@@ -1,43 +1,259 @@
-"""What may be wrong with a file whose counts do not fit: causes that people meet, each tried and weighed.
+"""What is wrong where counts do not fit: counts that must be wrong, one wrong count, and causes of a whole file.
 
-Decoding under the model as it stands is misled by what is wrong. So the instances are decoded once more under a noise
-that lets any count be arbitrary: what a few bad pools say is then set aside, and the answers are good enough to ask of
-each cause how much better it explains all counts,
-
-    gain = sum over instances of log P(counts | answers, cause) - log P(counts | answers),
-
-in nats, less what its free choice would gain by chance (the log of the number of such causes tried). In large designs
-no pairs are tried: that two pools are swapped, or a transfer is wrong, is then not found.
+All three decode again under a noise that allows more errors, and weigh what that explains.
 """
 
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import torch
-from jaxtyping import Float64, UInt8
+from jaxtyping import Bool, Float64, UInt8
 from torch import Tensor
 
+from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.contract import Decode, Decoder
+from qgt.decoders.results import Decoded, Status
+from qgt.model.factors import pool_costs
 from qgt.model.noise import Noise, Outliers, RoundedGaussian, SparseInteger
 from qgt.model.prior import Bernoulli, Households, Prior, UnknownLevel, with_attack_rate
 from qgt.model.problem import Problem
-from qgt.trust.fit import expected_off
-from qgt.trust.reference import NUMBERS, misfit
+from qgt.trust.fit import INSTANCE_ALARM, MOST_DRAWN, SMALLEST, expected_off, misfit
 
-ARBITRARY = 0.02
+# Counts that no answer explains: which of them must be wrong, and what the others say.
+#
+# Under the model as it stands such an instance has probability 0, and nothing follows from it. If any count may be
+# arbitrary, with a tiny chance, the most probable answer is the one that takes the fewest counts to be wrong: those are
+# the counts to look at again. Mostly it is one: so each count is left out in turn, which is quick, for the others stay
+# exact. Where that explains nothing, a search under a noise with arbitrary counts (`Outliers`) follows; it is slow.
+#
+# Where more than a third of the counts are impossible by themselves, nothing is said. A slip of the pen or a failed
+# pool spoils one count or a few; so many are another sheet, another design or another kind of number, and what is left
+# then determines nothing: a plan has about as many pools as it needs, so that the counts that remain fit some set of
+# items whatever they are. Nor is an answer worth a word that takes most of the counts to be wrong.
+
+HOPELESS = 1 / 3  # of the counts: where more are impossible by themselves, the others tell nothing
+ARBITRARY_COUNT = 1e-4  # the chance of an arbitrary count: far below that of any error the noise knows
+RESCUE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Rescue:
+    """The answer that takes the fewest counts of one instance to be wrong.
+
+    Example:
+        >>> import torch, qgt
+        >>> rows = ["11000", "00110", "10101", "01011", "11111"]
+        >>> problem = qgt.Problem(qgt.Design.from_rows(rows), qgt.Bernoulli(0.1))
+        >>> found = rescue(problem, torch.tensor([1.0, 0.0, 1.0, 0.0, 3.0], dtype=torch.float64))
+        >>> found.x.tolist(), found.wrong
+        ([1, 0, 0, 0, 0], ('P5',))
+    """
+
+    x: UInt8[Tensor, " items"]
+    undecided: Bool[Tensor, " items"]  # where other answers that come close differ, or might
+    wrong: tuple[str, ...]  # pools whose counts cannot be right if the answer is
+
+
+def rescue(problem: Problem, y: Float64[Tensor, " pools"], *, seconds: float = RESCUE_SECONDS) -> Rescue | None:
+    """Explain counts that the problem cannot explain, as far as its decoder finds an answer in the time.
+
+    None where no answer is found, where more than a third of the counts are impossible by themselves, or where the
+    answer takes more than half of them to be wrong.
+    """
+    possible = pool_costs(problem.design, problem.noise, y[None]).possible(problem.design.pool_sizes)[0]
+    if not bool((possible & ~y.isnan()).any()) or Certified().supports(problem) is not None:
+        return None
+    counted = int((~y.isnan()).sum())
+    if int((~possible & ~y.isnan()).sum()) > HOPELESS * counted:
+        return None
+    start = time.perf_counter()
+    kept = torch.where(possible, y, torch.nan)  # a count that is impossible by itself says nothing
+    found = _one_wrong(problem, y, seconds / 2) if bool(possible.all()) else _agreed(problem, y, kept, seconds / 2)
+    found = found or _some_wrong(problem, y, kept, max(seconds - (time.perf_counter() - start), seconds / 10))
+    return found if found is not None and 2 * len(found.wrong) <= counted else None
+
+
+def _agreed(problem: Problem, y: Tensor, kept: Tensor, seconds: float) -> Rescue | None:
+    """What the counts that are possible say, if they agree: then no other count need be wrong."""
+    result = Certified(time_limit=seconds, certificates=False).bind(problem)(kept[None])
+    return _read(problem, y, result) if int(result.status[0]) == Status.PROVED else None
+
+
+def _one_wrong(problem: Problem, y: Tensor, seconds: float) -> Rescue | None:
+    """The best answer that takes a single count to be wrong: each is left out in turn. None where none is found."""
+    without = torch.where(torch.eye(problem.pools, dtype=torch.bool), torch.nan, y)  # (pools, pools)
+    result = Certified(time_limit=seconds / problem.pools, certificates=False).bind(problem)(without)
+    answers, complete = result.evidence.alternatives, result.evidence.complete
+    assert answers is not None and complete is not None
+    # An arbitrary count is one of those from 0 to the pool's size.
+    score = answers.log_joint - (problem.design.pool_sizes.double() + 1).log()[answers.spans.owner]
+    if not bool(score.isfinite().any()):
+        return None
+    best = int(score.argmax())
+    near = answers.x[score > score[best] - math.log(Certified().odds)]
+    differ = (near != answers.x[best]).any(0)
+    undecided = differ if bool(complete.all()) else torch.ones_like(differ)
+    return Rescue(answers.x[best], undecided, _wrong(problem, y, answers.x[best]))
+
+
+def _some_wrong(problem: Problem, y: Tensor, kept: Tensor, seconds: float) -> Rescue | None:
+    """The best answer if any count may be arbitrary."""
+    relaxed = Problem(problem.design, problem.prior, Outliers(problem.noise, ARBITRARY_COUNT))
+    return _read(problem, y, Certified(time_limit=seconds, certificates=False).bind(relaxed)(kept[None]))
+
+
+def _read(problem: Problem, y: Tensor, result: Decoded) -> Rescue | None:
+    """The answer of one instance's result."""
+    evidence = result.evidence
+    assert evidence.unsettled is not None and evidence.complete is not None and evidence.log_joint is not None
+    if not bool(evidence.log_joint.isfinite()[0]):
+        return None
+    settled = int(result.status[0]) == Status.PROVED and bool(evidence.complete[0])
+    undecided = evidence.unsettled[0] if settled else torch.ones_like(evidence.unsettled[0])
+    return Rescue(result.x[0], undecided, _wrong(problem, y, result.x[0]))
+
+
+def _wrong(problem: Problem, y: Tensor, x: Tensor) -> tuple[str, ...]:
+    """Pools whose counts are impossible if the answer is right."""
+    costs = pool_costs(problem.design, problem.noise, y[None]).of_instance(0)
+    counts = problem.design.count(x[None])[0].to(torch.int64)
+    wrong = ~costs.gather(1, counts[:, None])[:, 0].isfinite()
+    return tuple(problem.design.pool_names[i] for i in wrong.nonzero().flatten().tolist())
+
+
+# Is one wrong count a better explanation than the answer?
+#
+# A count that is off by more than the noise allows misleads the search: the most probable x under the model is then
+# another one, with a few more counts off than usual, and often it has no rival. How far its counts are off shows
+# little. But if one count is wrong, the others are right, and without it the truth is far more probable than that
+# answer. Let P be the model, and Q the same with one wrong count: any pool's, off by just more than the noise allows,
+# or anything.
+#
+#     Q(y) = mean over pools i of  sum over x of  P(x, y without y_i) w(y_i | (A x)_i)
+#
+# For instances of the model the expected value of Q(y) / P(y) is 1. So two things follow from the ratio. By Markov's
+# inequality its inverse is a p-value. And if one instance in `1 / RATE` has a wrong count, the answer, which takes all
+# counts to be right, loses a share of its probability; of instances of the model it takes no more than RATE on average:
+#
+#     P(no count is wrong | y)  =  1 / (1 + RATE Q(y) / P(y)).
+#
+# Each count is left out in turn. The most probable x without it bounds its part of Q(y) from below, and a complete list
+# of answers gives P(y), but for what is not listed.
+
+WRONG_COUNT_RATE = 1e-3  # instances with a wrong count
+NEAR_SHARE = 0.5  # the share of wrong counts that are off by just more than the noise allows; the others are anything
+RARE_ERROR = 1e-3  # the chance of errors that the noise is not said to allow
+LEFT_OUT_SECONDS = 0.002  # for each count that is left out
+LEFT_OUT_TOGETHER = 2**12  # counts left out at a time
+LOOK_AGAIN = 0.3  # a fit below this is looked at again, for a wrong count
+SECOND_LOOK = 0.1  # its share of the false alarms
+
+
+def second_look(
+    problem: Problem, y: Float64[Tensor, "instances pools"], result: Decoded, fit: Float64[Tensor, " instances"]
+) -> tuple[Float64[Tensor, " instances"], Float64[Tensor, " instances"]]:
+    """The fit, and the probability that no count is wrong, of instances that fit neither well nor too badly.
+
+    Where counts fit well none is off by much, and where they fit too badly the answer is not trusted anyway: there the
+    fit stays as it is, but for the share of false alarms that the second look takes, and no count is held for wrong.
+    """
+    doubtful = ((fit >= INSTANCE_ALARM * (1 - SECOND_LOOK)) & (fit < LOOK_AGAIN)).nonzero().flatten()
+    odds = torch.full_like(fit, -torch.inf)
+    if len(doubtful):
+        odds[doubtful] = wrong_count_odds(problem, y[doubtful], result.pick(doubtful))
+    # Of two p-values the least is taken, each divided by its share of the false alarms.
+    return torch.minimum(fit / (1 - SECOND_LOOK), (-odds).exp() / SECOND_LOOK).clamp(SMALLEST, 1.0), believed(odds)
+
+
+def wrong_count_odds(
+    problem: Problem, y: Float64[Tensor, "instances pools"], result: Decoded
+) -> Float64[Tensor, " instances"]:
+    """How much better a wrong count explains each instance, log Q(y) / P(y); -inf where that is not known.
+
+    Example:
+        >>> import torch, qgt
+        >>> g = torch.Generator().manual_seed(0)
+        >>> design = qgt.Design.bernoulli(pools=35, items=100, generator=g)
+        >>> problem = qgt.Problem(design, qgt.Bernoulli(0.06), qgt.SparseInteger(0.1, 1))
+        >>> y = problem.simulate(2, generator=g).y
+        >>> y[1, 7] += 2  # no error of the model
+        >>> odds = wrong_count_odds(problem, y, qgt.Certified().bind(problem)(y))
+        >>> bool(odds[0] < 0), bool(odds[1] > 7)
+        (True, True)
+    """
+    odds = torch.full((len(y),), -torch.inf, dtype=torch.float64, device=y.device)
+    answers, complete = result.evidence.alternatives, result.evidence.complete
+    if answers is None or complete is None or Certified().supports(problem) is not None:
+        return odds
+    owner = answers.spans.owner
+    log_p = odds.scatter_reduce(0, owner, answers.log_joint, "amax")
+    log_p = log_p + torch.zeros_like(log_p).index_add_(0, owner, (answers.log_joint - log_p[owner]).exp()).log()
+    some = (complete & (result.status == Status.PROVED)).nonzero().flatten()
+    for part in some.split(max(1, LEFT_OUT_TOGETHER // problem.pools)):
+        odds[part] = _log_q(problem, y[part]) - log_p[part]
+    return odds
+
+
+def _log_q(problem: Problem, y: Tensor) -> Float64[Tensor, " instances"]:
+    """A lower bound on log Q(y), by leaving out each count in turn."""
+    pools, sizes = problem.pools, problem.design.pool_sizes.to(y.device, torch.float64)
+    alone = torch.eye(pools, dtype=torch.bool, device=y.device)
+    without = torch.where(alone, torch.nan, y[:, None, :]).flatten(0, 1)  # (instances * pools, pools)
+    found = Certified(odds=1.0, time_limit=LEFT_OUT_SECONDS, certificates=False).bind(problem)(without)
+    assert found.evidence.log_joint is not None
+    expected = problem.design.count(found.x)[alone.repeat(len(y), 1)].view(len(y), pools)  # of the count left out
+    log_joint = found.evidence.log_joint.view(len(y), pools) + _log_wrong(problem, y, expected, sizes)
+    return torch.where(y.isnan(), -torch.inf, log_joint).logsumexp(1) - math.log(pools)
+
+
+def _log_wrong(problem: Problem, y: Tensor, expected: Tensor, sizes: Tensor) -> Tensor:
+    """log w: the probability of a wrong count, given what its pool's items add up to."""
+    inside = (y >= -0.5) & (y <= sizes + 0.5)
+    chance = torch.where(inside, 1 / (sizes + 1), 0.0)
+    if not problem.noise.integer:
+        return chance.log()
+    reach = torch.tensor([problem.noise.reach(int(size), RARE_ERROR) for size in sizes.tolist()], dtype=torch.float64)
+    near = torch.where((y - expected).abs() == reach.to(y.device) + 1, 0.5, 0.0)  # above or below
+    return (NEAR_SHARE * near + (1 - NEAR_SHARE) * chance).log()
+
+
+def believed(odds: Float64[Tensor, " instances"]) -> Float64[Tensor, " instances"]:
+    """The probability that no count is wrong.
+
+    Example:
+        >>> import torch
+        >>> believed(torch.tensor([-torch.inf, 0.0, 7.0], dtype=torch.float64))
+        tensor([1.0000, 0.9990, 0.4770], dtype=torch.float64)
+    """
+    return torch.sigmoid(-(odds + math.log(WRONG_COUNT_RATE)))
+
+
+# What may be wrong with a file whose counts do not fit: causes that people meet, each tried and weighed.
+#
+# Decoding under the model as it stands is misled by what is wrong. So the instances are decoded once more under a noise
+# that lets any count be arbitrary: what a few bad pools say is then set aside, and the answers are good enough to ask
+# of each cause how much better it explains all counts,
+#
+#     gain = sum over instances of log P(counts | answers, cause) - log P(counts | answers),
+#
+# in nats, less what its free choice would gain by chance (the log of the number of such causes tried). In large designs
+# no pairs are tried: that two pools are swapped, or a transfer is wrong, is then not found.
+
+ARBITRARY_SHARE = 0.02
 CEILING = 12.0  # nats that one count may add to a gain: beyond, it is as good as impossible
-HALF = 0.5  # of the counts
+HALF_OF_COUNTS = 0.5  # of the counts
 SHUFFLED, SURELY = 3, 2.5  # orders of the pools that are tried, and standard errors by which one must be better
-KEPT = 0.75  # of the instances, to judge the noise by
+KEPT_INSTANCES = 0.75  # of the instances, to judge the noise by
 WORTH = 6.0  # nats below which a gain is no finding
 BOUNDS = (1, 2, 3, 5)  # of noises that are tried
-LEAST = 1e-4  # share of defectives
+LEAST_SHARE = 1e-4  # share of defectives
 TIMES = 1.3  # by which the share of defectives must be another to be a cause
 ATTACKS, TRIED = 0.01, 40  # the least attack rate that is tried, and how many from there to 1
-SIMULATED = 4000  # instances, for the usual sum of the counts, or fewer of many pools
-LARGEST = 2**24  # pools times items up to which pairs of them are tried
+SIMULATED_SUMS = 4000  # instances, for the usual sum of the counts, or fewer of many pools
+LARGEST_FOR_PAIRS = 2**24  # pools times items up to which pairs of them are tried
 
 
 @dataclass(frozen=True)
@@ -87,7 +303,7 @@ def likely_causes(
         >>> likely_causes(problem, swapped, qgt.GAMP())[0].words
         'the counts of pools P4 and P9 are swapped'
     """
-    robust = Problem(problem.design, problem.prior, Outliers(problem.noise, ARBITRARY))
+    robust = Problem(problem.design, problem.prior, Outliers(problem.noise, ARBITRARY_SHARE))
     if not len(y) or decoder is None or decoder.supports(robust) is not None:
         return [] if calls is None else list(_attack_rate(problem, calls))
     share = _defective_share(problem, y)
@@ -124,7 +340,7 @@ class _Table:
     def of(cls, problem: Problem, y: Tensor, x: Tensor) -> "_Table":
         counts, sizes = problem.design.count(x), problem.design.pool_sizes.double()
         own = _log_prob(problem.noise, y, counts, sizes)
-        if problem.pools * max(problem.pools, problem.items) > LARGEST:
+        if problem.pools * max(problem.pools, problem.items) > LARGEST_FOR_PAIRS:
             return cls(None, own)
         rows = [_log_prob(problem.noise, y[:, i : i + 1], counts, sizes).sum(0) for i in range(problem.pools)]
         return cls(torch.stack(rows), own)
@@ -241,12 +457,12 @@ def _other_noise(problem: Problem, y: Tensor, x: Tensor, table: _Table, apart: s
     """
     noise, usual = problem.noise, expected_off(problem) / problem.pools
     pools = [i for i in range(problem.pools) if i not in apart]
-    rows = table.own[:, pools].sum(1).argsort(descending=True)[: max(1, math.ceil(KEPT * len(y)))]
+    rows = table.own[:, pools].sum(1).argsort(descending=True)[: max(1, math.ceil(KEPT_INSTANCES * len(y)))]
     counts, sizes = problem.design.count(x)[rows][:, pools], problem.design.pool_sizes[pools].double()
     y, own = y[rows][:, pools], table.own[rows][:, pools]
     seen = ~y.isnan()
     wrong = float((y != counts)[seen].double().mean()) if bool(seen.any()) else 0.0
-    if not isinstance(noise, SparseInteger | RoundedGaussian) or not usual < wrong < HALF:
+    if not isinstance(noise, SparseInteger | RoundedGaussian) or not usual < wrong < HALF_OF_COUNTS:
         return
     off, sigma = f"{100 * wrong:.0f} % of the counts are off, not {100 * usual:.0f} %", _sigma(wrong)
     kinds: list[tuple[Noise, str]] = [(RoundedGaussian(sigma), f"{off}, as by an error of about {sigma:.1f}")]
@@ -299,12 +515,12 @@ def _defective_share(problem: Problem, y: Tensor) -> float | None:
     usual = float(_usual_reports(problem).sum(1).mean())
     ratio = float(_sums(problem, y).mean()) / usual if usual > 0 else 1.0
     expected = float(problem.prior.marginals(problem.items).mean())
-    return None if 1 / TIMES < ratio < TIMES else min(1 - LEAST, max(LEAST, ratio * expected))
+    return None if 1 / TIMES < ratio < TIMES else min(1 - LEAST_SHARE, max(LEAST_SHARE, ratio * expected))
 
 
 def _usual_reports(problem: Problem) -> Tensor:
-    few = max(20, NUMBERS // (problem.items + problem.pools))
-    return problem.simulate(min(SIMULATED, few), generator=torch.Generator().manual_seed(0)).y
+    few = max(20, MOST_DRAWN // (problem.items + problem.pools))
+    return problem.simulate(min(SIMULATED_SUMS, few), generator=torch.Generator().manual_seed(0)).y
 
 
 def _sums(problem: Problem, y: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import qgt
-from qgt.trust.causes import Cause, likely_causes
+from qgt.trust.diagnosis import Cause, likely_causes
 
 PLATES = 40
 
@@ -161,7 +161,7 @@ def test_missing_counts_neither_hide_a_cause_nor_make_one() -> None:
 
 def test_large_designs_need_no_table_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of pools by items would not fit into memory: causes that need no pairs are still found."""
-    monkeypatch.setattr("qgt.trust.causes.LARGEST", 1000)
+    monkeypatch.setattr("qgt.trust.diagnosis.LARGEST_FOR_PAIRS", 1000)
     problem = setting()
     swapped = simulated(problem)
     swapped[:, [3, 17]] = swapped[:, [17, 3]]

@@ -11,8 +11,7 @@ from scipy.stats import binomtest
 
 import qgt
 from qgt.files import codec
-from qgt.trust.outcomes import Outcomes, Paired, joined, outcomes, paired, two_sided
-from qgt.trust.scoring import METRICS, score
+from qgt.trust.metrics import METRICS, Outcomes, Paired, joined_outcomes, outcomes, paired, score, two_sided
 
 SETTINGS = settings(max_examples=60, deadline=None)
 matrices = st.integers(1, 5).flatmap(
@@ -35,7 +34,7 @@ def test_outcomes_are_the_score_in_order(drawn):
     assert found.right.tolist() == [bool((a == b).all()) for a, b in zip(x, calls, strict=True)]
     assert found.score == score(x, calls)
     parts = [outcomes(x[i : i + 1], calls[i : i + 1]) for i in range(len(x))]
-    assert joined(parts) == found
+    assert joined_outcomes(parts) == found
     assert found.first(1) == parts[0]
     assert Outcomes(found.items, found.packed).triples.tolist() == [part.triples[0].tolist() for part in parts]
 
@@ -147,6 +146,6 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="packed has 13 bytes"):
         qgt.Outcomes(4, bytes(13))
     with pytest.raises(ValueError, match="parts is not valid"):
-        joined([one, qgt.Outcomes(5, bytes(12))])
+        joined_outcomes([one, qgt.Outcomes(5, bytes(12))])
     with pytest.raises(ValueError, match="parts is not valid"):
-        joined([])
+        joined_outcomes([])

@@ -1,0 +1,796 @@
+"""Confidence that means what it says: learned on simulated instances of the same problem.
+
+A problem can be simulated, so whatever a decoder says of its answer can be turned into the share of such answers that
+are right. Two ways, by what the decoder says:
+
+*It lists the answers that come near* (`qgt.Certified`). Among those listed the weights are exact; what is not known is
+the chance that the truth is not listed at all (`Listing`):
+
+    confidence = weight among those listed  x  (1 - chance that the truth is not listed).
+
+*It only scores items* (networks, AMP, GAMP). How badly calls and counts go together, how unusual the calls are, and
+how far the scores are from doubt are put together by a logistic regression, and its score is read off against the share
+of simulated answers that were right.
+
+The same simulations tell how well honest instances fit their answers (`evidence.fit`).
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from jaxtyping import Bool, Float64, Int64
+from torch import Tensor
+
+from qgt.arguments import positive, whole
+from qgt.decoders.certified.decoder import Certified
+from qgt.decoders.contract import Decode, Decoder, check_counts, refuse_unsupported
+from qgt.decoders.results import Answers, Decoded, Evidence, Spans, Status
+from qgt.model.prior import Prior
+from qgt.model.problem import Problem
+from qgt.trust import cache
+from qgt.trust.diagnosis import second_look
+from qgt.trust.fit import Reference, instance_fit, misfit
+
+# Probabilities from features: a logistic regression, and the monotone step function nearest to what was seen.
+#
+# Both are small on purpose: they are fitted to a few thousand simulated instances in milliseconds.
+
+RIDGE = 1.0  # how strongly weights are pulled to 0: one observation's worth
+GUESS_RIDGE = 0.25  # the same of the bias where there are guesses: they may be off sevenfold
+NEWTON_STEPS = 30
+CERTAIN, NOT_CERTAIN = 0.99, 0.989  # the confidence from which an answer is called certain; one that is just below
+EQUAL = 1e9  # scores that agree to so many parts of 1 are equal
+
+
+@dataclass(frozen=True, eq=False)
+class Logistic:
+    """P(yes) = sigmoid(expected + bias + weights . (features - centre) / scale).
+
+    `expected` is the logit of a guess made before anything was observed; where there is none, it is 0.
+
+    Example:
+        >>> import torch
+        >>> x = torch.linspace(-3, 3, 200, dtype=torch.float64)[:, None]
+        >>> fitted = Logistic.fit(x, torch.rand(200, generator=torch.Generator().manual_seed(0)) < x[:, 0].sigmoid())
+        >>> bool(fitted(x)[150] > fitted(x)[50])
+        True
+    """
+
+    centre: Float64[Tensor, " features"]
+    scale: Float64[Tensor, " features"]
+    weights: Float64[Tensor, " features"]
+    bias: Float64[Tensor, ""]
+
+    @classmethod
+    def fit(
+        cls,
+        features: Float64[Tensor, "n features"],
+        yes: Bool[Tensor, " n"] | Float64[Tensor, " n"],
+        *,
+        expected: Float64[Tensor, " n"] | None = None,
+    ) -> "Logistic":
+        """By Newton's method. Weights are pulled to 0, and so is the bias: few observations change a guess little.
+
+        Args:
+            features: What is known of each observation.
+            yes: Whether it is a yes; or the chance of it, where that is known.
+            expected: The logit of a guess for each; without guesses, two observations of one half are added.
+        """
+        centre = features.mean(0) if len(features) else features.new_zeros(features.shape[1])
+        scale = features.std(0, correction=0).clamp(min=1e-9) if len(features) else torch.ones_like(centre)
+        z = torch.cat([(features - centre) / scale, torch.ones_like(features[:, :1])], 1)
+        target, pull = yes.double(), torch.full((z.shape[1],), RIDGE, dtype=z.dtype)
+        pull[-1] = GUESS_RIDGE
+        if expected is None:
+            # Two halves at the centre: where all answers are alike, the estimate stays finite.
+            extra = torch.zeros(2, z.shape[1], dtype=z.dtype)
+            extra[:, -1] = 1.0
+            z, target = torch.cat([z, extra]), torch.cat([target, torch.full((2,), 0.5, dtype=torch.float64)])
+            pull[-1] = 0.0
+        start = torch.zeros_like(target) if expected is None else expected
+        w = torch.zeros(z.shape[1], dtype=z.dtype)
+        for _ in range(NEWTON_STEPS):
+            p = torch.sigmoid(start + z @ w)
+            gradient = z.T @ (p - target) + pull * w
+            curvature = (z * (p * (1 - p))[:, None]).T @ z + torch.diag(pull + 1e-9)
+            step = torch.linalg.solve(curvature, gradient)
+            w = w - step * min(1.0, 5.0 / max(float(step.abs().max()), 1e-12))
+            if float(step.abs().max()) < 1e-9:
+                break
+        return cls(centre, scale, w[:-1], w[-1])
+
+    def __call__(
+        self, features: Float64[Tensor, "n features"], expected: Float64[Tensor, " n"] | float = 0.0
+    ) -> Float64[Tensor, " n"]:
+        """The probabilities of yes."""
+        return torch.sigmoid(expected + ((features - self.centre) / self.scale) @ self.weights + self.bias)
+
+
+@dataclass(frozen=True, eq=False)
+class CertainCalls:
+    """Simulated answers that were called certain, and how many of them are wrong: what such a call can rest on.
+
+    Fifty simulated answers cannot show that fewer than one in a hundred is wrong. If n of them were called certain and
+    w of those are wrong, `CERTAIN` is supported where (n - w + 1) / (n + 2) reaches it. Where it is not, every
+    confidence stays below `CERTAIN`.
+
+    Example:
+        >>> import torch
+        >>> few, many = (CertainCalls.of(torch.ones(n).double(), torch.ones(n).bool()) for n in (10, 98))
+        >>> few.most, many.most
+        (0.989, 1.0)
+    """
+
+    certain: Float64[Tensor, ""]
+    wrong: Float64[Tensor, ""]
+
+    @classmethod
+    def of(cls, confidence: Float64[Tensor, " n"], right: Bool[Tensor, " n"]) -> "CertainCalls":
+        """From the confidence of simulated answers, and whether they are right."""
+        certain = confidence >= CERTAIN
+        return cls(certain.sum().double(), (certain & ~right).sum().double())
+
+    def __add__(self, other: "CertainCalls") -> "CertainCalls":
+        return CertainCalls(self.certain + other.certain, self.wrong + other.wrong)
+
+    @property
+    def most(self) -> float:
+        """The highest confidence that they support."""
+        shown = float((self.certain - self.wrong + 1) / (self.certain + 2))
+        return 1.0 if shown >= CERTAIN else NOT_CERTAIN
+
+
+@dataclass(frozen=True, eq=False)
+class Monotone:
+    """A function that never falls: the share of yes in each stretch of scores, interpolated between stretches.
+
+    Example:
+        >>> import torch
+        >>> score = torch.arange(8.0, dtype=torch.float64)
+        >>> shares = Monotone.fit(score, torch.tensor([0, 0, 1, 0, 0, 1, 1, 1]).bool())(score)
+        >>> [round(share, 2) for share in shares.tolist()]
+        [0.25, 0.25, 0.4, 0.4, 0.4, 0.8, 0.8, 0.8]
+    """
+
+    at: Float64[Tensor, " ends"]  # the first and the last score of each stretch
+    share: Float64[Tensor, " ends"]
+
+    @classmethod
+    def fit(cls, score: Float64[Tensor, " n"], yes: Bool[Tensor, " n"]) -> "Monotone":
+        """Pool neighbours until shares rise; each stretch counts one yes and one no more, so none is certain.
+
+        Equal scores are one neighbour: where instances are few and alike, their order would make steps of chance.
+        """
+        values, which, number = score.mul(EQUAL).round().unique(return_inverse=True, return_counts=True)
+        hits = torch.zeros(len(values), dtype=torch.float64).index_add_(0, which, yes.double())
+        blocks: list[tuple[float, float, float, float]] = []  # yes, number, first and last score
+        for at, hit, size in zip(values.div(EQUAL).tolist(), hits.tolist(), number.tolist(), strict=True):
+            block = (hit, float(size), at, at)
+            while blocks and blocks[-1][0] * block[1] >= block[0] * blocks[-1][1]:
+                last = blocks.pop()
+                block = (last[0] + block[0], last[1] + block[1], last[2], block[3])
+            blocks.append(block)
+        table = torch.tensor(blocks or [(0.0, 0.0, 0.0, 0.0)], dtype=torch.float64)
+        share = ((table[:, 0] + 1) / (table[:, 1] + 2)).cummax(0).values
+        return cls(table[:, 2:].flatten(), share.repeat_interleave(2))
+
+    def __call__(self, score: Float64[Tensor, " n"]) -> Float64[Tensor, " n"]:
+        """The shares at some scores: those of the first and last stretch beyond them."""
+        right = torch.searchsorted(self.at, score.contiguous()).clamp(1, len(self.at) - 1)
+        low, high = self.at[right - 1], self.at[right]
+        part = ((score - low) / (high - low).clamp(min=1e-300)).clamp(0.0, 1.0)
+        return torch.lerp(self.share[right - 1], self.share[right], part)
+
+
+# What tells right answers from wrong ones, for decoders that only score items, and how it becomes a probability.
+
+FAR_MISFIT = 60.0  # a misfit beyond which all are alike
+
+
+@dataclass(frozen=True, eq=False)
+class Scoring:
+    """The share of right answers among those that look alike."""
+
+    weigh: Logistic
+    read: Monotone
+
+    @classmethod
+    def learn(cls, given: Tensor, right: Tensor) -> "Scoring":
+        """From simulated answers."""
+        weigh = Logistic.fit(given, right)
+        return cls(weigh, Monotone.fit(weigh(given), right))
+
+    def __call__(self, given: Float64[Tensor, "instances features"]) -> Float64[Tensor, " instances"]:
+        """The chance that each answer is right."""
+        return self.read(self.weigh(given))
+
+
+def features(problem: Problem, y: Tensor, result: Decoded) -> Float64[Tensor, "instances features"]:
+    """What tells right answers from wrong ones: misfit, unusual calls, doubtful scores, an iteration that failed."""
+    off = misfit(problem, y.cpu(), result.x.cpu())
+    noise, prior = off.noise.clamp(max=FAR_MISFIT), off.prior.clamp(max=1e6)
+    settled = (result.status.cpu() <= Status.PROVED).double()
+    doubt, margin = torch.zeros_like(noise), torch.zeros_like(noise)
+    if result.scores is not None:
+        scores, calls = result.scores.cpu(), result.x.cpu() == 1
+        near = scores.clamp(1e-9, 1 - 1e-9)
+        doubt = torch.maximum(near, 1 - near).log().sum(1).clamp(min=-FAR_MISFIT)
+        lowest = torch.where(calls, scores, torch.inf).amin(1)
+        highest = torch.where(calls, -torch.inf, scores).amax(1)
+        margin = (lowest - highest).clamp(-10.0, 10.0)
+    return torch.stack([noise, noise.square() / FAR_MISFIT, prior, doubt, (-doubt).sqrt(), margin, settled], 1)
+
+
+# The chance that the truth is not among the answers listed, learned on simulated instances.
+#
+# It depends on how many answers are listed and how they share the weight, and it is small: to see whether a truth is
+# listed or not tells little, and many simulations would be needed. So some of the simulated instances are decoded with
+# longer odds. Their lists hold nearly all weight there is, and what they hold beyond the shorter odds is the chance
+# that was looked for, instance by instance, instead of a yes or a no. Where the longer list misses the truth too, it is
+# 1.
+#
+# What is learned corrects a guess that each list makes for itself. Of n answers within odds R of the best, those near
+# the end have a weight of about 1/R, and beyond it there are as many more as the list grew near its end: if their
+# number grows like the odds to the power s, those not listed weigh n s / ((1 - s) R). So a few simulations are enough.
+
+ENOUGH_OF_A_KIND = 30  # simulated instances of a kind, below which only their share is used
+FAR_GAP = 20.0  # nats: a gap beyond which all are alike
+FASTEST = 0.6  # growth of lists: a longer list grows less than a short one, so a guess by its end is too high
+UNLIKELY = 1e-6  # no guess is lower
+CUT_SHORT = 0.1  # nor lower than this for a list that is not complete
+LIST_KINDS = ("complete", "proved", "open")  # of lists
+OPEN_CHANCE = 0.5  # nor than this where even the answer is not proved
+
+
+@dataclass(frozen=True, eq=False)
+class Wider:
+    """Simulated instances with complete lists of longer odds: the shapes of their shorter lists, and the chances."""
+
+    shape: Float64[Tensor, "n features"]
+    guess: Float64[Tensor, " n"]  # logits
+    unlisted: Float64[Tensor, " n"]
+    weight: Float64[Tensor, " n"]  # of the answers among those of the shorter lists
+    right: Bool[Tensor, " n"]
+
+    @classmethod
+    def of(cls, x: Tensor, wide: Decoded, odds: float) -> "Wider":
+        """From simulated truths and results of longer odds."""
+        answers, complete = wide.evidence.alternatives, wide.evidence.complete
+        assert answers is not None and complete is not None
+        owner = answers.spans.owner
+        best = torch.full((len(x),), -torch.inf, dtype=torch.float64)
+        best = best.scatter_reduce(0, owner, answers.log_joint, "amax")
+        near = answers.log_joint > best[owner] - torch.tensor(odds, dtype=torch.float64).log()
+        inside = torch.zeros(len(x), dtype=torch.float64).index_add_(0, owner, answers.probability * near)
+        found = found_among(x, answers)
+        unlisted = torch.where(found, 1 - inside, 1.0).clamp(0.0, 1.0)
+        rows, order = Spans.of(owner[near], len(x))
+        shorter = Answers(
+            rows,
+            answers.x[near][order],
+            answers.log_joint[near][order],
+            (answers.probability / inside.clamp(min=1e-300)[owner])[near][order],
+        )
+        result = replace(wide, evidence=replace(wide.evidence, alternatives=shorter))
+        whole = _shape(result), _guess(result, odds), unlisted, _weight(result), (wide.x == x).all(1)
+        return cls(*(part[complete] for part in whole))
+
+
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """The chance that the truth is not among the answers listed, by how far the search got.
+
+    An answer that is not proved is a world of its own: often a single x is listed then, with all of the weight, and
+    most such x are wrong.
+    """
+
+    odds: float  # of the lists
+    complete: Logistic  # for complete lists
+    proved: Logistic  # where the answer is proved, and the list was cut short
+    open: Logistic  # where not even the answer is proved
+
+    @classmethod
+    def learn(cls, x: Tensor, result: Decoded, odds: float, wider: Wider | None = None) -> "Listing":
+        """From simulated truths and results, and from others of longer odds."""
+        answers, complete = result.evidence.alternatives, result.evidence.complete
+        assert answers is not None and complete is not None  # as the caller saw
+        unlisted, shape, guess = (~found_among(x, answers)).double(), _shape(result), _guess(result, odds)
+        proved, open_ = _cut_short(result)
+        if wider is not None and len(wider.unlisted) >= ENOUGH_OF_A_KIND:  # a chance tells far more than a yes or a no
+            whole = _fitted(wider.shape, wider.unlisted, wider.guess)
+        else:
+            whole = _fitted(shape[complete], unlisted[complete], guess[complete])
+        parts = [_fitted(shape[some], unlisted[some], guess[some]) for some in (proved, open_)]
+        return cls(odds, whole, *parts)
+
+    def claims(self, x: Tensor, result: Decoded, wider: Wider | None = None) -> CertainCalls:
+        """The simulated answers that this would call certain, and how many of them are wrong."""
+        sure = self.applied(result, torch.ones(len(x), dtype=torch.float64), torch.ones(len(x), dtype=torch.bool))
+        assert sure.confidence is not None and sure.complete is not None
+        finished = sure.complete & (result.status == Status.PROVED)
+        made = CertainCalls.of(sure.confidence[finished], (result.x == x).all(1)[finished])
+        if wider is None:
+            return made
+        return made + CertainCalls.of(wider.weight * (1 - self.complete(wider.shape, wider.guess)), wider.right)
+
+    def applied(
+        self, result: Decoded, sound: Float64[Tensor, " instances"], whole: Bool[Tensor, " instances"]
+    ) -> Evidence:
+        """Evidence in which the answers listed leave room for those that are not, and for counts that are not sound.
+
+        Args:
+            result: What the decoder returned.
+            sound: The probability that no count of an instance is wrong.
+            whole: Which instances have all their counts, as the simulated ones had. Without some of them more answers
+                come close than what was learned knows of, so no chance is below the list's own guess.
+        """
+        evidence, answers = result.evidence, result.evidence.alternatives
+        assert answers is not None and evidence.complete is not None
+        shape, guess, (proved, open_) = _shape(result).cpu(), _guess(result, self.odds).cpu(), _cut_short(result)
+        chance = torch.where(proved.cpu(), self.proved(shape, guess), self.complete(shape, guess))
+        chance = torch.where(open_.cpu(), self.open(shape, guess), chance)
+        chance = torch.where(whole.cpu(), chance, torch.maximum(chance, guess.sigmoid()))
+        room = (1 - chance.to(result.x.device)) * sound
+        probability = answers.probability * room[answers.spans.owner]
+        return replace(
+            evidence,
+            confidence=_weight(result) * room,
+            alternatives=Answers(answers.spans, answers.x, answers.log_joint, probability),
+        )
+
+
+def _fitted(shape: Tensor, chance: Tensor, guess: Tensor) -> Logistic:
+    # Too few to learn from: only how far the guesses are off altogether.
+    return Logistic.fit(shape if len(shape) >= ENOUGH_OF_A_KIND else torch.zeros_like(shape), chance, expected=guess)
+
+
+def _cut_short(result: Decoded) -> tuple[Bool[Tensor, " instances"], Bool[Tensor, " instances"]]:
+    """Which lists are not complete though the answer is proved, and which because not even that is."""
+    complete, proved = result.evidence.complete, result.status == Status.PROVED
+    assert complete is not None
+    return ~complete & proved, ~complete & ~proved
+
+
+def _guess(result: Decoded, odds: float) -> Float64[Tensor, " instances"]:
+    """The logit of the weight that a list leaves to answers beyond its end, by how it grew in its second half."""
+    answers, (proved, open_) = result.evidence.alternatives, _cut_short(result)
+    assert answers is not None
+    spans, reach = answers.spans, math.log(odds)
+    zeros = torch.zeros(len(spans), dtype=torch.float64, device=answers.x.device)
+    best = (zeros - torch.inf).scatter_reduce(0, spans.owner, answers.log_joint, "amax")
+    behind = best[spans.owner] - answers.log_joint  # nats
+    weight = zeros.index_add(0, spans.owner, (-behind).exp())
+    near = zeros.index_add(0, spans.owner, (behind < reach / 2).double())
+    grown = (((spans.numbers + 1) / (near + 0.5)).log() / (reach / 2)).clamp(max=FASTEST)
+    beyond = spans.numbers * grown / (1 - grown) / odds / weight.clamp(min=1.0)
+    least = torch.where(open_, OPEN_CHANCE, torch.where(proved, CUT_SHORT, UNLIKELY))
+    return torch.maximum(beyond, least).log()  # odds of those beyond
+
+
+def found_among(x: Tensor, answers: Answers) -> Bool[Tensor, " instances"]:
+    """Which truths are listed."""
+    owner = answers.spans.owner
+    same = (answers.x == x[owner]).all(1).long()
+    return torch.zeros(len(x), dtype=torch.int64).index_add_(0, owner, same) > 0
+
+
+def weight_of_all(result: Decoded, odds: float) -> Float64[Tensor, " instances"]:
+    """The answers' probability by lists that guess for themselves what they leave out; 0 where one is not complete.
+
+    That guess is too rough for short lists. Of lists with long odds it is so small that it hardly matters.
+    """
+    complete = result.evidence.complete
+    assert complete is not None
+    return torch.where(complete, _weight(result) * (1 - _guess(result, odds).sigmoid()), 0.0)
+
+
+def _weight(result: Decoded) -> Float64[Tensor, " instances"]:
+    """The answers' weight among those listed; 0 where none is."""
+    answers = result.evidence.alternatives
+    assert answers is not None
+    first = answers.spans.ends - answers.spans.numbers
+    some = answers.spans.numbers > 0
+    weight = torch.zeros(len(some), dtype=torch.float64, device=some.device)
+    weight[some] = answers.probability[first[some]]
+    return weight
+
+
+def _shape(result: Decoded) -> Float64[Tensor, "instances features"]:
+    """How many answers are listed, how they share the weight, and how far the search got."""
+    answers, gap = result.evidence.alternatives, result.evidence.gap
+    assert answers is not None
+    weight = _weight(result).clamp(1e-6, 1 - 1e-6)
+    proved = (result.status == Status.PROVED).double()
+    far = torch.zeros_like(weight) if gap is None else gap.clamp(max=FAR_GAP)
+    return torch.stack([torch.logit(weight), answers.spans.numbers.clamp(min=1).double().log(), proved, far], 1)
+
+
+# The probability that each item is defective, where perhaps no listed answer is right.
+#
+# Either one of the answers listed is right, or none of them is:
+#
+#     P(x_j = 1)  =  sum over listed answers a of P(a) a_j  +  P(none is right) q_j.
+#
+# A decoder that lists nothing has one answer, with its confidence. q_j is the share of defective items among those with
+# such a score, in simulated instances of which no listed answer was right. Where simulations show too few such
+# instances, q_j is what the prior says before any count: nothing better is known.
+
+ENOUGH_MISSED = 20  # simulated instances without a right answer, below which the prior is used
+MOST_MISSED = 500  # of them, whose items are looked at: their shares are then known to a tenth of a per cent
+
+
+@dataclass(frozen=True, eq=False)
+class Missed:
+    """How often an item is defective in instances of which no listed answer is right."""
+
+    rate: Float64[Tensor, " items"]  # by the prior
+    at: Float64[Tensor, " ends"]  # scores, see `Monotone`
+    share: Float64[Tensor, " ends"]
+    instances: Int64[Tensor, ""]  # simulated ones without a right answer
+
+    @classmethod
+    def learn(cls, problem: Problem, x: Tensor, result: Decoded, right: Tensor) -> "Missed":
+        """From simulated truths and results; `right` are the instances with a right answer among those listed."""
+        missed = (~right).nonzero().flatten()[:MOST_MISSED]
+        read = Monotone.fit(_scores(result)[missed].flatten(), x[missed].flatten() == 1)
+        return cls(_rate(problem, x), read.at, read.share, torch.tensor(len(missed)))
+
+    def marginals(
+        self, result: Decoded, known: Float64[Tensor, "instances items"], rest: Float64[Tensor, " instances"]
+    ) -> Float64[Tensor, "instances items"]:
+        """The probability that each item is defective.
+
+        Args:
+            result: What the decoder returned.
+            known: The part of it that listed answers have.
+            rest: The probability that no listed answer is right.
+        """
+        rate = self.rate.to(known.device)
+        share = rate.expand_as(known)
+        if int(self.instances) >= ENOUGH_MISSED:
+            scores = _scores(result).cpu()
+            share = Monotone(self.at, self.share)(scores.flatten()).view_as(scores).to(known.device)
+            # Shares are means over all items; an item with a higher rate than most is missed more often.
+            unusual = (rate / rate.mean().clamp(min=1e-300)).clamp(min=1.0)
+            share = torch.where(result.x == 0, share * unusual, share)
+        return (known + rest[:, None] * share).clamp(0.0, 1.0)
+
+
+def prior_rates(problem: Problem) -> Float64[Tensor, " items"] | None:
+    """How often each item is defective before any count; None for a prior that can only be simulated."""
+    return problem.prior.marginals(problem.items) if isinstance(problem.prior, Prior) else None
+
+
+def _rate(problem: Problem, x: Tensor) -> Float64[Tensor, " items"]:
+    rates = prior_rates(problem)
+    return rates if rates is not None else x.double().mean().expand(problem.items).contiguous()
+
+
+def _scores(result: Decoded) -> Float64[Tensor, "instances items"]:
+    return result.x.double() if result.scores is None else result.scores
+
+
+# Calibrated decoders.
+
+FIRST_INSTANCES = 2  # simulated instances, before the time is looked at: one may take long
+PRECISE = 0.004  # the standard error of a chance that is good enough
+FIRST_BATCH = 100  # instances of the first batch at most
+MOST_OF_TIME = 0.8  # of the time, after which no more are begun
+BATCH_GROWTH = 4  # times as many simulated instances at a time
+WIDER, ENOUGH_WIDE = 100.0, 1000  # times the odds, for simulated instances whose lists are longer; how many of them
+USUAL_ODDS = 100.0  # of lists; taken for those of decoders of somebody's own, which do not say
+Part = TypeVar("Part")
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """Any decoder, with a confidence that was measured and a fit: `confidence` of 0.9 is right nine times in ten.
+
+    Simulations stop after `seconds`, or at `simulations`; they run once for each problem, at the first call.
+
+    Example:
+        >>> import torch, qgt
+        >>> g = torch.Generator().manual_seed(0)
+        >>> problem = qgt.Problem(qgt.Design.bernoulli(pools=30, items=100, generator=g), qgt.Bernoulli(0.06))
+        >>> decode = Calibrated(qgt.AMP(), simulations=1000).bind(problem)
+        >>> evidence = decode(problem.simulate(5, generator=g).y).evidence
+        >>> bool((evidence.confidence > 0.5).all()), bool((evidence.fit > 0.001).all())
+        (True, True)
+    """
+
+    decoder: Decoder
+    seconds: float = 10.0
+    simulations: int = 20_000
+    cache: Path | None = None  # a folder in which what was learned is kept, and looked for first
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seconds", positive("seconds", self.seconds))
+        object.__setattr__(self, "simulations", whole("simulations", self.simulations, least=1))
+
+    def supports(self, problem: Problem) -> str | None:
+        """What the decoder supports."""
+        return self.decoder.supports(problem)
+
+    def bind(self, problem: Problem) -> "BoundCalibrated":
+        """Bind the decoder; the simulations wait for the first call."""
+        refuse_unsupported(self, problem)
+        return BoundCalibrated(self, problem, self.decoder.bind(problem))
+
+
+@dataclass(frozen=True, eq=False)
+class BoundCalibrated:
+    """A decoder bound to a problem, and what its simulations taught."""
+
+    config: Calibrated
+    problem: Problem
+    decode: Decode
+    _learned: list["Learned"] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, y: Tensor) -> Decoded:
+        """Decode, and replace what the decoder says of its confidence by what was learned."""
+        y = check_counts(self.problem, y, missing=True)  # the decoder refuses missing ones if it takes none
+        if bool(y.isnan().any()):
+            refuse_short_lists(self.config.decoder, "where counts are missing")
+        learned, result, lacking = self.learned(y.device), self.decode(y), y.isnan().any(1)
+        told = learned.applied(self.problem, y, result, self._wider)
+        if learned.scored is None or not bool(lacking.any()):
+            return told
+        # What was learned of whole instances knows nothing of those that lack counts: they are simulated as they are.
+        again = learn(self.config, self.problem, self.decode, y.device, y[lacking].isnan().cpu())
+        own, evidence = again.applied(self.problem, y, result, self._wider).evidence, told.evidence
+        both = replace(
+            evidence,
+            confidence=_where(lacking, own.confidence, evidence.confidence),
+            fit=_where(lacking, own.fit, evidence.fit),
+            marginals=_where(lacking, own.marginals, evidence.marginals),
+        )
+        return replace(told, evidence=both)
+
+    def _wider(self, y: Tensor) -> Float64[Tensor, " instances"]:
+        """The probabilities of the answers by longer lists; 0 where a list is not complete, or there is none."""
+        decoder = self.config.decoder
+        if not isinstance(decoder, Certified):
+            return torch.zeros(len(y), dtype=torch.float64, device=y.device)
+        wide = replace(decoder, certificates=False, odds=WIDER * decoder.odds)
+        return weight_of_all(wide.bind(self.problem)(y), wide.odds)
+
+    def learned(self, device: torch.device | str = "cpu") -> "Learned":
+        """What the simulations taught; they run at the first call."""
+        with self._lock:
+            if not self._learned:
+                self._learned.append(self._recalled(torch.device(device)))
+            return self._learned[0]
+
+    def _recalled(self, device: torch.device) -> "Learned":
+        """What was kept of earlier simulations; else of new ones, which are kept."""
+        config, key = self.config, None
+        if config.cache is not None and device.type == "cpu":  # a time limit means something else on a GPU
+            key = cache.key_of(self.problem, config.decoder, seconds=config.seconds, simulations=config.simulations)
+        if key is None or config.cache is None:
+            return learn(config, self.problem, self.decode, device)
+        kept = cache.recall(config.cache, key)
+        found = None if kept is None else Learned.of_tensors(kept)
+        if found is None:
+            found = learn(config, self.problem, self.decode, device)
+            cache.keep(config.cache, key, found.tensors())
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """How to read a decoder's answers to instances of one problem."""
+
+    simulated: int
+    reference: Reference
+    listed: Listing | None  # for decoders that list answers
+    scored: Scoring | None  # for the others
+    missed: Missed | None  # what items are where no answer listed is right
+    claims: CertainCalls | None  # what `certain` can rest on
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of it, for a file."""
+        parts: dict[str, Any] = {"reference": self.reference}
+        if self.missed is not None and self.claims is not None:
+            parts |= {"missed": self.missed, "claims": self.claims}
+        if self.listed is not None:
+            parts |= {name: getattr(self.listed, name) for name in LIST_KINDS}
+        if self.scored is not None:
+            parts |= {"weigh": self.scored.weigh, "read": self.scored.read}
+        named = {
+            f"{name}.{field.name}": getattr(part, field.name) for name, part in parts.items() for field in fields(part)
+        }
+        if self.listed is not None:
+            named["odds"] = torch.tensor(self.listed.odds, dtype=torch.float64)
+        return {"simulated": torch.tensor(self.simulated), **named}
+
+    @classmethod
+    def of_tensors(cls, kept: dict[str, Tensor]) -> "Learned | None":
+        """What `tensors` gave; None where a part is missing."""
+
+        def part(kind: type[Part], name: str) -> Part:
+            return kind(**{one.name: kept[f"{name}.{one.name}"] for one in fields(kind)})  # type: ignore[arg-type]
+
+        try:
+            listed = None
+            if "complete.bias" in kept:
+                listed = Listing(float(kept["odds"]), *(part(Logistic, name) for name in LIST_KINDS))
+            scored = Scoring(part(Logistic, "weigh"), part(Monotone, "read")) if "weigh.bias" in kept else None
+            missed, claims = None, None
+            if listed is not None or scored is not None:
+                missed, claims = part(Missed, "missed"), part(CertainCalls, "claims")
+            return cls(int(kept["simulated"]), part(Reference, "reference"), listed, scored, missed, claims)
+        except KeyError:
+            return None
+
+    def applied(self, problem: Problem, y: Tensor, result: Decoded, wider: Callable[[Tensor], Tensor]) -> Decoded:
+        """A result with its confidence, its fit, and the probability that each item is defective.
+
+        Args:
+            problem: The problem.
+            y: The counts.
+            result: What the decoder returned.
+            wider: The probabilities of answers by longer lists: asked where simulations are too few to support them.
+        """
+        fit = instance_fit(problem, y, result.x, self.reference).to(y.device)
+        fit, sound = second_look(problem, y, result, fit)
+        evidence = result.evidence
+        if self.listed is not None and evidence.alternatives is not None:
+            evidence = self._supported(self.listed.applied(result, sound, ~y.isnan().any(1)), y, wider)
+            evidence = self._with_marginals(result, evidence)
+        elif self.scored is not None:
+            off = misfit(problem, y, result.x)
+            possible = (result.status != Status.INFEASIBLE) & (off.noise + off.prior).isfinite()
+            sure = self.scored(features(problem, y, result)).to(y.device)
+            evidence = self._supported(replace(evidence, confidence=torch.where(possible, sure, 0.0)), y, wider)
+            evidence = self._with_marginals(result, evidence)
+        return replace(result, evidence=replace(evidence, fit=fit))
+
+    def _supported(self, evidence: Evidence, y: Tensor, wider: Callable[[Tensor], Tensor]) -> Evidence:
+        """The evidence with no more confidence than simulations support (see `CertainCalls`), or else longer lists."""
+        sure, answers = evidence.confidence, evidence.alternatives
+        assert sure is not None and self.claims is not None
+        most = torch.full_like(sure, self.claims.most)
+        if self.claims.most < CERTAIN and bool((certain := sure >= CERTAIN).any()):
+            listed = wider(y[certain])
+            most[certain] = torch.where(listed >= CERTAIN, listed, most[certain])
+        room = torch.minimum(sure, most) / sure.clamp(min=1e-300)
+        if answers is not None:
+            answers = replace(answers, probability=answers.probability * room[answers.spans.owner])
+        return replace(evidence, confidence=sure * room, alternatives=answers)
+
+    def _with_marginals(self, result: Decoded, evidence: Evidence) -> Evidence:
+        """The evidence with the probability that each item is defective."""
+        sure, answers = evidence.confidence, evidence.alternatives
+        assert sure is not None and self.missed is not None
+        if answers is None:
+            known, rest = sure[:, None] * result.x, 1 - sure
+        else:
+            known, rest = answers.marginals(), 1 - answers.listed()
+        return replace(evidence, marginals=self.missed.marginals(result, known, rest.clamp(min=0.0)))
+
+
+def refuse_short_lists(decoder: Decoder, why: str) -> None:
+    """Refuse lists so short that an answer is alone on its own, where no simulation tells what they leave out."""
+    if isinstance(decoder, Certified) and 1 < decoder.odds < USUAL_ODDS:
+        raise ValueError(
+            f"odds={decoder.odds:g} is too small {why}: answers that come close would not be listed, and nothing tells "
+            f"their weight; give {USUAL_ODDS:g} or more, or 1 for no probabilities at all."
+        )
+
+
+def _where(which: Tensor, one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    if one is None or other is None:
+        return other
+    return torch.where(which if one.dim() == 1 else which[:, None], one, other)
+
+
+def learn(
+    config: Calibrated, problem: Problem, decode: Decode, device: torch.device, missing: Tensor | None = None
+) -> Learned:
+    """Simulate until the time is spent, and fit what the decoder says to what was true; `missing` is drawn from."""
+    generator = torch.Generator().manual_seed(0)
+    decoder, seconds, most = config.decoder, config.seconds, config.simulations
+    if not isinstance(decoder, Certified):
+        x, y, result = _simulated(problem, lambda each: decode, seconds, most, device, generator, missing=missing)
+        if result.evidence.alternatives is not None and result.evidence.complete is not None:
+            listed = Listing.learn(x, result, USUAL_ODDS)
+            missed = Missed.learn(problem, x, result, found_among(x, result.evidence.alternatives))
+            reference, claims = Reference.of(problem, generator=generator), listed.claims(x, result)
+            return Learned(len(x), reference, listed, None, missed, claims)
+        given, right = features(problem, y, result), (result.x == x).all(1)
+        scored, missed = Scoring.learn(given, right), Missed.learn(problem, x, result, right)
+        finished = result.status <= Status.PROVED
+        claims = CertainCalls.of(scored(given)[finished], right[finished])
+        reference = Reference.of_answers(problem, y, result.x, x, generator=generator)
+        return Learned(len(x), reference, None, scored, missed, claims)
+    plain, wide = replace(decoder, certificates=False), replace(decoder, certificates=False, odds=WIDER * decoder.odds)
+    # How good an incomplete list is depends on the time there was: it must be the decoder's own.
+    bound = _hurried(plain, problem) if plain.time_limit is None else _own(plain, problem)
+    # And they must be decoded together as a sheet's are, for a batch shares its time: not two first, then more.
+    first = FIRST_INSTANCES if plain.time_limit is None else max(FIRST_INSTANCES, int(seconds / 2 / plain.time_limit))
+    x, y, result = _simulated(problem, bound, seconds / 2, most, device, generator, first)
+    if decoder.odds == 1:  # it tells no probabilities
+        return Learned(len(x), Reference.of(problem, generator=generator), None, None, None, None)
+    enough = min(ENOUGH_WIDE, most)
+    more_x, _, more = _simulated(problem, _hurried(wide, problem), seconds / 2, enough, device, generator)
+    wider = Wider.of(more_x, more, decoder.odds)
+    listed = Listing.learn(x, result, decoder.odds, wider)
+    assert result.evidence.alternatives is not None
+    missed = Missed.learn(problem, x, result, found_among(x, result.evidence.alternatives))
+    reference, claims = Reference.of(problem, generator=generator), listed.claims(x, result, wider)
+    return Learned(len(x) + len(more_x), reference, listed, None, missed, claims)
+
+
+def _own(decoder: Certified, problem: Problem) -> Callable[[float], Decode]:
+    """The decoder with its own limit, however little time there is."""
+    decode = decoder.bind(problem)
+    return lambda each: decode
+
+
+def _hurried(decoder: Certified, problem: Problem) -> Callable[[float], Decode]:
+    """The decoder with so many seconds for each instance, and never more than its own limit.
+
+    A list that is complete is the same however long the search was allowed to take.
+    """
+
+    def bound(seconds: float) -> Decode:
+        limit = seconds if decoder.time_limit is None else min(seconds, decoder.time_limit)
+        return replace(decoder, time_limit=limit).bind(problem)
+
+    return bound
+
+
+def _simulated(
+    problem: Problem,
+    bound: Callable[[float], Decode],
+    seconds: float,
+    most: int,
+    device: torch.device,
+    generator: torch.Generator,
+    first: int = FIRST_INSTANCES,
+    missing: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Decoded]:
+    """Truths, counts and results of as many instances as are decoded in the time, or are enough; `first` ones first."""
+    start, size, done, wrong = time.perf_counter(), min(first, FIRST_BATCH), 0, 0
+    truths, counts, results = [], [], []
+    while done < most:
+        x, y = problem.simulate(min(size, most - done), generator=generator)
+        if missing is not None:
+            y[missing[torch.randint(len(missing), (len(y),), generator=generator)]] = torch.nan
+        left = max(seconds - (time.perf_counter() - start), seconds / 10)
+        truths.append(x)
+        counts.append(y)
+        results.append(_on_cpu(bound(left / len(x))(y.to(device))))
+        done += len(x)
+        spent = time.perf_counter() - start
+        wrong += _surprises(x, results[-1])
+        if spent > MOST_OF_TIME * seconds or math.sqrt(wrong + 1) / done < PRECISE:
+            break
+        # As many as the rest of the time allows, but not many times as many as there are: the guess may be wrong.
+        size = max(1, int(min(BATCH_GROWTH * done, done * (seconds - spent) / max(spent, 1e-9))))
+    return torch.cat(truths), torch.cat(counts), Decoded.joined(results)
+
+
+def _surprises(x: Tensor, result: Decoded) -> int:
+    """How many truths were not listed or, by a decoder that lists nothing, not called."""
+    answers = result.evidence.alternatives
+    if answers is None:
+        return int((result.x != x).any(1).sum())
+    return len(x) - int((answers.x == x[answers.spans.owner]).all(1).sum())
+
+
+def _on_cpu(result: Decoded) -> Decoded:
+    """What is needed of a result, on the CPU; proofs are not."""
+    evidence, answers = result.evidence, result.evidence.alternatives
+    names = ("log_joint", "bound", "complete", "confidence")
+    kept = {name: part.cpu() for name in names if (part := getattr(evidence, name)) is not None}
+    scores = None if result.scores is None else result.scores.cpu()
+    told = Evidence(**kept, alternatives=None if answers is None else answers.cpu())
+    return Decoded(result.x.cpu(), result.status.cpu(), scores, told)
