@@ -8,7 +8,7 @@ import qgt
 from qgt.lab.following import decode_rounds, propose
 from qgt.lab.verdicts import Verdict
 from qgt.rounds.history import History
-from qgt.rounds.settling import Settle
+from qgt.rounds.stopping import Settle
 
 
 def test_an_answer_that_one_wrong_count_made_is_not_trusted() -> None:

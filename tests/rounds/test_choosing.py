@@ -9,11 +9,17 @@ import pytest
 import torch
 
 import qgt
-from qgt.rounds.choosing import Limits, choose, later_noise
-from qgt.rounds.information import Channel, told_flipped
-from qgt.rounds.information import told as told_by
-from qgt.rounds.posterior import Posterior, posterior_of
-from qgt.rounds.sampling import sample_posterior
+from qgt.rounds.choosing import (
+    Channel,
+    Limits,
+    Posterior,
+    choose,
+    later_noise,
+    posterior_of,
+    sample_posterior,
+    told_flipped,
+)
+from qgt.rounds.choosing import told as told_by
 
 NOISY = qgt.SparseInteger(rate=0.1, bound=1)
 NOISES = [

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 import qgt
-from qgt.rounds.detecting import _telling, concatenated
 from qgt.rounds.history import History, Setting, decode_histories, measure, with_pools
-from qgt.rounds.policies import FollowUp, Standing, simulate_policy
-from qgt.rounds.schemes import SCRIPTS, Scheme
-from qgt.rounds.settling import Settle, history_fit, unlisted
+from qgt.rounds.policies import FollowUp, PolicyStanding, simulate_policy
+from qgt.rounds.schemes import SCRIPTS, Scheme, _telling, concatenated
+from qgt.rounds.stopping import Settle, history_fit, unlisted
 
 NOISY = qgt.SparseInteger(rate=0.1, bound=1)
 SMALL = Setting(14, qgt.Bernoulli(0.12), NOISY)
@@ -217,7 +216,7 @@ def test_a_policy_sees_counts_only():
     history = History.start(problem, torch.tensor([1.0, 0.0], dtype=torch.float64))
     policy = FollowUp(first=2, spread=False)
     standing = policy.done([history])
-    assert isinstance(standing, Standing) and not bool(standing.done[0])
+    assert isinstance(standing, PolicyStanding) and not bool(standing.done[0])
     first, again = (policy.next_round(history, standing, 0, generator=generator()) for _ in range(2))
     assert torch.equal(first, again) and int(first[:, 2:].sum()) == 0
 

@@ -108,7 +108,7 @@ def decoded_rounds(
     from qgt.lab.following import decode_rounds
     from qgt.lab.round_files import joined
     from qgt.rounds.history import History
-    from qgt.rounds.settling import Settle
+    from qgt.rounds.stopping import Settle
 
     loaded = qgt.Problem.load(problem)
     read = read_sheet(counts, problem, loaded)

@@ -14,7 +14,7 @@ from qgt.lab.verdicts import Verdict
 from qgt.model.problem import Problem
 from qgt.rounds.choosing import NextPools, next_pools
 from qgt.rounds.history import History
-from qgt.rounds.settling import Settle, history_fit
+from qgt.rounds.stopping import Settle, history_fit
 from qgt.trust.confidence import prior_rates
 from qgt.trust.diagnosis import rescue, second_look
 from qgt.trust.fit import FileFit, Reference, held_together

@@ -12,26 +12,327 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from jaxtyping import Float64, UInt8
+from jaxtyping import Bool, Float32, Float64, UInt8
 from torch import Generator, Tensor
 
 from qgt.arguments import fraction, whole
 from qgt.decoders.contract import check_counts
-from qgt.decoders.results import Decoded
+from qgt.decoders.results import Decoded, Status
 from qgt.model.noise import Noise, PerPool
+from qgt.model.prior import FREE, ItemCosts
 from qgt.model.problem import Problem
-from qgt.rounds.information import Channel, told, told_flipped
-from qgt.rounds.posterior import Posterior, posterior_of
+
+# How much the reports of a pool would tell about the answer, in bits.
+#
+# With answers a of weights w_a, and c_a defectives of the pool under each, a report r has probability
+#
+#     P(r) = sum_a w_a P(r | c_a),        and        I = H(r) - sum_a w_a H(r | c_a)
+#
+# is the information that it is expected to give. Several pools of one round are chosen one after the other: what the
+# second tells depends on what the first will have told, so the first's reports are drawn for some scenarios, in each of
+# which the answers have the weights that they would then have, and the mean over scenarios counts.
+#
+# The change of a pool by one item needs no new counts: if g(c, j) is the weight of answers with c defectives in the
+# pool and item j defective, adding j moves g(c, j) from c to c + 1, and taking it out moves it to c - 1.
+
+REPORT_TAIL = 1e-6  # probability of a report that is left out
+REPORT_STEPS = 64  # from a true count to the farthest report, where reports need not be whole
+REPORTS = 256  # different reports at most: beyond, neighbours are taken together
+
+
+@dataclass(frozen=True, eq=False)
+class Channel:
+    """P(report | count) of pools of every size, or of one size where it is the same for all.
+
+    Example:
+        >>> import qgt
+        >>> channel = Channel.of(qgt.SparseInteger(rate=0.3, bound=1), sizes=4, most=2)
+        >>> channel.table.shape, channel.table[0, 1]  # one size, counts 0 to 2, reports -1 to 3
+        (torch.Size([1, 3, 5]), tensor([0.0000, 0.1000, 0.8000, 0.1000, 0.0000]))
+    """
+
+    table: Float32[Tensor, "sizes counts reports"]
+    doubt: Float32[Tensor, "sizes counts"]  # H(report | count)
+
+    @classmethod
+    def of(cls, noise: Noise, *, sizes: int, most: int) -> "Channel":
+        """Ask the noise, for pools of 0 to `sizes` items and counts of 0 to `most`."""
+        reach = noise.reach(sizes, REPORT_TAIL)
+        step = 1.0 if noise.integer else max(reach, 1e-6) / REPORT_STEPS
+        report = torch.arange(-reach, most + reach + step / 2, step, dtype=torch.float64)
+        count = torch.arange(most + 1, dtype=torch.float64)[:, None]
+        size = torch.arange(sizes + 1, dtype=torch.float64).clamp(min=1)[:, None, None]
+        # A count above the size does not occur; some noises have no probability for it.
+        table = noise.log_prob(report, torch.minimum(count, size), size).exp().nan_to_num()
+        table = table[:, :, (table > 0).any(0).any(0)]
+        if table.shape[2] > REPORTS:
+            parts = table.split(-(-table.shape[2] // REPORTS), 2)
+            table = torch.stack([part.sum(2) for part in parts], 2)
+        table = table / table.sum(2, keepdim=True).clamp(min=1e-300)
+        same = (table - table[-1:]).abs().amax(2) < 1e-12  # (sizes, counts)
+        if bool((same | (count[:, 0] > size[:, :, 0])).all()):
+            table = table[-1:]
+        return cls(table.float(), _entropy(table).float())
+
+    @property
+    def same_for_all_sizes(self) -> bool:
+        """Whether what a pool reports depends on its count alone."""
+        return len(self.table) == 1
+
+    def information(self, weight: Tensor, size: Tensor) -> Tensor:
+        """The bits that pools tell, given the weights of their counts: (..., counts) with sizes that broadcast."""
+        if self.same_for_all_sizes:
+            reports, doubt = weight @ self.table[0], weight @ self.doubt[0]
+        else:
+            at = size.expand(weight.shape[:-1])
+            reports = (weight[..., None, :] @ self.table[at])[..., 0, :]
+            doubt = (weight * self.doubt[at]).sum(-1)
+        return _entropy(reports) - doubt
+
+
+def _entropy(probability: Tensor) -> Tensor:
+    return -(probability * probability.clamp(min=1e-30).log2()).sum(-1)
+
+
+def told(
+    channel: Channel,
+    x: Float32[Tensor, "answers items"],
+    weight: Float32[Tensor, "scenarios answers"],
+    pools: Bool[Tensor, "pools items"],
+) -> Float32[Tensor, " pools"]:
+    """The information of pools, averaged over scenarios.
+
+    Example:
+        >>> import torch, qgt
+        >>> x, half = torch.eye(2), torch.full((1, 2), 0.5)
+        >>> channel = Channel.of(qgt.Noiseless(), sizes=2, most=2)
+        >>> told(channel, x, half, torch.tensor([[True, False], [True, True]]))  # one item tells all, both nothing
+        tensor([1., 0.])
+    """
+    here = weight @ _levels(channel, x, pools)  # (pools, scenarios, counts)
+    return channel.information(here, pools.sum(1)[:, None]).mean(1)
+
+
+def told_flipped(
+    channel: Channel,
+    x: Float32[Tensor, "answers items"],
+    weight: Float32[Tensor, "scenarios answers"],
+    pools: Bool[Tensor, "pools items"],
+) -> Float32[Tensor, "pools items"]:
+    """The information of every pool with each item put in or taken out, averaged over scenarios."""
+    at = _levels(channel, x, pools)  # (pools, answers, counts)
+    here = weight @ at  # (pools, scenarios, counts)
+    each = at.transpose(1, 2)[:, None] * weight[:, None]  # (pools, scenarios, counts, answers)
+    ones = each @ x  # (pools, scenarios, counts, items)
+    zero = torch.zeros_like(ones[:, :, :1])
+    added = torch.cat([zero, ones[:, :, :-1]], 2)  # from c - 1 defectives to c
+    dropped = torch.cat([ones[:, :, 1:], zero], 2)
+    moved = torch.where(pools[:, None, None, :], dropped, added)
+    near = (here[..., None] - ones + moved).clamp(min=0.0).transpose(2, 3)  # (pools, scenarios, items, counts)
+    sizes = pools.sum(1, keepdim=True) + torch.where(pools, -1, 1)  # (pools, items)
+    return channel.information(near, sizes[:, None]).mean(1)
+
+
+def _levels(channel: Channel, x: Tensor, pools: Tensor) -> Tensor:
+    """1 where an answer has that many defectives in a pool: (pools, answers, counts)."""
+    counts = pools.float() @ x.T
+    return (counts[..., None] == torch.arange(channel.table.shape[1])).float()
+
+
+# Samples from the posterior of one instance, by Markov chains over its factors.
+#
+# Many chains start from the answers that are known. Each step of a chain flips an item, or swaps a defective item for
+# another, and is taken with the probability that the costs and a temperature say (Metropolis). The temperature falls
+# from HOT to 1, so that chains leave their start before they settle. A count that is impossible costs much, not
+# infinitely much: chains cross such states, but samples that are impossible are left out at the end where any is not.
+#
+# The posterior of sharp counts has many separate peaks, and chains of this length may miss some. That is why samples
+# are for choosing pools alone.
+
+CHAINS, CHAIN_STEPS = 192, 600
+HOT = 4.0  # the first temperature
+COOLED = 0.7  # of the steps, after which the temperature is 1
+IMPOSSIBLE = 12.0  # nats: the cost of a count that is impossible, beyond the dearest possible one
+
+
+def sample_posterior(
+    problem: Problem,
+    y: Float64[Tensor, " pools"],
+    start: UInt8[Tensor, "answers items"],
+    *,
+    generator: Generator,
+) -> UInt8[Tensor, "chains items"]:
+    """Where the chains end.
+
+    Args:
+        problem: Any whose prior has costs.
+        y: The counts of one instance, NaN where missing.
+        start: Answers to start from; chains share them.
+        generator: On the CPU.
+
+    Example:
+        >>> import torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.5))
+        >>> y, start = torch.tensor([1.0, 1.0], dtype=torch.float64), torch.zeros(1, 3, dtype=torch.uint8)
+        >>> sample_posterior(problem, y, start, generator=torch.Generator().manual_seed(0)).unique(dim=0)
+        tensor([[0, 1, 0],
+                [1, 0, 1]], dtype=torch.uint8)
+    """
+    factors = problem.factors(y[None])
+    tables = _finite(factors.pools.of_instance(0))
+    chains = _Chains(problem.design.matrix.T.to(torch.int64).contiguous(), tables, factors.items)
+    x = start[torch.randint(len(start), (CHAINS,), generator=generator)].clone()
+    x = torch.where(factors.items.known == FREE, x, factors.items.known.to(torch.uint8))
+    free = (factors.items.known == FREE).nonzero().flatten()
+    if len(free):
+        x = chains.run(x, free, generator)
+    possible = factors.cost(x, torch.zeros(len(x), dtype=torch.int64)).isfinite()
+    return x[possible] if bool(possible.any()) else x
+
+
+def _finite(tables: Tensor) -> Tensor:
+    """Tables without infinite costs."""
+    possible = tables.isfinite()
+    worst = torch.where(possible, tables, -torch.inf).amax(1, keepdim=True).nan_to_num(neginf=0.0)
+    return torch.where(possible, tables, worst + IMPOSSIBLE)
+
+
+@dataclass(frozen=True, eq=False)
+class _Chains:
+    """Chains over one instance's factors."""
+
+    pools_of: Tensor  # (items, pools)
+    tables: Tensor  # (pools, counts)
+    items: ItemCosts
+
+    def run(self, x: Tensor, free: Tensor, generator: Generator) -> Tensor:
+        """All steps; x is (chains, items), and `free` are the items that may change."""
+        rows = torch.arange(len(x))
+        counts = x.to(torch.int64) @ self.pools_of  # (chains, pools)
+        cost = self._cost(x, counts)
+        draws = torch.rand(CHAIN_STEPS, 2, len(x), generator=generator)
+        keys = torch.rand(CHAIN_STEPS, len(x), generator=generator)
+        picked = free[torch.randint(len(free), (CHAIN_STEPS, len(x)), generator=generator)]
+        for step in range(CHAIN_STEPS):
+            heat = max(1.0, HOT ** (1 - step / (COOLED * CHAIN_STEPS)))
+            one = picked[step]
+            other = _some_opposite(x, one, free, keys[step])
+            swap = (draws[step, 0] < 0.5) & (other >= 0)
+            second = torch.where(swap, other, one)
+            new = x.clone()
+            new[rows, one] ^= 1
+            new[rows[swap], second[swap]] ^= 1
+            moved = new.to(torch.int64)
+            change = self.pools_of[one] * (2 * moved[rows, one] - 1)[:, None]
+            change = change + self.pools_of[second] * ((2 * moved[rows, second] - 1) * swap)[:, None]
+            there = self._cost(new, counts + change)
+            take = (cost - there) / heat > draws[step, 1].log()
+            x = torch.where(take[:, None], new, x)
+            counts = torch.where(take[:, None], counts + change, counts)
+            cost = torch.where(take, there, cost)
+        return x
+
+    def _cost(self, x: Tensor, counts: Tensor) -> Tensor:
+        prior = self.items.of(x).nan_to_num(posinf=1e6)
+        return prior + self.tables[torch.arange(len(self.tables)), counts].sum(1)
+
+
+def _some_opposite(x: Tensor, item: Tensor, free: Tensor, key: Tensor) -> Tensor:
+    """For each chain a random free item whose status differs from that of the given one; -1 where there is none.
+
+    A swap and the swap back are equally likely: both pick an item, then one among those that differ from it, and the
+    numbers of defective and of other items stay.
+    """
+    status = x[:, free]
+    differs = status != x.gather(1, item[:, None])
+    number = differs.sum(1)
+    wanted = (key * number).long().clamp(max=len(free) - 1) + 1
+    at = (differs.cumsum(1) < wanted[:, None]).sum(1).clamp(max=len(free) - 1)
+    return torch.where(number > 0, free[at], -1)
+
+
+# What is known of one instance, as answers with weights: the form that the choice of pools works on.
+#
+# Where a decoder listed every answer that comes close, those are they, with their exact weights; and likewise where it
+# proved the best one and listed others. Where it did neither, they are samples from the posterior. Pools are only
+# *chosen* by them: a poor sample costs tests, and never makes an answer look surer than it is.
+
+MOST_ANSWERS = 192  # answers that a choice looks at: more tell little, and take time
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """Answers to one instance with weights that sum to 1.
+
+    Example:
+        >>> import torch
+        >>> x = torch.tensor([[1, 0, 0], [0, 1, 0]], dtype=torch.uint8)
+        >>> known = Posterior(x, torch.tensor([0.5, 0.5], dtype=torch.float64))
+        >>> known.entropy, known.open_items
+        (1.0, tensor([ True,  True, False]))
+    """
+
+    x: UInt8[Tensor, "answers items"]
+    weight: Float64[Tensor, " answers"]
+
+    @property
+    def entropy(self) -> float:
+        """How many bits of doubt there are."""
+        return max(0.0, -float(torch.xlogy(self.weight, self.weight).sum()) / math.log(2))
+
+    @property
+    def open_items(self) -> Bool[Tensor, " items"]:
+        """Items on which the answers differ: all others say nothing in a pool."""
+        return (self.x != self.x[0]).any(0)
+
+    def at_most(self, number: int, *, generator: Generator) -> "Posterior":
+        """The same in so many answers: the likeliest half of them stay, and the others are drawn by their weight."""
+        if len(self.weight) <= number:
+            return self
+        order = self.weight.argsort(descending=True)
+        kept, rest = order[: number // 2], order[number // 2 :]
+        left = number - len(kept)
+        drawn = rest[torch.multinomial(self.weight[rest], left, replacement=True, generator=generator)]
+        share = torch.full((left,), float(self.weight[rest].sum()) / left, dtype=torch.float64)
+        return Posterior(self.x[torch.cat([kept, drawn])], torch.cat([self.weight[kept], share]))
+
+
+def posterior_of(
+    problem: Problem, y: Float64[Tensor, " pools"], result: Decoded, instance: int, *, generator: Generator
+) -> Posterior:
+    """What is known of one instance: the answers listed, or samples where the list may lack the best.
+
+    Args:
+        problem: What was decoded.
+        y: The instance's counts.
+        result: What a decoder returned for a batch that holds the instance.
+        instance: Its place there.
+        generator: For samples.
+    """
+    answers, complete = result.evidence.alternatives, result.evidence.complete
+    listed = None if answers is None else answers.of_instance(instance)
+    whole = complete is not None and bool(complete[instance])
+    proved = int(result.status[instance]) == Status.PROVED
+    if listed is not None and len(listed.x) and (whole or (proved and len(listed.x) > 1)):
+        weight = listed.log_joint.softmax(0)  # probabilities may leave room for what is not listed, up to all of it
+        return Posterior(listed.x.cpu(), weight.cpu()).at_most(MOST_ANSWERS, generator=generator)
+    start = result.x[instance][None] if listed is None or not len(listed.x) else listed.x
+    x = sample_posterior(problem, y, start.cpu(), generator=generator)
+    same, number = x.unique(dim=0, return_counts=True)
+    return Posterior(same, number.double() / len(x)).at_most(MOST_ANSWERS, generator=generator)
+
+
+# The choice.
 
 RANDOM = 48  # pools looked at first
 CLIMBERS = 6  # of them, improved
-TRIED = 8  # first halves of a swap
+TRIED_HALVES = 8  # first halves of a swap
 SCENARIOS = 384  # of the reports of earlier pools in the round: enough to see a risk of one in a thousand
 COMPARED = 12  # of them that pools are compared in: those that leave a doubt
 LIGHT = 1e-4  # bits that one transfer less is worth
-NOTHING = 1e-6  # bits
-SETTLED = 1e-5  # the chance of a wrong answer at which a scenario leaves no doubt
-GAIN = 3e-5  # bits that a step must win: far above what float32 rounds off, so that no search goes in circles
+NO_INFORMATION = 1e-6  # bits
+NO_DOUBT = 1e-5  # the chance of a wrong answer at which a scenario leaves no doubt
+CLIMB_GAIN = 3e-5  # bits that a step must win: far above what float32 rounds off, so that no search goes in circles
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +362,7 @@ class NextPools:
         if not len(self.matrix):
             return 0
         each = self.information / len(self.matrix)
-        return max(len(self.matrix), math.ceil(self.doubt / max(each, NOTHING)))
+        return max(len(self.matrix), math.ceil(self.doubt / max(each, NO_INFORMATION)))
 
 
 def next_pools(
@@ -165,7 +466,7 @@ def choose(known: Posterior, noise: Noise, limits: Limits, *, generator: Generat
         x = known.x[:, usable].float()  # (answers, usable)
         climb = _Climb(Channel.of(noise, sizes=len(usable), most=int(x.sum(1).max())), x, weight, limits.at_most)
         pool, more = climb.best(generator)
-        if share * more <= NOTHING:
+        if share * more <= NO_INFORMATION:
             break
         row = matrix.new_zeros(1, matrix.shape[1])
         row[0, usable[pool]] = 1
@@ -210,7 +511,7 @@ class _Scenarios:
 
     def doubtful(self) -> tuple[Tensor, float]:
         """Weights of some scenarios that leave a doubt, float32, and how large a share of all such ones are."""
-        open_ = (1 - self.weight.amax(1) > SETTLED).nonzero().flatten()
+        open_ = (1 - self.weight.amax(1) > NO_DOUBT).nonzero().flatten()
         if not len(open_):
             return self.weight[:1].float(), 0.0
         some = open_[torch.linspace(0, len(open_) - 1, min(COMPARED, len(open_))).long()]
@@ -265,7 +566,7 @@ class _Climb:
     def _step(self, pools: Tensor) -> tuple[Tensor, bool]:
         """Each pool with its best flip, where that helps, and whether any did."""
         gain, item = (self._then(pools) - self._now(pools)[:, None]).max(1)
-        better = gain > GAIN
+        better = gain > CLIMB_GAIN
         pools = pools.clone()
         pools[better.nonzero().flatten(), item[better]] ^= True
         return pools, bool(better.any())
@@ -273,12 +574,12 @@ class _Climb:
     def _swapped(self, pool: Tensor) -> Tensor | None:
         """The pool with the best two flips, if they help."""
         now, then = self._now(pool[None]), self._then(pool[None])
-        first = then[0].topk(min(TRIED, len(pool))).indices
+        first = then[0].topk(min(TRIED_HALVES, len(pool))).indices
         tried = pool.repeat(len(first), 1)
         tried[torch.arange(len(first)), first] ^= True
         tried = tried[then[0][first].isfinite()]
         after = self._then(tried)
-        if not len(tried) or float(after.max()) <= float(now[0]) + GAIN:
+        if not len(tried) or float(after.max()) <= float(now[0]) + CLIMB_GAIN:
             return None
         which, item = divmod(int(after.argmax()), len(pool))
         better = tried[which]

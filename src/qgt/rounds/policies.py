@@ -18,13 +18,13 @@ from qgt.model.design import Design
 from qgt.model.problem import Problem
 from qgt.rounds.choosing import next_pools
 from qgt.rounds.history import History, Setting, measure
-from qgt.rounds.settling import Settle
+from qgt.rounds.stopping import Settle
 
 ENDLESS = 100  # rounds after which a policy that does not stop is stopped
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
+class PolicyStanding:
     """Where some instances stand: the calls so far, and whether the policy is done with them."""
 
     x: UInt8[Tensor, "instances items"]
@@ -41,11 +41,11 @@ class Policy(Protocol):
         """The pools that all instances begin with."""
         ...
 
-    def done(self, histories: Sequence[History]) -> Standing:
+    def done(self, histories: Sequence[History]) -> PolicyStanding:
         """Where instances stand."""
         ...
 
-    def next_round(self, history: History, standing: Standing, place: int, *, generator: Generator) -> Tensor:
+    def next_round(self, history: History, standing: PolicyStanding, place: int, *, generator: Generator) -> Tensor:
         """The next pools of one instance that is not done: (pools, items). `place` is where it is in the standing."""
         ...
 
@@ -87,16 +87,16 @@ class FollowUp:
             return torch.ones(1, setting.items, dtype=torch.uint8)
         return Design.bernoulli(pools=self.first, items=setting.items, generator=generator).matrix
 
-    def done(self, histories: Sequence[History]) -> Standing:
+    def done(self, histories: Sequence[History]) -> PolicyStanding:
         """Sure enough, or no round left."""
         settle = Settle(confidence=self.confidence, time_limit=self.time_limit, rough=self.odds)
         result = settle(histories)
         confidence = result.evidence.confidence
         assert confidence is not None
         over = [self.follow_ups is not None and len(one.rounds) > self.follow_ups for one in histories]
-        return Standing(result.x, (confidence >= self.confidence) | torch.tensor(over), confidence, result)
+        return PolicyStanding(result.x, (confidence >= self.confidence) | torch.tensor(over), confidence, result)
 
-    def next_round(self, history: History, standing: Standing, place: int, *, generator: Generator) -> Tensor:
+    def next_round(self, history: History, standing: PolicyStanding, place: int, *, generator: Generator) -> Tensor:
         """Pools that tell most; where the answers listed leave no doubt, one that may bring up others."""
         assert standing.result is not None
         result = standing.result.pick(torch.tensor([place]))

@@ -14,7 +14,7 @@ from qgt.lab.following import DecodedRounds, Proposed, as_round, decode_rounds, 
 from qgt.lab.round_files import COUNTS, Round, joined
 from qgt.model.problem import Problem
 from qgt.rounds.history import History
-from qgt.rounds.settling import Settle
+from qgt.rounds.stopping import Settle
 from qgt.web.settings import Settings
 
 CONFIDENCE = 0.99  # where to stop: what the verdict `certain` asks for

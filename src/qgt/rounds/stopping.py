@@ -35,8 +35,8 @@ from qgt.trust.confidence import prior_rates
 from qgt.trust.fit import both, misfit, share_above
 
 ROUGH = 100.0  # odds of the first lists
-LAST, BEYOND = 10.0, 3.0  # the factor that the last answers lie in; how many of the least ones may lie beyond
-SIMULATED = 10_000  # counts drawn for a fit
+LAST_ANSWERS, BEYOND = 10.0, 3.0  # the factor that the last answers lie in; how many of the least ones may lie beyond
+SIMULATED_COUNTS = 10_000  # counts drawn for a fit
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def unlisted(answers: Answers, odds: float) -> Float64[Tensor, " instances"]:
     owner, instances = answers.spans.owner, len(answers.spans)
     best = torch.full((instances,), -torch.inf, dtype=torch.float64, device=owner.device)
     best = best.scatter_reduce(0, owner, answers.log_joint, "amax")
-    last = answers.log_joint < best[owner] - math.log(odds / LAST)
+    last = answers.log_joint < best[owner] - math.log(odds / LAST_ANSWERS)
     share = torch.zeros_like(best).index_add_(0, owner, answers.probability * last)
     return (share + BEYOND / odds).clamp(max=1.0)
 
@@ -129,10 +129,10 @@ def history_fit(history: History, x: Tensor, *, generator: Generator) -> float:
     """  # noqa: E501 - an example's line
     problem, y = history.problem, history.y
     sizes = problem.design.pool_sizes.double()
-    counts = problem.design.count(x[None]).expand(SIMULATED, -1)
+    counts = problem.design.count(x[None]).expand(SIMULATED_COUNTS, -1)
     drawn = problem.noise.sample(counts, sizes, generator=generator)
     drawn = torch.where(y.isnan(), torch.nan, drawn)
-    here, there = misfit(problem, y[None], x[None]), misfit(problem, drawn, x.expand(SIMULATED, -1))
-    truths = problem.prior.sample(SIMULATED, problem.items, generator=generator)
-    unusual = misfit(problem, drawn[:1].expand(SIMULATED, -1), truths).prior.sort().values
+    here, there = misfit(problem, y[None], x[None]), misfit(problem, drawn, x.expand(SIMULATED_COUNTS, -1))
+    truths = problem.prior.sample(SIMULATED_COUNTS, problem.items, generator=generator)
+    unusual = misfit(problem, drawn[:1].expand(SIMULATED_COUNTS, -1), truths).prior.sort().values
     return float(both(share_above(there.noise.sort().values, here.noise), share_above(unusual, here.prior))[0])
