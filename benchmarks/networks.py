@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 import qgt
-from qgt.learning.estimate import estimated_seconds
+from qgt.learning.training import estimated_seconds
 from qgt.trust.verification import ESTIMATORS
 from setting import paper_problem, provenance, synchronize, write
 

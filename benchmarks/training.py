@@ -18,8 +18,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import qgt
-from qgt.learning.loss import balanced_mse
-from qgt.learning.run import Run
+from qgt.learning.run import TrainingRun
+from qgt.learning.steps import balanced_mse
 from setting import paper_problem, provenance, synchronize
 
 SHORT = qgt.TrainConfig(batch=256, learning_rate=4e-3, epochs=30, patience=None, cosine=True)
@@ -44,7 +44,7 @@ def step_operations(pools: int, hidden: tuple[int, ...], items: int, batch: int)
 
 
 def gemm_share(problem: qgt.Problem) -> None:
-    run = Run.begin([problem], qgt.MLP.level(5), qgt.TrainConfig(), torch.Generator().manual_seed(0))
+    run = TrainingRun.begin([problem], qgt.MLP.level(5), qgt.TrainConfig(), torch.Generator().manual_seed(0))
     run.epoch()  # warm-up
     rates = []
     for _ in range(6):
@@ -63,7 +63,7 @@ def gemm_share(problem: qgt.Problem) -> None:
 def ours(problem: qgt.Problem) -> tuple[float, float]:
     """Seconds of a short run, data included, and the validation loss it ends at."""
     start = time.perf_counter()
-    run = Run.begin([problem], qgt.MLP.level(5), SHORT, torch.Generator().manual_seed(0))
+    run = TrainingRun.begin([problem], qgt.MLP.level(5), SHORT, torch.Generator().manual_seed(0))
     while not run.finished:
         epoch = run.epoch()
     return time.perf_counter() - start, epoch.validation_loss

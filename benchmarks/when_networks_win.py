@@ -20,8 +20,8 @@ import torch
 
 import qgt
 from networks import HOUSEHOLDS, RESULTS, SEED, save
-from qgt.learning.estimate import estimated_seconds
 from qgt.learning.limit import limit_decoder
+from qgt.learning.training import estimated_seconds
 from qgt.pictures.figures import curves_figure, frontier_figure
 from qgt.study import StudyResult
 from setting import ITEMS, paper_problem, provenance, synchronize

@@ -22,7 +22,7 @@ from qgt.decoders.certified.relaxation import Recordings, relaxed_together, rows
 from qgt.decoders.neural.decoder import raw_scores
 from qgt.decoders.neural.network import keep_mask
 from qgt.learning import training
-from qgt.learning.run import Run
+from qgt.learning.run import TrainingRun
 from qgt.learning.steps import PLAIN_STEPS, Steps
 from qgt.model.factors import pool_costs
 from qgt.trust.verification import ESTIMATORS, jacobian_evidence
@@ -104,7 +104,7 @@ def test_captured_steps_are_the_plain_ones(architecture: qgt.Architecture, monke
     config = replace(SHORT, epochs=4, cosine=True, matrix_rate=0.02)
 
     def losses() -> tuple[bool, list[float]]:
-        run = Run.begin([problem()], architecture, config, seeded())
+        run = TrainingRun.begin([problem()], architecture, config, seeded())
         while not run.finished:
             run.epoch()
         told = [loss for epoch in run.history[0] for loss in (epoch.train_loss, epoch.validation_loss)]
@@ -124,7 +124,7 @@ def test_a_captured_step_drops_other_features_each_time() -> None:
     """With next to no learning rate, epochs over one data set differ by their dropout alone."""
     config = replace(SHORT, instances=1600, batch=200, epochs=4, learning_rate=1e-30)
     assert config.epoch_steps > PLAIN_STEPS
-    run = Run.begin([problem()], qgt.MLP((64,), dropout=0.5, batch_norm=False), config, seeded())
+    run = TrainingRun.begin([problem()], qgt.MLP((64,), dropout=0.5, batch_norm=False), config, seeded())
     while not run.finished:
         run.epoch()
     assert run.steps.graph is not None
@@ -136,7 +136,7 @@ def test_a_captured_step_drops_other_features_each_time() -> None:
 def test_every_batch_of_the_block_is_read_once() -> None:
     """A captured step moves its own position; were it stuck, items of one batch alone would count."""
     config = replace(SHORT, epochs=1)
-    run = Run.begin([problem()], qgt.MLP((8,)), config, seeded())
+    run = TrainingRun.begin([problem()], qgt.MLP((8,)), config, seeded())
     run.epoch()
     assert int(run.steps.position) == config.epoch_steps
 

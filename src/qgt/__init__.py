@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from qgt.lab.samples import Samples as Samples
     from qgt.lab.transfers import few_transfers as few_transfers
     from qgt.lab.verdicts import Verdict as Verdict
-    from qgt.learning.threshold import best_threshold as best_threshold
+    from qgt.learning.run import best_threshold as best_threshold
     from qgt.learning.training import Interrupted as Interrupted
     from qgt.learning.training import train as train
     from qgt.learning.training import train_many as train_many
@@ -185,7 +185,7 @@ _PUBLIC = {
     "study.running": ("StudyProgress", "run_study"),
     "study.reading": ("StudyResult", "study_results"),
     "study.pairs": ("Comparison", "compare_decoders"),
-    "learning.threshold": ("best_threshold",),
+    "learning.run": ("best_threshold",),
     "learning.training": ("Interrupted", "train", "train_many"),
     "trust.verification": ("Mismatch", "Swap", "VerificationReport", "verify"),
 }

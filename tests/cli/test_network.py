@@ -13,7 +13,7 @@ import qgt
 from qgt.cli import main
 from qgt.files import store, tensors
 from qgt.learning import training
-from qgt.learning.run import Run
+from qgt.learning.run import TrainingRun
 
 PROBLEM = """
 design = { kind = "bernoulli", pools = 14, items = 18, seed = 7 }
@@ -124,16 +124,16 @@ def test_interrupted_training_keeps_its_best_and_resumes(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
-    original = Run.epoch
+    original = TrainingRun.epoch
 
-    def interrupted(run: Run) -> qgt.Epoch:
+    def interrupted(run: TrainingRun) -> qgt.Epoch:
         if run.number == 5:
             raise KeyboardInterrupt
         return original(run)
 
     arguments = ["train", str(folder / "problem.toml"), "-o", str(tmp_path / "run"), *SMALL]
     with monkeypatch.context() as patch:
-        patch.setattr(Run, "epoch", interrupted)
+        patch.setattr(TrainingRun, "epoch", interrupted)
         assert main(arguments) == 130
     assert "--resume continues" in capsys.readouterr().out
     early = qgt.load(tmp_path / "run")
@@ -230,7 +230,7 @@ def test_an_interrupt_before_the_first_epoch_leaves_nothing(
     def interrupted(*arguments: object, **named: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Run, "epoch", interrupted)
+    monkeypatch.setattr(TrainingRun, "epoch", interrupted)
     assert train(folder, tmp_path / "run") == 130
     monkeypatch.setattr(qgt, "verify", interrupted)
     assert main(["verify", str(folder / "run"), "-o", str(tmp_path / "deep" / "report")]) == 130

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import qgt
-from qgt.learning.estimate import estimated_seconds
-from qgt.learning.limit import against_limit, limit_decoder
+from qgt.learning.limit import compared_with_limit, limit_decoder
+from qgt.learning.training import estimated_seconds
 
 
 def problem(prior: qgt.Sampler = qgt.Bernoulli(0.15)) -> qgt.Problem:  # noqa: B008 - frozen
@@ -25,12 +25,12 @@ class OneOfTwo:
 
 def test_the_exact_decoder_is_at_the_limit_and_a_guess_below() -> None:
     g = torch.Generator().manual_seed(1)
-    exact = against_limit(qgt.Exhaustive(), problem(), seconds=60.0, most=60, generator=g)
+    exact = compared_with_limit(qgt.Exhaustive(), problem(), seconds=60.0, most=60, generator=g)
     assert exact is not None
     assert (exact.instances, exact.proved) == (60, 60)
     assert abs(exact.right - exact.limit) <= 3  # of equally probable answers each takes its own
     g.manual_seed(1)
-    guess = against_limit(qgt.Prevalence(), problem(), seconds=60.0, most=60, generator=g)
+    guess = compared_with_limit(qgt.Prevalence(), problem(), seconds=60.0, most=60, generator=g)
     assert guess is not None
     assert guess.limit == exact.limit  # the same instances
     nothing = (0.85**12) * 60
@@ -40,7 +40,7 @@ def test_the_exact_decoder_is_at_the_limit_and_a_guess_below() -> None:
 
 
 def test_time_ends_it_after_a_batch() -> None:
-    found = against_limit(qgt.Prevalence(), problem(), seconds=1e-9, generator=torch.Generator().manual_seed(1))
+    found = compared_with_limit(qgt.Prevalence(), problem(), seconds=1e-9, generator=torch.Generator().manual_seed(1))
     assert found is not None
     assert found.instances == 20
 
@@ -51,7 +51,9 @@ def test_who_finds_the_limit() -> None:
     assert limit_decoder(households) is not None
     assert limit_decoder(problem(OneOfTwo())) is None
     net = qgt.COMP()
-    assert against_limit(net, problem(OneOfTwo()), seconds=1.0, generator=torch.Generator().manual_seed(0)) is None
+    assert (
+        compared_with_limit(net, problem(OneOfTwo()), seconds=1.0, generator=torch.Generator().manual_seed(0)) is None
+    )
 
 
 def test_an_estimate_counts_every_step_and_leaves_no_trace() -> None:

@@ -17,7 +17,7 @@ from qgt.files import tensors as tensor_files
 from qgt.files.provenance import provenance
 from qgt.learning import checkpoints, training
 from qgt.learning.checkpoints import Progress
-from qgt.learning.run import Run
+from qgt.learning.run import TrainingRun
 from qgt.trust.metrics import score
 
 
@@ -117,7 +117,7 @@ def test_early_stopping_restores_the_best() -> None:
     config = replace(SHORT, instances=300, epochs=60, patience=4, learning_rate=1e-2)  # small data: it overfits
     states: list[dict[str, torch.Tensor]] = []
     p = problem()
-    run = Run.begin([p], qgt.MLP((128,)), config, seeded())
+    run = TrainingRun.begin([p], qgt.MLP((128,)), config, seeded())
     while not run.finished:
         run.epoch()
         states.append({k: v.clone() for k, v in run.steps.network.state_dict().items()})
@@ -132,7 +132,7 @@ def test_early_stopping_restores_the_best() -> None:
 
 
 def test_threshold_is_the_best_on_the_validation_instances() -> None:
-    run = Run.begin([problem()], qgt.MLP((32,)), replace(SHORT, epochs=2), seeded())
+    run = TrainingRun.begin([problem()], qgt.MLP((32,)), replace(SHORT, epochs=2), seeded())
     while not run.finished:
         run.epoch()
     decoder = run.decoders()[0]
@@ -211,7 +211,7 @@ def test_checkpoint_of_other_work_is_refused(tmp_path: Path, monkeypatch: pytest
             qgt.train(*other, generator=seeded(), checkpoint=path)
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(ValueError, match="is not a checkpoint"):
-        checkpoints.read(path, {})
+        checkpoints.read_checkpoint(path, {})
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_checkpoint_with_the_wrong_content_is_refused(
     change: Callable[[dict[str, object], dict[str, object]], object], tmp_path: Path
 ) -> None:
     path, config = tmp_path / "checkpoint.safetensors", replace(SHORT, epochs=2)
-    run = Run.begin([problem()], qgt.MLP((8,)), config, seeded())
+    run = TrainingRun.begin([problem()], qgt.MLP((8,)), config, seeded())
     run.epoch()
     tensors, progress = dict(run.state().tensors), codec.encode_table("progress", run.state().progress, Progress)
     change(tensors, progress)
@@ -258,10 +258,10 @@ def test_an_interrupt_with_nothing_to_keep_is_the_plain_one(monkeypatch: pytest.
         qgt.train(problem(), qgt.MLP((8,)), diverging, generator=seeded(), on_epoch=stop)
     assert not isinstance(stopped.value, qgt.Interrupted)
 
-    def at_once(run: Run) -> qgt.Epoch:
+    def at_once(run: TrainingRun) -> qgt.Epoch:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Run, "epoch", at_once)
+    monkeypatch.setattr(TrainingRun, "epoch", at_once)
     with pytest.raises(KeyboardInterrupt) as stopped:
         qgt.train(problem(), qgt.MLP((8,)), SHORT, generator=seeded())
     assert not isinstance(stopped.value, qgt.Interrupted)
@@ -276,7 +276,7 @@ def test_divergence_is_named_and_leaves_no_checkpoint(tmp_path: Path) -> None:
 
 
 def test_an_epoch_that_diverged_after_good_ones_is_recorded_and_saved(tmp_path: Path) -> None:
-    run = Run.begin([problem()], qgt.MLP((8,)), replace(SHORT, epochs=2), seeded())
+    run = TrainingRun.begin([problem()], qgt.MLP((8,)), replace(SHORT, epochs=2), seeded())
     run.epoch()
     for group in run.steps.optimizers.adam.param_groups:
         group["lr"] = 1e38
@@ -288,7 +288,9 @@ def test_an_epoch_that_diverged_after_good_ones_is_recorded_and_saved(tmp_path: 
     again = record(qgt.load(tmp_path))
     assert math.isnan(again.history[1].validation_loss)
     assert again.history[0] == record(net).history[0]
-    checkpoints.write(tmp_path / "checkpoint.safetensors", run.state(), {})  # JSON has no NaN: it must not be asked to
+    checkpoints.write_checkpoint(
+        tmp_path / "checkpoint.safetensors", run.state(), {}
+    )  # JSON has no NaN: it must not be asked to
 
 
 def test_stacked_runs_equal_separate_ones_in_distribution() -> None:

@@ -192,7 +192,7 @@ def _tell_time(
     processes: int,
 ) -> None:
     """Say how long a training will take, on standard error, before it begins."""
-    from qgt.learning.estimate import estimated_seconds
+    from qgt.learning.training import estimated_seconds
 
     _, whole = estimated_seconds(problem, network, config, device=generator.device.type)
     most = "at most about" if config.patience else "about"
@@ -217,11 +217,11 @@ def _against_limit(
     net: "qgt.NeuralDecoder", problem: "qgt.Problem", seconds: float, seed: int
 ) -> "AgainstLimit | None":
     """The network beside the exact decoder, on instances of their own."""
-    from qgt.learning.limit import against_limit
+    from qgt.learning.limit import compared_with_limit
 
     if not seconds or net.network.missing:  # its own counts are not all there
         return None
-    return against_limit(net, problem, seconds=seconds, generator=own_generator("limit", seed, "cpu"))
+    return compared_with_limit(net, problem, seconds=seconds, generator=own_generator("limit", seed, "cpu"))
 
 
 def _tell_trained(output: Path, net: "qgt.NeuralDecoder", limit: "AgainstLimit | None", as_json: bool) -> None:

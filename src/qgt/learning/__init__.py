@@ -1,5 +1,6 @@
 """Learning: how a network gets its weights.
 
-Here live losses, data, optimisation, checkpoints and the choice of a threshold.
-The networks themselves, as decoders that can be saved, loaded and called, are in `decoders.neural`.
+Here are losses, data, optimisation, checkpoints and the choice of a threshold; the networks themselves, as decoders
+that can be saved, loaded and called, are in `decoders.neural`. Read `training` (the loop), `run` (one epoch), `steps`
+(one step) and `data`; then `optimizers`, `checkpoints`, and `limit`, which says how far a decoder is from the best.
 """

@@ -28,7 +28,7 @@ class Progress:
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class TrainingState:
     """All that a training needs to go on: tensors by name, and how far it is."""
 
     tensors: Mapping[str, Tensor]
@@ -39,21 +39,21 @@ class State:
         return {n.removeprefix(prefix): tensor for n, tensor in self.tensors.items() if n.startswith(prefix)}
 
 
-def write(path: Path, state: State, identity: codec.Table) -> None:
+def write_checkpoint(path: Path, state: TrainingState, identity: codec.Table) -> None:
     """Replace the file at `path`, or leave it as it was."""
     progress = codec.encode("progress", state.progress, Progress)
     text = json.dumps({"identity": identity, "progress": progress}, allow_nan=False)
     tensor_files.write_tensors(path, state.tensors, {KEY: text})
 
 
-def read(path: Path, identity: codec.Table) -> State:
+def read_checkpoint(path: Path, identity: codec.Table) -> TrainingState:
     """The state; a ValueError where the file is damaged or belongs to other work."""
     try:
         with safe_open(path, framework="pt") as content:
             text = json.loads((content.metadata() or {})[KEY])
             tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118 - not a dict
         found = dict(text["identity"])
-        state = State(tensors, codec.decode("progress", text["progress"], Progress))
+        state = TrainingState(tensors, codec.decode("progress", text["progress"], Progress))
     except (OSError, SafetensorError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise refusal(path, error) from error
     for key, value in identity.items():

@@ -12,7 +12,7 @@ from qgt.decoders.highs.exact import ExactMAP
 from qgt.decoders.results import Status
 from qgt.model.problem import Problem
 
-BATCH = 20  # instances between two looks at the clock
+INSTANCES_BETWEEN_LOOKS = 20  # instances between two looks at the clock
 
 
 @final
@@ -44,7 +44,7 @@ def limit_decoder(problem: Problem, time_limit: float | None = None) -> Decoder 
     return None
 
 
-def against_limit(
+def compared_with_limit(
     decoder: Decoder, problem: Problem, *, seconds: float, most: int = 1000, generator: Generator
 ) -> AgainstLimit | None:
     """Decode new instances with a decoder and exactly, for some seconds; None where there is no exact decoder.
@@ -55,18 +55,18 @@ def against_limit(
         >>> import torch, qgt
         >>> g = torch.Generator().manual_seed(0)
         >>> problem = qgt.Problem(qgt.Design.bernoulli(pools=9, items=12, generator=g), qgt.Bernoulli(0.1))
-        >>> found = against_limit(qgt.Certified(), problem, seconds=60.0, most=40, generator=g)
+        >>> found = compared_with_limit(qgt.Certified(), problem, seconds=60.0, most=40, generator=g)
         >>> found.instances, found.proved
         (40, 40)
     """
-    exact = limit_decoder(problem, time_limit=max(seconds / BATCH, 0.01))
+    exact = limit_decoder(problem, time_limit=max(seconds / INSTANCES_BETWEEN_LOOKS, 0.01))
     if exact is None:
         return None
     decode, limit = decoder.bind(problem), exact.bind(problem)
     instances = proved = right = best = 0
     began = time.perf_counter()
     while instances < most and (not instances or time.perf_counter() - began < seconds):
-        x, y = problem.simulate(min(BATCH, most - instances), generator=generator)
+        x, y = problem.simulate(min(INSTANCES_BETWEEN_LOOKS, most - instances), generator=generator)
         answers = limit(y)
         instances += len(x)
         proved += int((answers.status == Status.PROVED).sum())

@@ -18,7 +18,7 @@ from qgt.decoders.neural.record import TrainConfig
 
 MOMENTUM = 0.95
 QUINTIC = (3.4445, -4.7750, 2.0315)
-ITERATIONS = 5
+ORTHOGONAL_ITERATIONS = 5
 
 
 @final
@@ -111,7 +111,7 @@ def orthogonal(matrices: Tensor) -> Tensor:
     if x.is_cuda:
         x = x.to(torch.bfloat16)  # the result is rough anyway
     a, b, c = QUINTIC
-    for _ in range(ITERATIONS):
+    for _ in range(ORTHOGONAL_ITERATIONS):
         square = x @ x.mT
         x = a * x + (b * square + c * (square @ square)) @ x
     made: Tensor = x if wide else x.mT

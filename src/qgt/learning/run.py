@@ -1,7 +1,7 @@
 """A training in progress: what one epoch does, and what can be saved between two. The loop is in `training.py`.
 
 An epoch fills a block with instances (`data.py`), takes its optimiser steps (`steps.py`), validates, and remembers the
-best weights so far (`best.py`), for each network of the stack by its own validation loss.
+best weights so far, for each network of the stack by its own validation loss.
 """
 
 import time
@@ -10,28 +10,133 @@ from dataclasses import dataclass
 from typing import final
 
 import torch
+from jaxtyping import Float, UInt8
 from torch import Generator, Tensor
 
 from qgt.decoders.neural.decoder import NeuralDecoder, raw_scores
-from qgt.decoders.neural.network import Architecture, stack
+from qgt.decoders.neural.network import Architecture, Network, stack
 from qgt.decoders.neural.record import Epoch, TrainConfig, Training
 from qgt.files.provenance import provenance
-from qgt.learning.best import Best
-from qgt.learning.checkpoints import Progress, State
+from qgt.learning.checkpoints import Progress, TrainingState
 from qgt.learning.data import Data, with_gaps
-from qgt.learning.loss import LOSSES
-from qgt.learning.steps import Steps
-from qgt.learning.threshold import best_threshold
-from qgt.learning.together import Together
+from qgt.learning.steps import LOSSES, Steps, Together
 from qgt.model.problem import Problem
 from qgt.trust.metrics import score
+
+# The threshold that turns scores into calls: the tau with the highest success rate, found exactly.
+#
+# An instance is decoded without error by "call 1 where score >= tau" for exactly the tau in the half-open interval
+# (highest score of its non-defective items, lowest score of its defective items]. So the best tau is a point covered by
+# most intervals, and sorting their ends finds it: O(n log n), no grid.
+
+
+def best_threshold(scores: Float[Tensor, "instances items"], x: UInt8[Tensor, "instances items"]) -> float:
+    """Return a tau at which `scores >= tau` equals x for as many instances as any tau can reach.
+
+    Of several best stretches it takes the widest, and in that the middle, to be as far from mistakes as it can. The
+    result is a number of the scores' own dtype, so comparing with it rounds nothing.
+
+    Example:
+        >>> import torch
+        >>> scores = torch.tensor([[0.1, 0.9], [0.4, 0.8]])
+        >>> round(best_threshold(scores, torch.tensor([[0, 1], [0, 1]], dtype=torch.uint8)), 3)
+        0.6
+    """
+    if not len(scores) or bool(scores.isnan().any()):
+        raise ValueError("scores are empty or hold NaN: give at least one instance with finite scores.")
+    low = scores.masked_fill(x == 1, -torch.inf).amax(1)  # (instances,)
+    high = scores.masked_fill(x == 0, torch.inf).amin(1)
+    possible = low < high
+    if not bool(possible.any()):
+        return float(scores.median())  # no tau decodes any instance: all are equally good
+    low, high = low[possible].sort().values, high[possible].sort().values
+    # At tau = h the covering intervals are those that began below h less those that ended below h.
+    covered = torch.searchsorted(low, high) - torch.searchsorted(high, high)
+    best = high[covered == covered.max()]
+    ends = torch.cat([low, high]).sort().values
+    below = ends[torch.searchsorted(ends, best) - 1]  # the stretch (below, best] is covered throughout
+    widest = (best - below).nan_to_num(nan=torch.inf).argmax()
+    return _inside(below[widest], best[widest])
+
+
+def _inside(low: Tensor, high: Tensor) -> float:
+    """A finite number in (low, high], the middle where both ends are finite."""
+    if torch.isinf(high):
+        return 0.0 if torch.isinf(low) else float(torch.nextafter(low, high))
+    if torch.isinf(low):
+        return float(high)
+    middle = low / 2 + high / 2  # high - low may overflow
+    return float(middle if middle > low else high)
+
+
+# The best weights so far of each network of a stack, by its own validation loss, and when to give up waiting.
+
+
+@final
+@dataclass(eq=False)
+class Best:
+    """What has been best until now."""
+
+    weights: dict[str, Tensor]
+    loss: Tensor  # (models,) infinite where there is none
+    waited: Tensor  # (models,) epochs since
+    patience: int
+
+    @classmethod
+    def start(cls, network: Network, models: int, config: TrainConfig, device: torch.device) -> "Best":
+        """Nothing yet."""
+        return cls(
+            {name: tensor.clone() for name, tensor in network.state_dict().items()},
+            torch.full((models,), torch.inf, device=device),
+            torch.zeros(models, dtype=torch.int64, device=device),
+            config.patience or config.epochs + 1,
+        )
+
+    @property
+    def training(self) -> Tensor:
+        """Which networks have not yet run out of patience."""
+        return self.waited < self.patience
+
+    @property
+    def diverged(self) -> bool:
+        """Whether a network never had a finite validation loss."""
+        return bool((self.loss == torch.inf).any())
+
+    def update(self, weights: dict[str, Tensor], loss: Tensor) -> Tensor:
+        """Remember what is better than before; which networks' is."""
+        better = self.training & (loss < self.loss)
+        self.weights = {
+            name: torch.where(better.view(-1, *[1] * (tensor.dim() - 1)), tensor, self.weights[name])
+            for name, tensor in weights.items()
+        }
+        self.loss = torch.where(better, loss, self.loss)
+        self.waited = torch.where(better, 0, self.waited + 1)
+        return better
+
+    def weights_of(self, i: int) -> dict[str, Tensor]:
+        """One network's, as a stack of one."""
+        return {name: tensor[i : i + 1] for name, tensor in self.weights.items()}
+
+    def state(self) -> dict[str, Tensor]:
+        """All of it, by name."""
+        weights = {f"best.{name}": tensor for name, tensor in self.weights.items()}
+        return {**weights, "best_loss": self.loss, "waited": self.waited}
+
+    def restore(self, state: TrainingState) -> None:
+        """Take over what a state remembers."""
+        device = self.loss.device
+        self.weights = {name: tensor.to(device) for name, tensor in state.under("best.").items()}
+        self.loss, self.waited = state.tensors["best_loss"].to(device), state.tensors["waited"].to(device)
+
+
+# The run.
 
 VALIDATION_CHUNK = 4096
 
 
 @final
 @dataclass(eq=False)
-class Run:
+class TrainingRun:
     """A training in progress: everything that changes from epoch to epoch."""
 
     architecture: Architecture
@@ -52,7 +157,7 @@ class Run:
         config: TrainConfig,
         generator: Generator,
         together: Together = Together(),  # noqa: B008 - frozen
-    ) -> "Run":
+    ) -> "TrainingRun":
         """Draw the first weights and the data."""
         together.check(architecture, config)
         start, missing = generator.get_state(), config.missing > 0
@@ -70,9 +175,9 @@ class Run:
         architecture: Architecture,
         config: TrainConfig,
         generator: Generator,
-        state: State,
+        state: TrainingState,
         together: Together = Together(),  # noqa: B008 - frozen
-    ) -> "Run":
+    ) -> "TrainingRun":
         """The run whose `state` this is; the generator goes on from where that run's was."""
         # The same start gives the same first weights and the same data set as when the run began.
         generator.manual_seed(state.progress.seed).set_state(state.tensors["start"])
@@ -85,11 +190,11 @@ class Run:
         generator.set_state(state.tensors["now"])
         return run
 
-    def state(self) -> State:
+    def state(self) -> TrainingState:
         """All that `restore` needs, between two epochs."""
         tensors = {**self.steps.state(), **self.best.state(), "covered": self.data.covered}
         tensors |= {"start": self.start, "now": self.generator.get_state()}
-        return State(tensors, Progress(self.number, self.generator.initial_seed(), self.history))
+        return TrainingState(tensors, Progress(self.number, self.generator.initial_seed(), self.history))
 
     @property
     def finished(self) -> bool:

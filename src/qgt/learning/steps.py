@@ -6,20 +6,143 @@ that all of them take the step that one process would take with the whole batch.
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
 import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Generator, Tensor
 
-from qgt.decoders.neural.network import Network
+from qgt.decoders.neural.mlp import MLP
+from qgt.decoders.neural.network import Architecture, Network, Rounds
 from qgt.decoders.neural.record import TrainConfig
-from qgt.learning.checkpoints import State
+from qgt.learning.checkpoints import TrainingState
 from qgt.learning.data import Stacked
-from qgt.learning.loss import loss_of_rounds
 from qgt.learning.optimizers import Optimizers
-from qgt.learning.together import Together
+
+# Losses for training a stack of networks: one number per network, averaged over its instances.
+#
+# The paper's loss (its equation "balanced MSE") averages the squared error over an instance's defective items and over
+# its other items separately, and takes the mean of the two; a side without items is left out. As a weighted square it
+# is sum_j w_j (score_j - x_j)^2 with w_j = 1 / (2 #defective) or 1 / (2 #other).
+
+
+def balanced_mse(
+    scores: Float[Tensor, "models instances items"], x: Float[Tensor, "models instances items"]
+) -> Float[Tensor, " models"]:
+    """The paper's loss, averaged over instances.
+
+    Example:
+        >>> import torch
+        >>> balanced_mse(torch.tensor([[[0.5, 0.5, 0.0]]]), torch.tensor([[[1.0, 0.0, 0.0]]]))
+        tensor([0.1875])
+    """
+    ones = x.sum(2, keepdim=True)  # (models, instances, 1)
+    defective, other = 0.5 / ones, 0.5 / (x.shape[2] - ones)  # a side without items has an infinite, unused weight
+    weighted = F.mse_loss(scores, x, reduction="none") * torch.where(x == 1, defective, other)
+    return weighted.sum((1, 2)) / x.shape[1]
+
+
+def binary_cross_entropy(
+    scores: Float[Tensor, "models instances items"], x: Float[Tensor, "models instances items"]
+) -> Float[Tensor, " models"]:
+    """The log loss of logits, summed over items and averaged over instances."""
+    return F.binary_cross_entropy_with_logits(scores, x, reduction="none").sum((1, 2)) / x.shape[1]
+
+
+def loss_of_rounds(
+    loss: Callable[[Tensor, Tensor], Tensor], rounds: Rounds, x: Float[Tensor, "models instances items"]
+) -> Float[Tensor, " models"]:
+    """The loss of all rounds, a later one weighing more: the mean with weights 1, 2, 3, ...
+
+    Where the network says whether it believes its answers, the log loss of that is added: a round is right where its
+    logits have the signs of x.
+
+    Example:
+        >>> import torch
+        >>> x = torch.tensor([[[1.0, 0.0, 0.0]]])
+        >>> scores = torch.stack([torch.zeros(1, 1, 3), x])
+        >>> loss_of_rounds(balanced_mse, Rounds(scores), x)  # a third of the first round's, which is 0.5
+        tensor([0.1667])
+    """
+    number = len(rounds.scores)
+    each = torch.stack([loss(scores, x) for scores in rounds.scores])  # (rounds, models)
+    weights = torch.arange(1, number + 1, dtype=each.dtype, device=each.device)
+    total = (weights @ each) / (number * (number + 1) / 2)
+    if rounds.belief is None:
+        return total
+    right = ((rounds.scores.detach() > 0) == (x > 0)).all(3)  # (rounds, models, instances)
+    judged = F.binary_cross_entropy_with_logits(rounds.belief, right.to(x.dtype), reduction="none")
+    return total + judged.mean((0, 2))
+
+
+LOSSES = {"balanced_mse": balanced_mse, "binary_cross_entropy": binary_cross_entropy}
+
+
+# Processes that train one network together: each has a part of every batch, and they average what it gives.
+#
+# Every process draws the same instances from the same seed, and begins with the same weights. As the averaged gradients
+# are the same everywhere, so are the weights after each step; nothing else has to be sent.
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Together:
+    """The processes of a group, or this one alone."""
+
+    group: dist.ProcessGroup | None = None
+
+    @property
+    def size(self) -> int:
+        """How many processes there are."""
+        return 1 if self.group is None else dist.get_world_size(self.group)
+
+    @property
+    def rank(self) -> int:
+        """Which of them this is, from 0."""
+        return 0 if self.group is None else dist.get_rank(self.group)
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is no other."""
+        return self.group is None
+
+    def check(self, architecture: Architecture, config: TrainConfig) -> None:
+        """Raise a ValueError where parts of a batch would not give what the whole gives."""
+        if self.alone:
+            return
+        if isinstance(architecture, MLP) and (architecture.batch_norm or architecture.dropout):
+            raise ValueError(
+                f"{architecture} cannot be trained by several processes: batch_norm and dropout depend on the whole "
+                "batch; give batch_norm=False and dropout=0.0, or another network."
+            )
+        if config.batch % self.size:
+            raise ValueError(f"batch={config.batch} cannot be shared by {self.size} processes: give a multiple.")
+
+    def part(self, batch: Tensor) -> Tensor:
+        """This process's part of a batch."""
+        return batch.chunk(self.size)[self.rank]
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean over processes."""
+        self.average([values])
+        return values
+
+    def average(self, tensors: Sequence[Tensor]) -> None:
+        """Replace tensors by their means over all processes, in one message."""
+        if self.alone or not tensors:
+            return
+        flat = torch.cat([tensor.flatten() for tensor in tensors])
+        dist.all_reduce(flat, group=self.group)
+        parts = (flat / self.size).split([tensor.numel() for tensor in tensors])
+        for tensor, part in zip(tensors, parts, strict=True):
+            tensor.copy_(part.view_as(tensor))
+
+
+# The steps.
 
 PLAIN_STEPS = 3  # before the capture, which records what those have allocated
 _capturing = threading.Lock()
@@ -87,7 +210,7 @@ class Steps:
         weights = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
         return {**weights, **self.optimizers.state()}
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: TrainingState) -> None:
         """Take over the weights and moments of a state."""
         self.network.load_state_dict(state.under("network."))
         self.optimizers.restore(state.tensors)

@@ -11,6 +11,7 @@ network sees its own data, stops by its own validation loss, and has the distrib
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from torch import Generator
@@ -21,9 +22,45 @@ from qgt.decoders.neural.network import Architecture
 from qgt.decoders.neural.record import Epoch, TrainConfig
 from qgt.files import codec
 from qgt.learning import checkpoints
-from qgt.learning.run import Run
-from qgt.learning.together import Together
+from qgt.learning.run import TrainingRun
+from qgt.learning.steps import Together
 from qgt.model.problem import Problem
+
+# How long a training will take, by a few of its steps.
+
+PROBE_STEPS = 8  # of the probe: on a GPU, more than it takes until they are captured
+PROBE_VALIDATION = 2000  # instances of the probe; a training's own number is scaled from it
+
+
+def estimated_seconds(
+    problem: Problem, architecture: Architecture, config: TrainConfig, *, device: str = "cpu"
+) -> tuple[float, float]:
+    """The seconds of one step, its instances included, and of the whole training if it does not stop early.
+
+    The probe is a training of its own, with its own random numbers, so nothing that is trained later depends on it.
+
+    Example:
+        >>> import torch, qgt
+        >>> design = qgt.Design.bernoulli(pools=6, items=8, generator=torch.Generator().manual_seed(0))
+        >>> config = qgt.TrainConfig(instances=500, epochs=20, batch=100)
+        >>> step, whole = estimated_seconds(qgt.Problem(design, qgt.Bernoulli(0.1)), qgt.MLP((16,)), config)
+        >>> 0 < 100 * step < whole
+        True
+    """
+    validation = min(PROBE_VALIDATION, config.validation)
+    small = replace(config, instances=None, steps=PROBE_STEPS, epochs=3, patience=None, validation=validation)
+    run = TrainingRun.begin([problem], architecture, small, Generator(device).manual_seed(0))
+    run.epoch()  # warm-up: libraries start, memory is allocated, steps are captured
+    began = time.perf_counter()
+    run.epoch()
+    middle = time.perf_counter()
+    run.validate()
+    validating = time.perf_counter() - middle
+    step = max(middle - began - validating, 1e-6) / PROBE_STEPS
+    return step, config.total_steps * step + config.epochs * validating * config.validation / validation
+
+
+# The training.
 
 CHECKPOINT_SECONDS = 10.0
 
@@ -112,7 +149,7 @@ def train_many(
     if checkpoint is not None and checkpoint.exists():
         run = _resume(checkpoint, problems, architecture, config, generator, together)
     else:
-        run = Run.begin(problems, architecture, config, generator, together)
+        run = TrainingRun.begin(problems, architecture, config, generator, together)
     try:
         _loop(run, on_epoch, checkpoint if together.rank == 0 else None)
     except KeyboardInterrupt:
@@ -126,7 +163,7 @@ def train_many(
     return run.decoders()
 
 
-def _loop(run: Run, on_epoch: Callable[[Epoch], None] | None, checkpoint: Path | None) -> None:
+def _loop(run: TrainingRun, on_epoch: Callable[[Epoch], None] | None, checkpoint: Path | None) -> None:
     """Train until the run is finished; after the first epoch and then now and then, write a checkpoint."""
     saved = float("-inf")
     while not run.finished:
@@ -135,7 +172,7 @@ def _loop(run: Run, on_epoch: Callable[[Epoch], None] | None, checkpoint: Path |
             on_epoch(epoch)
         if checkpoint is not None and time.perf_counter() - saved > CHECKPOINT_SECONDS:
             identity = _identity(run.data.problems, run.architecture, run.config, run.generator)
-            checkpoints.write(checkpoint, run.state(), identity)
+            checkpoints.write_checkpoint(checkpoint, run.state(), identity)
             saved = time.perf_counter()
 
 
@@ -158,10 +195,10 @@ def _resume(
     config: TrainConfig,
     generator: Generator,
     together: Together,
-) -> Run:
+) -> TrainingRun:
     """The run that a checkpoint describes, in the state it describes."""
-    state = checkpoints.read(path, _identity(problems, architecture, config, generator))
+    state = checkpoints.read_checkpoint(path, _identity(problems, architecture, config, generator))
     try:
-        return Run.restore(problems, architecture, config, generator, state, together)
+        return TrainingRun.restore(problems, architecture, config, generator, state, together)
     except (ValueError, LookupError, TypeError, RuntimeError) as error:  # tensors or numbers no run of ours writes
         raise checkpoints.refusal(path, error) from error

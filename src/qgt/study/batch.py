@@ -14,7 +14,7 @@ from qgt.decoders.highs.exact import ExactMAP
 from qgt.decoders.neural.decoder import load
 from qgt.decoders.results import Decoded, Status
 from qgt.files.provenance import provenance
-from qgt.learning.threshold import best_threshold
+from qgt.learning.run import best_threshold
 from qgt.model.problem import Problem
 from qgt.rounds.history import Setting
 from qgt.rounds.policies import Policy, run_policy

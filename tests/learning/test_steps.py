@@ -1,4 +1,4 @@
-"""The losses against a hand-computed case and against the paper's formula by plain loops."""
+"""Losses, and steps that several processes take together."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qgt.learning.loss import balanced_mse, binary_cross_entropy
+from qgt.learning.steps import balanced_mse, binary_cross_entropy
 
 
 def by_loops(scores: list[list[float]], x: list[list[int]]) -> float:

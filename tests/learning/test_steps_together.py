@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import qgt
-from qgt.learning.together import Together
+from qgt.learning.steps import Together
 
 sys.path.insert(0, str(Path(__file__).parent))
 from one_of_two import CONFIG, NETWORK, problem
