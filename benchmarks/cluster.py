@@ -26,7 +26,7 @@ from pathlib import Path
 import qgt
 from qgt.files.store import write_text
 from qgt.study import Study, run_study
-from qgt.study.store import Store
+from qgt.study.store import StudyStore
 
 RESULTS = Path(__file__).resolve().parents[1] / "results/cluster.json"
 Rows = dict[tuple[str, int], object]
@@ -52,7 +52,7 @@ def study_of(instances: int) -> Study:
 
 def rows(study: Study, db: Path) -> Rows:
     """What was counted, and by which network, but for times and machines."""
-    with Store(db) as store:
+    with StudyStore(db) as store:
         listed = [(task.key, row) for task in dict.fromkeys(study.tasks) for row in store.rows(task.key)]
     found = {(key, row.batch): (row.score, row.statuses, row.provenance.get("network")) for key, row in listed}
     assert len(found) == len(listed), "a row is there twice"

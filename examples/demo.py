@@ -25,7 +25,7 @@ from qgt.lab.verdicts import Verdict
 from qgt.pictures import pages
 from qgt.pictures.pages import Standing
 from qgt.study import network_path, networks_folder
-from qgt.study.entry import Entry, Recipe
+from qgt.study.plan import Entry, Recipe
 
 REPORT = "out/demo/report.html"
 SEED, HELD_OUT, MANY, HARDER, FEWER_POOLS = 0, 10_000, 1000, 100, 22

@@ -95,10 +95,10 @@ if TYPE_CHECKING:
     from qgt.model.problem import Problem as Problem
     from qgt.rounds.choosing import NextPools as NextPools
     from qgt.rounds.choosing import next_pools as next_pools
-    from qgt.study.pairs import Comparison as Comparison
-    from qgt.study.pairs import compare_decoders as compare_decoders
     from qgt.study.plan import Study as Study
+    from qgt.study.reading import Comparison as Comparison
     from qgt.study.reading import StudyResult as StudyResult
+    from qgt.study.reading import compare_decoders as compare_decoders
     from qgt.study.reading import study_results as study_results
     from qgt.study.running import StudyProgress as StudyProgress
     from qgt.study.running import run_study as run_study
@@ -183,8 +183,7 @@ _PUBLIC = {
     "trust.metrics": ("Outcomes", "Paired", "Score", "outcomes", "paired", "score"),
     "study.plan": ("Study",),
     "study.running": ("StudyProgress", "run_study"),
-    "study.reading": ("StudyResult", "study_results"),
-    "study.pairs": ("Comparison", "compare_decoders"),
+    "study.reading": ("Comparison", "StudyResult", "compare_decoders", "study_results"),
     "learning.run": ("best_threshold",),
     "learning.training": ("Interrupted", "train", "train_many"),
     "trust.verification": ("Mismatch", "Swap", "VerificationReport", "verify"),

@@ -20,11 +20,9 @@ from qgt.decoders.neural.record import Epoch
 from qgt.paper import Counts, Plan, Residual, Scale, reproduce
 from qgt.paper.plan import PAPERS
 from qgt.study import Study, run_study
-from qgt.study.cluster import train_on_cluster
-from qgt.study.networks import Training, network_path, weights_digest
-from qgt.study.parcels import unpack, unpacked
-from qgt.study.scheduler import check_address
-from qgt.study.store import Store
+from qgt.study.cluster import check_address, train_on_cluster
+from qgt.study.networks import NetworkTraining, network_path, unpack_network, unpacked, weights_digest
+from qgt.study.store import StudyStore
 
 dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
 # Dask's own threads, sockets and event loops are not closed to the letter of Python's warnings.
@@ -53,7 +51,7 @@ TINY = Scale(
 def rows(study: Study, db: Path) -> dict[tuple[str, int], object]:
     """All that was counted, but for times and machines; a row that is there twice is an error."""
     found: dict[tuple[str, int], object] = {}
-    with Store(db) as store:
+    with StudyStore(db) as store:
         for task in dict.fromkeys(study.tasks):
             for row in store.rows(task.key):
                 assert (task.key, row.batch) not in found
@@ -95,7 +93,7 @@ def test_stacks_and_the_paper_are_those_of_one_process(tmp_path: Path, monkeypat
     monkeypatch.setattr("qgt.paper.running.draw", lambda counts, folder: None)  # figures take longer than all the rest
     reproduce(tmp_path / "here", TINY)
     tasks = [task for task in Plan.of(TINY).tasks if task.entry.name == PAPERS]
-    stack = Training(tuple(tasks), "cpu", stacked=True)
+    stack = NetworkTraining(tuple(tasks), "cpu", stacked=True)
     stack.run(tmp_path / "stack")
     with cluster(protocol="tcp") as made:
         reproduce(tmp_path / "there", TINY, scheduler=made.scheduler_address)
@@ -168,7 +166,7 @@ def test_a_training_that_nobody_waits_for_ends(tmp_path: Path, monkeypatch: pyte
 
         threading.Thread(target=interrupt, daemon=True).start()
         with pytest.raises(KeyboardInterrupt):
-            list(train_on_cluster([Training((task,), "cpu", stacked=False)], tmp_path, made.scheduler_address))
+            list(train_on_cluster([NetworkTraining((task,), "cpu", stacked=False)], tmp_path, made.scheduler_address))
         deadline = time.monotonic() + 10
         while (seen := len(epochs)) and time.monotonic() < deadline:
             time.sleep(0.3)
@@ -203,7 +201,7 @@ def test_threads_that_need_one_network_have_one_folder() -> None:
 @pytest.mark.parametrize("name", ["", "..", "../model.safetensors", "/etc/passwd"])
 def test_a_network_is_not_unpacked_elsewhere(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="plain name"):
-        unpack(((name, b""),), tmp_path / "network")
+        unpack_network(((name, b""),), tmp_path / "network")
 
 
 def test_an_error_says_which_task_it_befell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +228,7 @@ def test_addresses_that_they_could_not_are_taken(address: str) -> None:
 
 
 def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qgt.study.scheduler.WAIT", 1.0)
+    monkeypatch.setattr("qgt.study.cluster.WAIT", 1.0)
     with pytest.raises(ValueError, match="does not answer"):
         run_study(Study.from_plain(small()), tmp_path / "study.db", scheduler="tcp://127.0.0.1:1")
 

@@ -7,8 +7,7 @@ import torch
 from studies import DECODERS, NETWORK, small
 
 import qgt
-from qgt.study.entry import Recipe
-from qgt.study.plan import Study
+from qgt.study.plan import Recipe, Study
 
 TOML = """
 instances = 100

@@ -12,8 +12,7 @@ from qgt.pictures.tests_needed import policies_figure
 from qgt.rounds.history import Setting
 from qgt.rounds.policies import run_policy
 from qgt.rounds.schemes import Scheme
-from qgt.study.spent import Costs, Spent
-from qgt.study.store import Store
+from qgt.study.store import PolicyCosts, Spent, StudyStore
 
 PLAIN = {
     "instances": 12,
@@ -43,7 +42,7 @@ def test_costs_are_those_of_the_policy_on_the_truths_of_the_decoders(ran):
     study, found, _ = ran
     by = {one.decoder: one for one in found}
     assert by["greedy"].costs is None and by["alone"].label == "one by one"
-    assert by["alone"].costs == Costs(12, 120, 1200, 12, 120)
+    assert by["alone"].costs == PolicyCosts(12, 120, 1200, 12, 120)
     assert by["ours"].score.success_rate == 1.0 and 3 <= by["ours"].costs.mean_tests < 10
     task = study.tasks[0]
     problem = task.problem()
@@ -58,16 +57,16 @@ def test_rows_keep_each_instance_and_are_the_same_by_any_way(ran, tmp_path):
     qgt.run_study(study, tmp_path / "study.db", workers=2)
     again = qgt.study_results(study, tmp_path / "study.db")
     assert [one.costs for one in found] == [one.costs for one in again]
-    with Store(db, reading=True) as store:
+    with StudyStore(db, reading=True) as store:
         rows = list(store.rows(study.tasks[1].key))
-    assert len(rows) == 2 and Costs.total(row.spent.costs for row in rows) == found[1].costs
+    assert len(rows) == 2 and PolicyCosts.total(row.spent.costs for row in rows) == found[1].costs
 
 
 def test_costs_have_the_interval_of_their_mean():
     costs = Spent.pack(torch.tensor([[10, 1, 50], [14, 3, 70]])).costs
     assert (costs.mean_tests, costs.mean_rounds, costs.mean_transfers) == (12.0, 2.0, 60.0)
     assert costs.half_interval == pytest.approx(1.96 * 8**0.5 / 2**0.5, rel=1e-3)  # the sample's deviation is sqrt(8)
-    assert Costs.total([]) is None
+    assert PolicyCosts.total([]) is None
     with pytest.raises(ValueError, match="bytes"):
         Spent(b"123")
 

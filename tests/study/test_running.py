@@ -17,8 +17,8 @@ import qgt
 from qgt.study import Study, ensure_stack, network_path, networks_folder, run_study, study_results
 from qgt.study import batch as batches
 from qgt.study.networks import ensure_network, weights_digest
-from qgt.study.seeds import generator
-from qgt.study.store import Store
+from qgt.study.plan import generator
+from qgt.study.store import StudyStore
 from qgt.study.workers import named
 
 
@@ -33,7 +33,7 @@ def folders(networks):
 
 
 def stored(study, db):
-    with Store(db) as store:
+    with StudyStore(db) as store:
         return {(task.key, row.batch): row.score for task in study.tasks for row in store.rows(task.key)}
 
 
@@ -110,7 +110,7 @@ def test_a_gap_is_filled(tmp_path):
     study = Study.from_plain(small())
     run_study(study, tmp_path / "study.db")
     expected = counts(study, tmp_path / "study.db")
-    with Store(tmp_path / "study.db") as store:
+    with StudyStore(tmp_path / "study.db") as store:
         store._connection.execute("DELETE FROM rows WHERE batch = 1")
     assert {one.score.instances for one in study_results(study, tmp_path / "study.db")} == {40}
     run_study(study, tmp_path / "study.db")
@@ -200,7 +200,7 @@ def test_a_fault_in_a_worker_is_reported_too(tmp_path):
     run_study(study.with_instances(20), db)  # the networks exist now, and are broken below
     for task in study.tasks[1::2]:
         (network_path(networks_folder(db), task) / "model.safetensors").write_bytes(b"")
-    with Store(db) as store:
+    with StudyStore(db) as store:
         store._connection.execute("DELETE FROM rows")
     with pytest.raises(ValueError, match=r"network, design\.pools = 6, design 0, batch \d: .*model\.safetensors"):
         run_study(study, db, workers=2)
@@ -208,7 +208,7 @@ def test_a_fault_in_a_worker_is_reported_too(tmp_path):
 
 
 def test_a_worker_that_dies_is_reported_with_the_remedy(tmp_path):
-    job = batches.Job(Study.from_plain(small()).tasks[0], 2, "cpu", tmp_path)
+    job = batches.BatchJob(Study.from_plain(small()).tasks[0], 2, "cpu", tmp_path)
     with pytest.raises(ValueError, match=r"AMP, .* batch 2: a worker died .* fewer workers"), named(job.name):
         raise BrokenProcessPool
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import qgt
-from qgt.study.store import Reading, Row, Store
+from qgt.study.store import Reading, Row, StudyStore
 
 
 def row(batch=0, task="a", successes=3):
@@ -27,25 +27,25 @@ def reading(estimator="regression", probes=100, wrong=3):
 
 
 def test_a_row_comes_back_as_it_went_in(tmp_path):
-    with Store(tmp_path / "deep" / "study.db") as store:
+    with StudyStore(tmp_path / "deep" / "study.db") as store:
         for batch in (2, 0):
             store.add(row(batch))
         store.add(row(task="b"))
-    with Store(tmp_path / "deep" / "study.db", reading=True) as store:
+    with StudyStore(tmp_path / "deep" / "study.db", reading=True) as store:
         assert list(store.rows("a")) == [row(0), row(2)]
         assert list(store.rows("c")) == []
     assert (row().instances, row().failures) == (10, 7)
 
 
 def test_a_row_is_written_once(tmp_path):
-    with Store(tmp_path / "study.db") as store:
+    with StudyStore(tmp_path / "study.db") as store:
         store.add(row(successes=3))
         store.add(row(successes=4))
         assert list(store.rows("a")) == [row(successes=3)]
 
 
 def test_every_row_is_synced_before_it_is_acknowledged(tmp_path):
-    with Store(tmp_path / "study.db") as store, closing(sqlite3.connect(tmp_path / "study.db")) as other:
+    with StudyStore(tmp_path / "study.db") as store, closing(sqlite3.connect(tmp_path / "study.db")) as other:
         ask = store._connection.execute
         assert ask("PRAGMA journal_mode").fetchone() == ("wal",)
         assert ask("PRAGMA synchronous").fetchone() == (2,)
@@ -58,7 +58,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path, text):
     path = tmp_path / "study.db"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"study\.db: cannot be used .* give another path"):
-        Store(path)
+        StudyStore(path)
     assert path.read_text() == text
 
 
@@ -67,27 +67,27 @@ def test_databases_of_others_and_of_later_versions_are_refused(tmp_path):
     with closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE rows (x)")
     with pytest.raises(ValueError, match="another program"):
-        Store(path)
+        StudyStore(path)
     path.unlink()
-    with Store(path) as store:
+    with StudyStore(path) as store:
         store._connection.execute("PRAGMA user_version = 1")
     for options in ({}, {"reading": True}):
         with pytest.raises(
             ValueError, match=r"study\.db: has format 1, and this version of qgt uses format 3; give another"
         ):
-            Store(path, **options)
+            StudyStore(path, **options)
 
 
 def test_reading_needs_a_file(tmp_path):
     with pytest.raises(ValueError, match="no results yet; run the study"):
-        Store(tmp_path / "absent.db", reading=True)
+        StudyStore(tmp_path / "absent.db", reading=True)
     with pytest.raises(ValueError, match="cannot be used"):
-        Store(tmp_path)
+        StudyStore(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_readings_come_back_and_are_written_once(tmp_path):
-    with Store(tmp_path / "study.db") as store:
+    with StudyStore(tmp_path / "study.db") as store:
         for one in (reading(), reading(wrong=4), reading(probes=50), reading("least_squares")):
             store.add(one)
         assert list(store.readings("a")) == [reading("least_squares"), reading(probes=50), reading()]
@@ -98,10 +98,10 @@ def test_readings_come_back_and_are_written_once(tmp_path):
 
 def test_reading_changes_nothing_not_even_beside_the_file(tmp_path):
     path = tmp_path / "study.db"
-    with Store(path) as store:
+    with StudyStore(path) as store:
         store.add(row())
     before = path.read_bytes()
-    with Store(path, reading=True) as store:
+    with StudyStore(path, reading=True) as store:
         assert list(store.rows("a")) == [row()]
         assert [file.name for file in tmp_path.iterdir()] == ["study.db"]
         with pytest.raises(ValueError, match="readonly"):
@@ -110,9 +110,9 @@ def test_reading_changes_nothing_not_even_beside_the_file(tmp_path):
 
 
 def test_rows_are_read_while_another_process_writes_them(tmp_path):
-    with Store(tmp_path / "study.db") as writer:
+    with StudyStore(tmp_path / "study.db") as writer:
         writer.add(row())
-        with Store(tmp_path / "study.db", reading=True) as reader:  # the row is in the log beside the file
+        with StudyStore(tmp_path / "study.db", reading=True) as reader:  # the row is in the log beside the file
             assert list(reader.rows("a")) == [row()]
 
 
@@ -135,7 +135,7 @@ def as_nobody(work) -> int:
 def test_a_folder_that_cannot_be_written_is_read():
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "study.db"
-        with Store(path) as store:
+        with StudyStore(path) as store:
             store.add(row())
         Path(folder).chmod(0o555)
         path.chmod(0o444)
@@ -143,7 +143,7 @@ def test_a_folder_that_cannot_be_written_is_read():
         def read() -> None:
             with pytest.raises(OSError, match="denied"):
                 (Path(folder) / "another").touch()
-            with Store(path, reading=True) as store:
+            with StudyStore(path, reading=True) as store:
                 assert list(store.rows("a")) == [row()]
 
         assert as_nobody(read) == 0
@@ -165,11 +165,11 @@ def test_a_folder_that_cannot_be_written_is_read():
 )
 def test_a_damaged_row_is_named(tmp_path, change):
     path = tmp_path / "study.db"
-    with Store(path) as store:
+    with StudyStore(path) as store:
         store.add(row())
         store._connection.execute(f"UPDATE rows SET {change}")
     with (
-        Store(path, reading=True) as store,
+        StudyStore(path, reading=True) as store,
         pytest.raises(ValueError, match=r"study\.db: batch 0 of task a is damaged"),
     ):
         list(store.rows("a"))
@@ -177,7 +177,7 @@ def test_a_damaged_row_is_named(tmp_path, change):
 
 def test_outcomes_of_half_an_instance_are_damage(tmp_path):
     path = tmp_path / "study.db"
-    with Store(path) as store:
+    with StudyStore(path) as store:
         store.add(row())
         store._connection.execute("UPDATE rows SET outcomes = ?", (zlib.compress(bytes(13)),))
         with pytest.raises(ValueError, match=r"damaged \(packed has 13 bytes"):
@@ -186,7 +186,7 @@ def test_outcomes_of_half_an_instance_are_damage(tmp_path):
 
 def test_a_table_of_other_columns_is_named(tmp_path):
     path = tmp_path / "study.db"
-    with Store(path) as store:
+    with StudyStore(path) as store:
         store._connection.execute("ALTER TABLE rows DROP COLUMN seconds")
         with pytest.raises(ValueError, match=r"study\.db: cannot be used .*seconds"):
             list(store.rows("a"))

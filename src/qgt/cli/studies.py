@@ -233,11 +233,11 @@ def _line(last: "list[StudyProgress]", unit: str) -> str:
 
 def _plain(one: "StudyResult", found: list["StudyResult"]) -> dict[str, object]:
     """A result for JSON, which has no NaN."""
-    from qgt.study import against_limit
+    from qgt.study import paired_with_limit
     from qgt.trust.metrics import METRICS
 
     each = {name: {"mean": one.score.mean(name), **one.score.interval(name)._asdict()} for name in METRICS}
-    both = against_limit(one, found)
+    both = paired_with_limit(one, found)
     against = None if both is None else {"instances": both.instances, **both.difference()._asdict()}
     return {
         "point": dict(one.point),
@@ -257,7 +257,7 @@ def _plain(one: "StudyResult", found: list["StudyResult"]) -> dict[str, object]:
 
 def _table(found: list["StudyResult"], metric: str) -> tuple[list[str], *tuple[list[object], ...]]:
     """The header and the rows of what is printed at the end."""
-    from qgt.study import against_limit
+    from qgt.study import paired_with_limit
 
     words = [key.removeprefix("design.").replace(".", " ") for key in found[0].point]
     header = [*words, "decoder", "instances", metric.replace("_", " "), "95 %", "proved", "each"]
@@ -267,7 +267,7 @@ def _table(found: list["StudyResult"], metric: str) -> tuple[list[str], *tuple[l
         low, high = one.score.interval(metric)
         numbers = [f"{one.score.mean(metric):.4f}", f"{low:.3f}-{high:.3f}", f"{100 * one.proved:.1f} %"]
         cells = [*one.point.values(), one.label, one.score.instances, *numbers, _time(one.microseconds)]
-        both = against_limit(one, found)
+        both = paired_with_limit(one, found)
         against = ["", ""] if both is None else [f"{100 * both.difference().mean:+.1f}", _p_value(both.p_value)]
         rows.append([*cells, *(against if limits else [])])
         if policies:

@@ -14,11 +14,11 @@ from qgt.paper.drawing import draw
 from qgt.paper.plan import FIXED, LIMIT, NEARLY, PAPERS, TOLD, Plan, Scale
 from qgt.study import (
     Comparison,
+    NetworkTraining,
     Study,
     StudyProgress,
     StudyResult,
     Task,
-    Training,
     compare_decoders,
     measured_on,
     networks_folder,
@@ -28,8 +28,8 @@ from qgt.study import (
     train_all,
     training_seconds,
 )
-from qgt.study.entry import Recipe
-from qgt.study.store import Store
+from qgt.study.plan import Recipe
+from qgt.study.store import StudyStore
 
 STACK = 2**22  # parameters trained together on a GPU: enough to fill it, and little is lost when one is cut off
 
@@ -68,7 +68,7 @@ def redraw(folder: str | Path) -> Counts:
     """Make the figures and tables of a folder again, from its `counts.json` alone."""
     path, db = Path(folder) / "counts.json", Path(folder) / "reproduce.db"
     if db.exists() and not path.exists():
-        with Store(db, reading=True) as store:
+        with StudyStore(db, reading=True) as store:
             batches = store.count()
         raise ValueError(
             f"{path}: is not there yet, because the run in this folder is not finished ({batches} batches are "
@@ -106,7 +106,7 @@ def _train_stacks(
     tasks: Iterable[Task], folder: Path, device: str, scheduler: str | None, on_progress: OnProgress | None
 ) -> None:
     """Train every network of the tasks, those of one recipe together."""
-    stacks = [Training(tuple(stack), device, stacked=True) for stack in _stacks(tasks)]
+    stacks = [NetworkTraining(tuple(stack), device, stacked=True) for stack in _stacks(tasks)]
 
     def tell(done: int, doing: str) -> None:
         if on_progress is not None:
@@ -150,7 +150,7 @@ def _seconds(studies: Sequence[Study], found: Sequence[StudyResult], db: Path) -
     def add(doing: str, name: str, seconds: float) -> None:
         spent[doing][name] = spent[doing].get(name, 0.0) + seconds
 
-    with Store(db, reading=True) as store:
+    with StudyStore(db, reading=True) as store:
         for task in (task for study in studies for task in study.tasks):
             if isinstance(task.entry.method, Recipe):
                 add("training", task.entry.name, training_seconds(folder, task))

@@ -18,18 +18,15 @@ from qgt.learning.run import best_threshold
 from qgt.model.problem import Problem
 from qgt.rounds.history import Setting
 from qgt.rounds.policies import Policy, run_policy
-from qgt.study.entry import VALIDATION, Entry, Recipe
 from qgt.study.networks import network_path, weights_digest
-from qgt.study.plan import Task
-from qgt.study.seeds import generator
-from qgt.study.spent import Spent
-from qgt.study.store import Row
+from qgt.study.plan import TUNED_ON, Entry, Recipe, Task, generator
+from qgt.study.store import Row, Spent
 from qgt.trust.metrics import outcomes
 
 READY = 4  # bound decoders kept: tasks take turns only where one ends and the next begins
 
 
-class Job(NamedTuple):
+class BatchJob(NamedTuple):
     """A batch to decode, and where."""
 
     task: Task
@@ -53,7 +50,7 @@ class Ready:
     network: str | None  # the digest of its weights
 
 
-def decode_batch(job: Job) -> Row:
+def decode_batch(job: BatchJob) -> Row:
     """Draw a batch, decode it and score it. Only the decoding is timed."""
     task, device = job.task, job.device
     if isinstance(task.entry.method, Policy):
@@ -105,7 +102,7 @@ def _single_threaded(decoder: Decoder) -> Decoder:
 def _tuned(task: Task, problem: Problem, decode: Decode, device: str) -> float:
     """The threshold that decodes most validation instances right."""
     seeded = generator("validation", task.key)
-    x, y = problem.simulate(VALIDATION, generator=seeded)
+    x, y = problem.simulate(TUNED_ON, generator=seeded)
     told = _told(task.entry, x, seeded)
     scores = _decode(decode, y.to(device), told if told is None else told.to(device)).scores
     assert scores is not None  # as `Entry.check` saw

@@ -10,8 +10,10 @@ import hashlib
 import json
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,10 +21,43 @@ from qgt.decoders.neural.decoder import NeuralDecoder
 from qgt.decoders.neural.record import Epoch
 from qgt.files.store import locked
 from qgt.learning.training import train, train_many
-from qgt.study.entry import Recipe
-from qgt.study.parcels import Parcel, unpack
-from qgt.study.plan import Task
-from qgt.study.seeds import digest, generator
+from qgt.study.plan import Recipe, Task, digest_of, generator
+
+# Networks as names and contents, to be sent to other machines and back.
+
+Parcel = tuple[tuple[str, bytes], ...]  # a network's files, by name
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def packed_network(network: Path) -> Parcel:
+    """The files of a network's folder."""
+    files = sorted(path for path in network.iterdir() if path.is_file())
+    return tuple((path.name, path.read_bytes()) for path in files)
+
+
+def unpack_network(parcel: Parcel, network: Path) -> None:
+    """Write a network's files into its folder, which is made. Names that lead elsewhere are refused."""
+    network.mkdir(parents=True)
+    for name, content in parcel:
+        if name in ("", ".", "..") or Path(name).name != name:
+            raise ValueError(f"a network's file is called {name!r}: a plain name is needed.")
+        (network / name).write_bytes(content)
+
+
+def unpacked(parcel: Parcel, name: str) -> tempfile.TemporaryDirectory[str]:
+    """A folder of networks with this one in it; it is there as long as somebody holds it, and usually much longer."""
+    with _ONE_AT_A_TIME:  # of two threads that need the same one, each would make it, and one folder would go at once
+        return _unpacked(parcel, name)
+
+
+@lru_cache(maxsize=64)
+def _unpacked(parcel: Parcel, name: str) -> tempfile.TemporaryDirectory[str]:
+    folder = tempfile.TemporaryDirectory(prefix="qgt-networks-")
+    unpack_network(parcel, Path(folder.name) / name)
+    return folder
+
+
+# Networks, trained once and found again.
 
 TRAINED = "trained.json"  # beside a network: what its training took
 LOCKS = "locks"  # in the folder of networks: one empty file for each that was trained there
@@ -30,7 +65,7 @@ LOCKS = "locks"  # in the folder of networks: one empty file for each that was t
 
 def network_path(folder: Path, task: Task) -> Path:
     """Where a task's network is, or will be: a folder to save one in, too, that was trained elsewhere."""
-    return folder / digest("network", task.fingerprint, _recipe(task).content, task.sources)[:32]
+    return folder / digest_of("network", task.fingerprint, _recipe(task).content, task.sources)[:32]
 
 
 def training_seconds(folder: Path, task: Task) -> float:
@@ -75,7 +110,7 @@ def ensure_stack(
     recipe, paths = _recipe(tasks[0]), [network_path(folder, task) for task in tasks]
     if all(path.exists() for path in paths):
         return
-    name = digest("stack", [path.name for path in paths])[:32]
+    name = digest_of("stack", [path.name for path in paths])[:32]
     with _alone(folder, name):
         if all(path.exists() for path in paths):
             return
@@ -95,7 +130,7 @@ def ensure_stack(
         shutil.rmtree(part)
 
 
-class Training(NamedTuple):
+class NetworkTraining(NamedTuple):
     """Networks to train: those of tasks that share a recipe as one stack, or a single one by itself."""
 
     tasks: tuple[Task, ...]
@@ -126,7 +161,7 @@ def adopt_network(folder: Path, task: Task, network: Parcel) -> None:
     path = network_path(folder, task)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{path.name}.", suffix=".part", dir=folder) as part:
-        unpack(network, Path(part) / path.name)
+        unpack_network(network, Path(part) / path.name)
         _put(Path(part) / path.name, path)
 
 

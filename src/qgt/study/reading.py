@@ -2,20 +2,69 @@
 
 import csv
 import itertools
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 
+from qgt.files import codec
 from qgt.files.codec import UNSTORED
-from qgt.files.documents import markdown_table
-from qgt.files.store import replacing
-from qgt.study.plan import Study, Value
-from qgt.study.spent import Costs
-from qgt.study.store import Reading, Store
-from qgt.study.tally import Tally
-from qgt.trust.metrics import METRICS, Outcomes, Score, joined_outcomes
+from qgt.files.documents import json_by_rows, markdown_table
+from qgt.files.store import replacing, write_text
+from qgt.study.plan import Study, Task, Value
+from qgt.study.store import PolicyCosts, Reading, Row, StudyStore
+from qgt.trust.metrics import METRICS, Outcomes, Paired, Score, joined_outcomes, paired
+
+# The tally of a task: its rows in the order of their batches, up to where the task stops.
+#
+# The stop rule (enough batches, or enough failures) looks at the batches in order, never at when they were finished. So
+# where a task stops, and what it adds up to, is the same for any number of workers; rows beyond are not counted.
+
+
+@dataclass(eq=False)
+class TaskTally:
+    """Rows as they arrive, and those of them that count."""
+
+    task: Task
+    rows: list[Row] = field(default_factory=list)  # those that count, in order
+    failures: int = 0
+    _known: dict[int, Row] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, task: Task, rows: Iterable[Row]) -> "TaskTally":
+        """The tally of rows that are there already."""
+        tally = cls(task)
+        for row in rows:
+            tally.add(row)
+        return tally
+
+    def add(self, row: Row) -> None:
+        """Take a row, in any order."""
+        self._known[row.batch] = row
+        while not self.finished and len(self.rows) in self._known:
+            counted = self._known[len(self.rows)]
+            self.rows.append(counted)
+            self.failures += counted.failures
+
+    def __contains__(self, batch: int) -> bool:
+        return batch in self._known
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more is to be decoded."""
+        failed = self.task.max_failures is not None and self.failures >= self.task.max_failures
+        return failed or len(self.rows) >= self.task.batches
+
+    @property
+    def done(self) -> int:
+        """How many of the task's batches need no more work."""
+        return self.task.batches if self.finished else sum(batch < self.task.batches for batch in self._known)
+
+
+# Results.
 
 
 @dataclass(frozen=True)
@@ -57,7 +106,7 @@ class StudyResult:
     seconds: float  # spent decoding
     finished: bool  # whether all that the study asks for is there
     read_back: Sequence[ReadBack] = ()
-    costs: Costs | None = None  # of a policy
+    costs: PolicyCosts | None = None  # of a policy
     streams: Mapping[str, Outcomes] = field(default_factory=dict, repr=False, compare=False, metadata=UNSTORED)
 
     @property
@@ -99,15 +148,15 @@ def study_results(study: Study, db: str | Path) -> list[StudyResult]:
     """
     names = [entry.name for entry in study.decoders]
     order = itertools.product(range(len(study.points)), range(len(study.designs)), names)
-    groups: dict[tuple[int, str], list[tuple[Tally, list[Reading]]]] = {}
-    with Store(db, reading=True) as store:
+    groups: dict[tuple[int, str], list[tuple[TaskTally, list[Reading]]]] = {}
+    with StudyStore(db, reading=True) as store:
         for (point, _, name), task in zip(order, study.tasks, strict=True):
             readings = [one for one in store.readings(task.key) if one.probes == study.verify]
-            groups.setdefault((point, name), []).append((Tally.of(task, store.rows(task.key)), readings))
+            groups.setdefault((point, name), []).append((TaskTally.of(task, store.rows(task.key)), readings))
     return [_result(group) for group in groups.values()]
 
 
-def _result(group: Sequence[tuple[Tally, list[Reading]]]) -> StudyResult:
+def _result(group: Sequence[tuple[TaskTally, list[Reading]]]) -> StudyResult:
     """The sum over the designs of one point."""
     tallies = [tally for tally, _ in group]
     task, rows = tallies[0].task, [row for tally in tallies for row in tally.rows]
@@ -125,7 +174,7 @@ def _result(group: Sequence[tuple[Tally, list[Reading]]]) -> StudyResult:
         math.fsum(row.seconds for row in rows),
         all(tally.finished for tally in tallies),
         _read_back([one for _, readings in group for one in readings]),
-        Costs.total(row.spent.costs for row in rows if row.spent is not None),
+        PolicyCosts.total(row.spent.costs for row in rows if row.spent is not None),
         {tally.task.stream: joined_outcomes([row.outcomes for row in tally.rows]) for tally in tallies if tally.rows},
     )
 
@@ -143,7 +192,7 @@ def _read_back(readings: Sequence[Reading]) -> tuple[ReadBack, ...]:
 def measured_on(studies: Iterable[Study], db: str | Path) -> Measured:
     """Machines, versions and the last day: what the rows of some studies say of themselves."""
     tasks = dict.fromkeys(task for study in studies for task in study.tasks)
-    with Store(db, reading=True) as store:
+    with StudyStore(db, reading=True) as store:
         rows = [row.provenance for task in tasks for row in store.rows(task.key)]
     versions = {name: " and ".join(sorted({str(row[name]) for row in rows})) for name in ("qgt", "torch", "python")}
     return Measured(
@@ -177,7 +226,7 @@ def write_csv(found: Iterable[StudyResult], path: str | Path) -> None:
             writer.writerow([*one.point.values(), one.label, one.designs, one.score.instances, *cells, *costs])
 
 
-def _costs_cells(costs: Costs | None) -> list[str]:
+def _costs_cells(costs: PolicyCosts | None) -> list[str]:
     """Tests with their interval, rounds and transfers; empty for a decoder."""
     if costs is None:
         return [""] * 5
@@ -197,3 +246,110 @@ def markdown(found: Iterable[StudyResult], metric: str = "success_rate") -> str:
         cells.setdefault(tuple(one.point.values()), {})[one.decoder] = text
     rows = [[*point, *(row.get(name, "") for name in labels)] for point, row in cells.items()]
     return markdown_table([*keys, *labels.values()], rows) + "\n"
+
+
+# Decoders of a study compared in pairs, on the instances that both decoded.
+#
+# A decoder with fewer instances of its own, or one that stopped early, has the first of the others' instances; the pair
+# is compared on those.
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two decoders at one point of the grid.
+
+    Example:
+        >>> one = Comparison({"design.pools": 20}, "amp", "gamp", Paired(90, 6, 3, 1, {}))
+        >>> one.first, one.paired.p_value
+        ('amp', 0.5078125)
+    """
+
+    point: Mapping[str, Value]
+    first: str  # the decoders' names in the study
+    second: str
+    paired: Paired
+
+
+def compare_decoders(found: Sequence[StudyResult], first: str, second: str) -> list[Comparison]:
+    """Compare two decoders of a study at every point where they decoded the same instances.
+
+    Example:
+        >>> from qgt import Study, run_study, study_results
+        >>> design = {"kind": "bernoulli", "pools": 8, "items": 20}
+        >>> problem = {"design": design, "prior": {"kind": "bernoulli", "rate": 0.1}}
+        >>> decoders = {"AMP": {"kind": "amp"}, "greedy": {"kind": "maximum_neighborhood"}}
+        >>> study = Study.from_plain({"problem": problem, "decoders": decoders})
+        >>> run_study(study, "study.db")
+        >>> (one,) = compare_decoders(study_results(study, "study.db"), "AMP", "greedy")
+        >>> one.paired.instances, one.paired.better("success_rate"), one.paired.p_value < 1e-9
+        (2000, 1, True)
+    """
+    names = {one.decoder for one in found}
+    for key, name in {"first": first, "second": second}.items():
+        if name not in names:
+            raise ValueError(f"{key}={name!r} is not a decoder here: give one of {', '.join(sorted(names))}.")
+    by = {(tuple(one.point.items()), one.decoder): one for one in found}
+    points = dict.fromkeys(tuple(one.point.items()) for one in found)
+    pairs = [(by.get((point, first)), by.get((point, second))) for point in points]
+    shared = [(a, pair(a, b)) for a, b in pairs if a is not None and b is not None]
+    return [Comparison(a.point, first, second, both) for a, both in shared if both is not None]
+
+
+def all_pairs(found: Sequence[StudyResult]) -> list[Comparison]:
+    """Every two decoders of a study, at every point where they decoded the same instances."""
+    names = dict.fromkeys(one.decoder for one in found)
+    return [comparison for a, b in combinations(names, 2) for comparison in compare_decoders(found, a, b)]
+
+
+def pair(first: StudyResult, second: StudyResult) -> Paired | None:
+    """Two results on the instances that both have, over all designs; None where there are none."""
+    total: Paired | None = None
+    for stream, a in first.streams.items():
+        b = second.streams.get(stream)
+        if b is not None:
+            shorter = min(a.instances, b.instances)
+            both = paired(a.first(shorter), b.first(shorter))
+            total = both if total is None else total + both
+    return total
+
+
+def paired_with_limit(one: StudyResult, found: Sequence[StudyResult]) -> Paired | None:
+    """A result against the limit at its point; None for the limit itself, and where it is not there."""
+    limits = [other for other in found if other.limit and other.point == one.point]
+    return None if one.limit or not limits else pair(one, limits[0])
+
+
+# What a study found, as one JSON file that is small enough to commit: counts of results and of pairs, and where from.
+#
+# The outcome of each instance stays in the database; the pairs of decoders that it gives are here.
+
+
+@dataclass(frozen=True)
+class StudyCounts:
+    """A study's results and its decoders in pairs."""
+
+    measured_on: Measured
+    results: Sequence[StudyResult]
+    pairs: Sequence[Comparison]
+
+    @classmethod
+    def of(cls, study: Study, db: str | Path) -> "StudyCounts":
+        """What the database holds of a study."""
+        found = study_results(study, db)
+        return cls(measured_on([study], db), to_milliseconds(found), all_pairs(found))
+
+    def save(self, path: str | Path) -> None:
+        """Write them as JSON, a line for each row so that changes show in a diff."""
+        write_text(path, json_by_rows(codec.encode_table("counts", self, StudyCounts)))
+
+    @classmethod
+    def load(cls, path: str | Path) -> "StudyCounts":
+        """Read a file that `save` wrote."""
+        try:
+            return codec.decode("counts", json.loads(Path(path).read_text(encoding="utf-8")), cls)
+        except OSError as error:
+            raise ValueError(f"{path}: cannot be read ({error.strerror}); check the path.") from error
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{path}: does not hold a study's counts ({error}); write it with 'qgt bench --counts'."
+            ) from error

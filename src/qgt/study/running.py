@@ -16,15 +16,12 @@ from qgt.arguments import whole
 from qgt.decoders.neural.decoder import NeuralDecoder, load
 from qgt.decoders.neural.record import Epoch
 from qgt.files.provenance import provenance
-from qgt.study.batch import Job
-from qgt.study.cluster import decode_on_cluster, train_on_cluster
-from qgt.study.entry import Recipe
-from qgt.study.networks import Training, network_path, weights_digest
-from qgt.study.plan import Study, Task
-from qgt.study.scheduler import check_address
-from qgt.study.seeds import generator
-from qgt.study.store import Reading, Row, Store
-from qgt.study.tally import Tally
+from qgt.study.batch import BatchJob
+from qgt.study.cluster import check_address, decode_on_cluster, train_on_cluster
+from qgt.study.networks import NetworkTraining, network_path, weights_digest
+from qgt.study.plan import Recipe, Study, Task, generator
+from qgt.study.reading import TaskTally
+from qgt.study.store import Reading, Row, StudyStore
 from qgt.study.workers import decode_here, decode_in_processes
 from qgt.trust.verification import ESTIMATORS, verify
 
@@ -80,13 +77,13 @@ def run_study(
     if scheduler is not None:
         check_address(scheduler)
     folder = networks_folder(db) if networks is None else networks
-    with Store(db) as store:
+    with StudyStore(db) as store:
         # Tasks that are equal share a tally.
-        tallies = {task: Tally.of(task, store.rows(task.key)) for task in study.tasks}
+        tallies = {task: TaskTally.of(task, store.rows(task.key)) for task in study.tasks}
         ledger = Ledger(tallies, on_progress)
         ledger.tell("starting")
         _train(ledger, folder, device, scheduler)
-        jobs = (Job(task, batch, device, folder) for task, batch in ledger.missing())
+        jobs = (BatchJob(task, batch, device, folder) for task, batch in ledger.missing())
         if scheduler is not None:
             decoded = decode_on_cluster(jobs, scheduler)
         else:
@@ -108,7 +105,7 @@ def networks_folder(db: str | Path) -> Path:
 class Ledger:
     """What is done and what is missing."""
 
-    tallies: dict[Task, Tally]
+    tallies: dict[Task, TaskTally]
     on_progress: OnProgress | None
 
     def missing(self) -> Iterator[tuple[Task, int]]:
@@ -133,7 +130,7 @@ class Ledger:
 
 
 def train_all(
-    trainings: Sequence[Training],
+    trainings: Sequence[NetworkTraining],
     folder: Path,
     *,
     scheduler: str | None = None,
@@ -167,7 +164,7 @@ def _train(ledger: Ledger, folder: Path, device: str, scheduler: str | None) -> 
         for task, tally in ledger.tallies.items()
         if isinstance(task.entry.method, Recipe) and not tally.finished
     }
-    once = {network_path(folder, task): Training((task,), device, stacked=False) for task in needed}
+    once = {network_path(folder, task): NetworkTraining((task,), device, stacked=False) for task in needed}
     train_all(list(once.values()), folder, scheduler=scheduler, on_progress=lambda _, doing: ledger.tell(doing))
     for task, tally in needed.items():
         if tally.rows and weights_digest(load(network_path(folder, task))) != tally.rows[0].provenance["network"]:
@@ -177,7 +174,7 @@ def _train(ledger: Ledger, folder: Path, device: str, scheduler: str | None) -> 
             )
 
 
-def _read_back(ledger: Ledger, store: Store, folder: Path, probes: int) -> None:
+def _read_back(ledger: Ledger, store: StudyStore, folder: Path, probes: int) -> None:
     """Read A back from every network, by every estimator that the store does not have yet."""
     for task in ledger.tallies:
         if not isinstance(task.entry.method, Recipe):

@@ -9,23 +9,108 @@ share a file. Only a process that runs a study writes to it; reading changes not
 
 import contextlib
 import json
+import math
 import sqlite3
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from qgt.files import codec
-from qgt.study.spent import Spent
+from qgt.rounds.policies import Ran
 from qgt.trust.metrics import Outcomes, Score
 
-APPLICATION = 0x71677401  # "qgt", 1: marks the file as ours
-SCHEMA = 3
+# What policies spend: tests, rounds and transfers of each instance, as they are stored, and what they add up to.
+
+NUMBERS_SPENT = 3  # an instance: tests, rounds, transfers
+NORMAL = 1.959964  # standard errors to either end of a 95 % interval
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Tests, rounds and transfers of some instances, packed as 32-bit numbers.
+
+    Example:
+        >>> import torch
+        >>> Spent.pack(torch.tensor([[17, 2, 830], [20, 3, 900]])).costs.mean_tests
+        18.5
+    """
+
+    packed: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.packed) % (4 * NUMBERS_SPENT):
+            raise ValueError(f"{len(self.packed)} bytes are not {NUMBERS_SPENT} 32-bit numbers an instance")
+
+    @classmethod
+    def pack(cls, each: Tensor) -> "Spent":
+        """From one row an instance."""
+        return cls(each.numpy().astype("<u4").tobytes())
+
+    @classmethod
+    def of(cls, ran: Ran) -> "Spent":
+        """From what a simulation returned."""
+        return cls.pack(torch.stack([ran.tests, ran.rounds, ran.transfers], 1))
+
+    @property
+    def costs(self) -> "PolicyCosts":
+        """The sums."""
+        each = np.frombuffer(self.packed, dtype="<u4").astype(np.int64).reshape(-1, NUMBERS_SPENT)
+        tests, rounds, transfers = (int(one) for one in each.sum(0))
+        return PolicyCosts(len(each), tests, int((each[:, 0] ** 2).sum()), rounds, transfers)
+
+
+@dataclass(frozen=True)
+class PolicyCosts:
+    """Sums over instances of what a policy spent."""
+
+    instances: int
+    tests: int
+    squared_tests: int
+    rounds: int
+    transfers: int
+
+    @classmethod
+    def total(cls, parts: Iterable["PolicyCosts"]) -> "PolicyCosts | None":
+        """All of several; None where there are none."""
+        some = [(one.instances, one.tests, one.squared_tests, one.rounds, one.transfers) for one in parts]
+        return cls(*(sum(column) for column in zip(*some, strict=True))) if some else None
+
+    @property
+    def mean_tests(self) -> float:
+        """For one instance."""
+        return self.tests / self.instances
+
+    @property
+    def mean_rounds(self) -> float:
+        """For one instance."""
+        return self.rounds / self.instances
+
+    @property
+    def mean_transfers(self) -> float:
+        """For one instance."""
+        return self.transfers / self.instances
+
+    @property
+    def half_interval(self) -> float:
+        """Half of the 95 % interval of the mean number of tests."""
+        variance = max(0.0, self.squared_tests / self.instances - self.mean_tests**2)
+        return NORMAL * math.sqrt(variance / max(1, self.instances - 1))
+
+
+# The store.
+
+STUDY_APPLICATION = 0x71677401  # "qgt", 1: marks the file as ours
+STUDY_SCHEMA = 3
 Provenance = Mapping[str, str | int]  # where it was made
-PATIENCE = 60.0  # seconds to wait for another process's transaction
-TABLES = (
+STUDY_PATIENCE = 60.0  # seconds to wait for another process's transaction
+STUDY_TABLES = (
     """
     CREATE TABLE IF NOT EXISTS rows (
         task TEXT NOT NULL,
@@ -103,11 +188,11 @@ class Notes:
     statuses: Mapping[str, int] = field(default_factory=dict)
 
 
-class Store:
+class StudyStore:
     """An open store; use it in a `with` statement. With `reading`, the file must be there, and is left as it is.
 
     Example:
-        >>> with Store("study.db") as store:
+        >>> with StudyStore("study.db") as store:
         ...     store.add(Row("a task", 0, Outcomes(3, bytes(60)), {"OK": 5}, 0.1, {}))
         ...     [row.instances for row in store.rows("a task")]
         [5]
@@ -121,7 +206,7 @@ class Store:
             if not reading:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             target = _read_only(self.path) if reading else self.path
-            self._connection = sqlite3.connect(target, timeout=PATIENCE, isolation_level=None, uri=reading)
+            self._connection = sqlite3.connect(target, timeout=STUDY_PATIENCE, isolation_level=None, uri=reading)
         try:
             with _explained(self.path):
                 known = self._check()
@@ -138,14 +223,14 @@ class Store:
         empty = ask("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
         application, version = ask("PRAGMA application_id").fetchone()[0], ask("PRAGMA user_version").fetchone()[0]
         ask("COMMIT")
-        if application != APPLICATION and not (empty and application == 0):
+        if application != STUDY_APPLICATION and not (empty and application == 0):
             raise ValueError(f"{self.path}: is the database of another program; give another path.")
-        if application == APPLICATION and version != SCHEMA:
+        if application == STUDY_APPLICATION and version != STUDY_SCHEMA:
             raise ValueError(
-                f"{self.path}: has format {version}, and this version of qgt uses format {SCHEMA}; "
+                f"{self.path}: has format {version}, and this version of qgt uses format {STUDY_SCHEMA}; "
                 "give another path, and the study runs anew."
             )
-        return bool(application == APPLICATION)
+        return bool(application == STUDY_APPLICATION)
 
     def _prepare(self, known: bool) -> None:
         """Choose how rows are written, and make the tables in an empty file."""
@@ -156,10 +241,10 @@ class Store:
             return
         # One transaction: a file is marked as ours exactly when it has the tables.
         ask("BEGIN IMMEDIATE")
-        for table in TABLES:
+        for table in STUDY_TABLES:
             ask(table)
-        ask(f"PRAGMA user_version = {SCHEMA}")
-        ask(f"PRAGMA application_id = {APPLICATION}")
+        ask(f"PRAGMA user_version = {STUDY_SCHEMA}")
+        ask(f"PRAGMA application_id = {STUDY_APPLICATION}")
         ask("COMMIT")
 
     def add(self, one: Row | Reading) -> None:
@@ -214,7 +299,7 @@ class Store:
         """Close the file."""
         self._connection.close()
 
-    def __enter__(self) -> "Store":
+    def __enter__(self) -> "StudyStore":
         return self
 
     def __exit__(self, *_: object) -> None:

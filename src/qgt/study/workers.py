@@ -19,13 +19,13 @@ from pathlib import Path
 import torch
 
 from qgt.files.plugins import load_same, loaded_plugins
-from qgt.study.batch import Job, decode_batch
+from qgt.study.batch import BatchJob, decode_batch
 from qgt.study.store import Row
 
-Decoded = Generator[tuple[Job, Row], None, None]
+DecodedRows = Generator[tuple[BatchJob, Row], None, None]
 
 
-def decode_here(jobs: Iterable[Job]) -> Decoded:
+def decode_here(jobs: Iterable[BatchJob]) -> DecodedRows:
     """Decode in this process, with the threads it has."""
     for job in jobs:
         with named(job.name):
@@ -33,9 +33,9 @@ def decode_here(jobs: Iterable[Job]) -> Decoded:
         yield job, row
 
 
-def decode_in_processes(jobs: Iterable[Job], workers: int) -> Decoded:
+def decode_in_processes(jobs: Iterable[BatchJob], workers: int) -> DecodedRows:
     """Decode in several processes."""
-    waiting, pending = iter(jobs), dict[Future[Row], Job]()
+    waiting, pending = iter(jobs), dict[Future[Row], BatchJob]()
     with _pool(workers) as pool:
         while True:
             # Two jobs for each worker keep it busy, and little is decoded beyond where a task stops.

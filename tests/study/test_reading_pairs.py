@@ -7,8 +7,8 @@ import pytest
 from studies import small
 
 import qgt
-from qgt.study import Study, StudyCounts, against_limit, run_study, study_results
-from qgt.study.pairs import all_pairs, compare_decoders
+from qgt.study import Study, StudyCounts, paired_with_limit, run_study, study_results
+from qgt.study.reading import all_pairs, compare_decoders
 from qgt.trust.metrics import METRICS
 
 DECODERS = {
@@ -52,7 +52,7 @@ def test_pairs_equal_a_decoding_by_hand(study, db):
 def test_a_decoder_with_fewer_instances_is_compared_on_those(study, db):
     found = study_results(study, db)
     for one in found:
-        both = against_limit(one, found)
+        both = paired_with_limit(one, found)
         if one.limit:
             assert both is None
             continue
