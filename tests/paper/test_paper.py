@@ -12,8 +12,8 @@ from qgt.paper import (
     QUICK,
     TABLES,
     Counts,
-    Plan,
-    Residual,
+    PaperPlan,
+    ResidualNetworks,
     Scale,
     needed,
     pools_needed,
@@ -22,7 +22,7 @@ from qgt.paper import (
 )
 from qgt.paper.plan import FIXED, LABELS, LIMIT, NEARLY, PAPERS, RESIDUAL, TOLD
 from qgt.paper.running import STACK, _stacks
-from qgt.paper.tables import PAPER
+from qgt.paper.tables import PAPERS_NUMBERS
 
 TINY = Scale(
     "tiny",
@@ -32,7 +32,7 @@ TINY = Scale(
     instances=40,
     batch=20,
     training={"instances": 400, "validation": 100, "batch": 100, "epochs": 1},
-    residual=Residual(8, 1, {"steps": 20, "batch": 32, "validation": 100}, pools=(12,)),
+    residual=ResidualNetworks(8, 1, {"steps": 20, "batch": 32, "validation": 100}, pools=(12,)),
     levels=(1, 2),
     level_designs=2,
     probes=50,
@@ -62,7 +62,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("scale", [QUICK, FULL, TINY], ids=lambda scale: scale.name)
 def test_plans_share_instances_between_decoders(scale):
-    planned = Plan.of(scale).parts
+    planned = PaperPlan.of(scale).parts
     for studies in planned.values():
         draws = {}
         for study in studies:
@@ -77,18 +77,18 @@ def test_plans_share_instances_between_decoders(scale):
 
 
 def test_the_full_plan_is_the_papers():
-    pools, noise, complexity = (studies[0] for studies in Plan.of(FULL).parts.values())
+    pools, noise, complexity = (studies[0] for studies in PaperPlan.of(FULL).parts.values())
     assert min(FULL.pools) == 20 and max(FULL.pools) == 40
     assert FULL.designs >= 3 and FULL.instances >= 2000
     assert pools.problem["noise"]["rate"] == 0.1
     assert noise.problem["design"]["pools"] == complexity.problem["design"]["pools"] == 35
     assert complexity.problem["noise"]["rate"] == 0.06
     assert complexity.verify == 1000
-    assert len(complexity.decoders) == len(PAPER) == 7 and len(complexity.designs) == 5
+    assert len(complexity.decoders) == len(PAPERS_NUMBERS) == 7 and len(complexity.designs) == 5
 
 
 def test_stacks_hold_each_network_once_and_share_a_recipe():
-    tasks = list(Plan.of(FULL).tasks)
+    tasks = list(PaperPlan.of(FULL).tasks)
     stacks = list(_stacks(tasks))
     members = [task for stack in stacks for task in stack]
     assert len(members) == len(set(members)) == 12 * 3 + 12 + 35
@@ -161,10 +161,10 @@ def test_networks_can_be_trained_as_stacks(tmp_path, monkeypatch):
     from qgt.paper import running
 
     scale = replace(
-        TINY, pools=(8,), noise=(0.1,), residual=Residual(8, 1, {"steps": 20}), levels=(5,), level_designs=1
+        TINY, pools=(8,), noise=(0.1,), residual=ResidualNetworks(8, 1, {"steps": 20}), levels=(5,), level_designs=1
     )
     told = []
-    running._train_stacks(Plan.of(scale).tasks, tmp_path / "reproduce.networks", "cpu", None, told.append)
+    running._train_stacks(PaperPlan.of(scale).tasks, tmp_path / "reproduce.networks", "cpu", None, told.append)
     assert told and all(progress.total == 1 for progress in told)  # one recipe, small: one stack
     monkeypatch.setattr("qgt.study.networks.train", None)
     monkeypatch.setattr("qgt.paper.running.draw", lambda counts, folder: None)

@@ -17,7 +17,7 @@ import qgt
 import qgt.study.cluster as cluster_module
 from qgt.decoders.neural.decoder import load
 from qgt.decoders.neural.record import Epoch
-from qgt.paper import Counts, Plan, Residual, Scale, reproduce
+from qgt.paper import Counts, PaperPlan, ResidualNetworks, Scale, reproduce
 from qgt.paper.plan import PAPERS
 from qgt.study import Study, run_study
 from qgt.study.cluster import check_address, train_on_cluster
@@ -37,7 +37,7 @@ TINY = Scale(
     instances=20,
     batch=20,
     training={"instances": 200, "validation": 50, "batch": 100, "epochs": 1},
-    residual=Residual(8, 1, {"steps": 5, "batch": 32, "validation": 50}, pools=(12,)),
+    residual=ResidualNetworks(8, 1, {"steps": 5, "batch": 32, "validation": 50}, pools=(12,)),
     levels=(1,),
     level_designs=1,
     probes=20,
@@ -92,7 +92,7 @@ def test_networks_and_counts_are_those_of_one_process(tmp_path: Path) -> None:
 def test_stacks_and_the_paper_are_those_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qgt.paper.running.draw", lambda counts, folder: None)  # figures take longer than all the rest
     reproduce(tmp_path / "here", TINY)
-    tasks = [task for task in Plan.of(TINY).tasks if task.entry.name == PAPERS]
+    tasks = [task for task in PaperPlan.of(TINY).tasks if task.entry.name == PAPERS]
     stack = NetworkTraining(tuple(tasks), "cpu", stacked=True)
     stack.run(tmp_path / "stack")
     with cluster(protocol="tcp") as made:

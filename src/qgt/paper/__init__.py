@@ -2,20 +2,21 @@
 
 counts = reproduce("out/paper", QUICK, workers=2)
 redraw("out/paper")
+
+Here is a client of `study`: nothing that another study would need. Read `plan`, `running`, `tables` and `drawing`.
 """
 
-from qgt.paper.counts import Counts
-from qgt.paper.plan import FULL, QUICK, Plan, Residual, Scale
+from qgt.paper.plan import FULL, QUICK, PaperPlan, ResidualNetworks, Scale
 from qgt.paper.running import redraw, reproduce
-from qgt.paper.tables import TABLES, needed, pools_needed, run_facts
+from qgt.paper.tables import TABLES, Counts, needed, pools_needed, run_facts
 
 __all__ = [
     "FULL",
     "QUICK",
     "TABLES",
     "Counts",
-    "Plan",
-    "Residual",
+    "PaperPlan",
+    "ResidualNetworks",
     "Scale",
     "needed",
     "pools_needed",

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qgt.files.store import replacing, write_text
-from qgt.paper.counts import FIGURES, Counts, Number, across
 from qgt.paper.plan import POOLS_NOISE
-from qgt.paper.tables import TABLES, write_complexity_csv
+from qgt.paper.tables import FIGURES, TABLES, Counts, Number, across, write_complexity_csv
 from qgt.pictures.figures import curves_figure, draw_panel, line_label, line_styles, save_figure
 from qgt.study import StudyResult, write_csv
 from qgt.trust.metrics import METRICS
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-QUIET = "#5b6570"  # for words beside the point
+QUIET_WORDS = "#5b6570"  # for words beside the point
 ROOM = 0.058  # between two labels, as a part of the axis
 
 
@@ -54,7 +53,7 @@ def success_figure(counts: Counts) -> "Figure":
         f"{scale.items} items, {100 * scale.rate:g} % defective; {100 * POOLS_NOISE:g} % of counts noisy; "
         f"{scale.designs * scale.instances:,} instances a point"
     )
-    ax.text(0, 1.035, setting, transform=ax.transAxes, fontsize=10.5, color=QUIET)
+    ax.text(0, 1.035, setting, transform=ax.transAxes, fontsize=10.5, color=QUIET_WORDS)
     return figure
 
 

@@ -31,7 +31,7 @@ POOLS_NOISE, LEVELS_NOISE = 0.1, 0.06  # S/N of the figure over pools and of the
 
 
 @dataclass(frozen=True)
-class Residual:
+class ResidualNetworks:
     """The residual networks, and the points at which they are trained."""
 
     width: int
@@ -51,7 +51,7 @@ class Scale:
     designs: int  # at every point
     instances: int  # of every design
     batch: int
-    residual: Residual
+    residual: ResidualNetworks
     training: Mapping[str, int] = field(default_factory=dict)  # of the paper's networks, where not its data sizes
     levels: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7)
     level_designs: int = 5
@@ -73,7 +73,7 @@ QUICK = Scale(
     batch=500,
     training={"epochs": 10},
     # With less training than this it says nothing of what such a network can do.
-    residual=Residual(256, 3, {"steps": 1500, "batch": 1024, "learning_rate": 0.0015}, pools=(35,)),
+    residual=ResidualNetworks(256, 3, {"steps": 1500, "batch": 1024, "learning_rate": 0.0015}, pools=(35,)),
     level_designs=1,
     time_limit=0.2,
 )
@@ -84,7 +84,7 @@ FULL = Scale(
     designs=3,
     instances=4000,
     batch=4000,
-    residual=Residual(
+    residual=ResidualNetworks(
         512,
         6,
         {"steps": 10_000},
@@ -95,7 +95,7 @@ FULL = Scale(
 
 
 @dataclass(frozen=True)
-class Plan:
+class PaperPlan:
     """The studies of a reproduction, made once: every problem is drawn and every decoder checked by then."""
 
     scale: Scale
@@ -104,7 +104,7 @@ class Plan:
     complexity: Sequence[Study]
 
     @classmethod
-    def of(cls, scale: Scale) -> "Plan":
+    def of(cls, scale: Scale) -> "PaperPlan":
         """The plan at a scale."""
         pools, noise = {"noise.rate": POOLS_NOISE}, {"design.pools": scale.fixed_pools}
         table = {**noise, "noise.rate": LEVELS_NOISE}

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from qgt.paper.counts import Counts
 from qgt.paper.drawing import draw
-from qgt.paper.plan import FIXED, LIMIT, NEARLY, PAPERS, TOLD, Plan, Scale
+from qgt.paper.plan import FIXED, LIMIT, NEARLY, PAPERS, TOLD, PaperPlan, Scale
+from qgt.paper.tables import Counts
 from qgt.study import (
     Comparison,
     NetworkTraining,
@@ -48,11 +48,11 @@ def reproduce(
     """Run what is not yet in the folder, and write `counts.json`, the figures and the tables there.
 
     Example:
-        >>> from qgt.paper import QUICK, Plan
-        >>> len(list(Plan.of(QUICK).tasks))
+        >>> from qgt.paper import PaperPlan, QUICK
+        >>> len(list(PaperPlan.of(QUICK).tasks))
         64
     """
-    folder, plan = Path(folder), Plan.of(scale)
+    folder, plan = Path(folder), PaperPlan.of(scale)
     db = folder / "reproduce.db"
     if device == "cuda":  # many small networks fill a GPU only together
         _train_stacks(plan.tasks, networks_folder(db), device, scheduler, on_progress)
@@ -79,7 +79,7 @@ def redraw(folder: str | Path) -> Counts:
     return counts
 
 
-def collect(plan: Plan, db: Path) -> Counts:
+def collect(plan: PaperPlan, db: Path) -> Counts:
     """Add up what the database holds of a plan."""
     found = {
         name: _by_point([one for study in studies for one in study_results(study, db)])

@@ -2,20 +2,76 @@
 
 import csv
 import itertools
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from qgt.decoders.neural.mlp import MLP
-from qgt.files.documents import markdown_table
-from qgt.files.store import replacing
-from qgt.paper.counts import PARTS, Counts, Number, across
-from qgt.paper.plan import FIXED, NEARLY, PAPERS, TOLD, level_key
+from qgt.files import codec
+from qgt.files.documents import json_by_rows, markdown_table
+from qgt.files.store import replacing, write_text
+from qgt.paper.plan import FIXED, NEARLY, PAPERS, TOLD, Scale, level_key
 from qgt.pictures.figures import METRIC_WORDS
-from qgt.study import Comparison, StudyResult
+from qgt.study import Comparison, Measured, StudyResult
 from qgt.trust.metrics import METRICS, Interval
 
-PAPER = {  # level: A-recovery error %, F1, success rate; the paper's table "complexity"
+# What a reproduction found: counts, from which every figure and table is made again.
+#
+# `counts.json` is small enough to commit; the database and the networks behind it are not. Its pairs of decoders come
+# from the outcome of each instance, which only the database has: counts of runs that kept no outcomes have no pairs.
+
+FIGURES = ("vs_pools", "vs_noise")
+COUNTED_PARTS = (*FIGURES, "complexity")
+Number = int | float
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Everything that was counted, how, on what, and where the time went."""
+
+    scale: Scale  # a design's seed is its number, from 0
+    measured_on: Measured
+    seconds: Mapping[str, Mapping[str, Mapping[str, Number]]]  # part, what was done, by which decoder
+    vs_pools: Sequence[StudyResult]
+    vs_noise: Sequence[StudyResult]
+    complexity: Sequence[StudyResult]  # the levels, at the table's single point
+    pairs_vs_pools: Sequence[Comparison]
+    pairs_vs_noise: Sequence[Comparison]
+
+    @property
+    def pairs(self) -> dict[str, Sequence[Comparison]]:
+        """The pairs of each figure, by its name."""
+        return {"vs_pools": self.pairs_vs_pools, "vs_noise": self.pairs_vs_noise}
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Counts":
+        """Read a file that `save` wrote."""
+        try:
+            return codec.decode("counts", json.loads(Path(path).read_text(encoding="utf-8")), cls)
+        except OSError as error:
+            raise ValueError(f"{path}: cannot be read ({error.strerror}); run 'qgt reproduce' first.") from error
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{path}: does not hold a reproduction's counts ({error}); run 'qgt reproduce' again."
+            ) from error
+
+    def save(self, path: str | Path) -> None:
+        """Write them as JSON, a line for each row so that changes show in a diff."""
+        write_text(path, json_by_rows(codec.encode_table("counts", self, Counts)))
+
+
+def across(one: StudyResult) -> Number:
+    """Where on its figure's x axis a result stands: the number of pools, or the share of noisy counts."""
+    value = next(iter(one.point.values()))
+    assert not isinstance(value, str)
+    return value
+
+
+# The tables.
+
+PAPERS_NUMBERS = {  # level: A-recovery error %, F1, success rate; the paper's table "complexity"
     1: (46.91, 0.78, 0.17),
     2: (0.75, 0.90, 0.47),
     3: (0.32, 0.91, 0.50),
@@ -25,7 +81,7 @@ PAPER = {  # level: A-recovery error %, F1, success rate; the paper's table "com
     7: (11.07, 0.94, 0.67),
 }
 PAPERS_ESTIMATOR = "least_squares"
-ENOUGH = 0.99  # the success rate of `needed`
+ENOUGH_SUCCESS = 0.99  # the success rate of `needed`
 
 
 def run_facts(counts: Counts) -> dict[str, str]:
@@ -121,7 +177,7 @@ def needed_table(counts: Counts) -> str:
     """The same with its interval, as a table."""
     lines = _cells(counts.vs_pools)
     rows = [[_title(lines[name]), number, _range(lines[name])] for name, number in pools_needed(counts).items()]
-    return markdown_table(["decoder", f"pools for {100 * ENOUGH:g} % success", "95 % interval"], rows)
+    return markdown_table(["decoder", f"pools for {100 * ENOUGH_SUCCESS:g} % success", "95 % interval"], rows)
 
 
 def complexity_table(counts: Counts) -> str:
@@ -130,7 +186,7 @@ def complexity_table(counts: Counts) -> str:
     others = [name for name in estimators if name != PAPERS_ESTIMATOR]
     rows = []
     for level, one in _levels(counts):
-        error, f1, rate = PAPER[level]
+        error, f1, rate = PAPERS_NUMBERS[level]
         hidden = "-".join(map(str, MLP.level(level).hidden)) or "none"
         ours = [f"{one.score.success_rate:.3f} ({rate:.2f})", f"{one.score.f1:.3f} ({f1:.2f})"]
         errors = {read.estimator: f"{read.error_percent:.2f}" for read in one.read_back}
@@ -142,7 +198,7 @@ def complexity_table(counts: Counts) -> str:
 
 def time_table(counts: Counts) -> str:
     """Where the time went: seconds by part and decoder, and by what was done."""
-    labels = {one.decoder: one.label for part in PARTS for one in getattr(counts, part)}
+    labels = {one.decoder: one.label for part in COUNTED_PARTS for one in getattr(counts, part)}
     doings = ("training", "decoding", "verifying")
     rows, totals = [], [0.0] * len(doings)
     for part, done in counts.seconds.items():
@@ -166,7 +222,7 @@ TABLES: dict[str, Callable[[Counts], str]] = {
 }
 
 
-def needed(points: Sequence[tuple[Number, float]], rate: float = ENOUGH) -> tuple[Number, str]:
+def needed(points: Sequence[tuple[Number, float]], rate: float = ENOUGH_SUCCESS) -> tuple[Number, str]:
     """Where success rates, measured at numbers of pools, first reach `rate`, interpolated linearly; in words too.
 
     Example:
@@ -198,13 +254,13 @@ def write_complexity_csv(counts: Counts, path: Path) -> None:
             (read,) = [read for read in one.read_back if read.estimator == PAPERS_ESTIMATOR]
             each = " ".join(f"{100 * wrong / read.entries:.4g}" for wrong in read.wrong)
             ours = [*(f"{value:.6g}" for value in rates), f"{read.error_percent:.6g}", each]
-            writer.writerow([level, len(read.wrong), one.score.instances, *ours, *PAPER[level]])
+            writer.writerow([level, len(read.wrong), one.score.instances, *ours, *PAPERS_NUMBERS[level]])
 
 
 def _levels(counts: Counts) -> list[tuple[int, StudyResult]]:
     """The levels that were measured, each with its result."""
     found = {one.decoder: one for one in counts.complexity}
-    return [(level, found[level_key(level)]) for level in PAPER if level_key(level) in found]
+    return [(level, found[level_key(level)]) for level in PAPERS_NUMBERS if level_key(level) in found]
 
 
 def _range(line: Mapping[Number, StudyResult]) -> str:
