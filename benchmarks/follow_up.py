@@ -31,8 +31,7 @@ import torch
 import qgt
 from qgt.files.provenance import provenance
 from qgt.files.store import write_text
-from qgt.pictures.figures import save_figure
-from qgt.pictures.tests_needed import frontier_figure, prevalence_figure, rounds_figure
+from qgt.pictures.figures import policy_frontier_figure, prevalence_figure, rounds_figure, save_figure
 from qgt.rounds.history import Setting
 from qgt.rounds.policies import FollowUp, Policy, simulate_policy
 from qgt.rounds.schemes import Scheme
@@ -313,7 +312,7 @@ def draw(found: dict[str, Any]) -> None:
             first = int(case.policy.split()[0].partition("=")[2])
             firsts.setdefault(first, []).append((mean(found[case.key]["tests"])[0], _failed(found[case.key])))
     if firsts:
-        save_figure(frontier_figure(firsts, ITEMS), IMAGES / "follow_up_frontier.png", "png")
+        save_figure(policy_frontier_figure(firsts, ITEMS), IMAGES / "follow_up_frontier.png", "png")
 
 
 def _failed(found: dict[str, Any]) -> float:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 import qgt
-from qgt.pictures.figures import frontier_figure
+from qgt.pictures.figures import time_frontier_figure
 from setting import paper_problem, provenance, synchronize, write
 
 POOLS, SEED = 25, 31
@@ -76,7 +76,7 @@ def draw(output: Path) -> None:
     rows = json.loads(RESULTS.read_text())["rows"]
     scores = {row["decoder"]: qgt.Score.from_plain({"items": 100, "outcomes": row["outcomes"]}) for row in rows}
     times = {row["decoder"]: 1e6 * row["seconds"] / row["instances"] for row in rows}
-    frontier_figure(scores, times).savefig(output, dpi=150)
+    time_frontier_figure(scores, times).savefig(output, dpi=150)
     print(f"wrote {output}")
 
 

@@ -22,7 +22,7 @@ import qgt
 from networks import HOUSEHOLDS, RESULTS, SEED, save
 from qgt.learning.limit import limit_decoder
 from qgt.learning.training import estimated_seconds
-from qgt.pictures.figures import curves_figure, frontier_figure
+from qgt.pictures.figures import curves_figure, time_frontier_figure
 from qgt.study import StudyResult
 from setting import ITEMS, paper_problem, provenance, synchronize
 
@@ -173,7 +173,7 @@ def draw() -> None:
             scores[name] = qgt.Score(ITEMS, {(1, 0, 0): right, (0, 1, 1): instances - right})
             times[name] = microseconds
     if scores:
-        frontier_figure(scores, times).savefig(FIGURES / "networks_frontier.png", dpi=150)
+        time_frontier_figure(scores, times).savefig(FIGURES / "networks_frontier.png", dpi=150)
 
 
 def main() -> None:

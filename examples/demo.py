@@ -23,7 +23,7 @@ from qgt.lab.accounts import Account, tally
 from qgt.lab.report_pages import card
 from qgt.lab.verdicts import Verdict
 from qgt.pictures import pages
-from qgt.pictures.pages import Standing
+from qgt.pictures.pages import DecoderStanding
 from qgt.study import network_path, networks_folder
 from qgt.study.plan import Entry, Recipe
 
@@ -80,7 +80,7 @@ def with_bar(console: Console) -> Progress:
     return Progress(*columns, console=console, transient=True)
 
 
-def compare(planned: qgt.Study, db: Path, progress: Progress) -> list[Standing]:
+def compare(planned: qgt.Study, db: Path, progress: Progress) -> list[DecoderStanding]:
     """Train the network, and decode the same instances with every decoder."""
     task = progress.add_task("starting", total=None)
 
@@ -89,10 +89,10 @@ def compare(planned: qgt.Study, db: Path, progress: Progress) -> list[Standing]:
 
     qgt.run_study(planned, db, on_progress=show)
     found = sorted(qgt.study_results(planned, db), key=lambda one: -one.score.success_rate)
-    return [Standing(one.label, one.score, one.seconds, one.limit, NOTES.get(one.decoder, "")) for one in found]
+    return [DecoderStanding(one.label, one.score, one.seconds, one.limit, NOTES.get(one.decoder, "")) for one in found]
 
 
-def sheet(standings: list[Standing]) -> Table:
+def sheet(standings: list[DecoderStanding]) -> Table:
     """What the screen shows."""
     shown = Table("decoder", title=f"{HELD_OUT:,} held-out instances, the same for all; 95 % intervals", box=box.SIMPLE)
     for column in ("success", "from - to", "F1", "from - to", "µs each"):
@@ -160,7 +160,7 @@ def _extreme(made: list[Account], word: Verdict, key: Callable[[Account], float]
     return max((one for one in made if one.verdict is word), key=key, default=None)
 
 
-def write(problem: qgt.Problem, standings: list[Standing], found: qgt.VerificationReport, decodes: pages.Piece,
+def write(problem: qgt.Problem, standings: list[DecoderStanding], found: qgt.VerificationReport, decodes: pages.Piece,
           colophon: Mapping[str, object]) -> None:  # fmt: skip
     """The report, as one file."""
     caption = "Held out, and the same for all; 95 % intervals below the numbers. Times are for batches of "

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import qgt
-from qgt.pictures.figures import frontier_figure, reliability_figure, verification_figure
+from qgt.pictures.figures import reliability_figure, time_frontier_figure, verification_figure
 from qgt.trust.verification import report_on
 
 
@@ -43,7 +43,7 @@ def test_the_frontier_joins_the_decoders_that_none_beats_in_both() -> None:
     rates = {"quick": 100, "slow and worse": 50, "slow and good": 950, "slower, no better": 949}
     scores = {name: qgt.Score(10, {(1, 0, 0): right, (0, 1, 1): 1000 - right}) for name, right in rates.items()}
     times = dict(zip(rates, (1.0, 50.0, 100.0, 1000.0), strict=True))
-    ax = frontier_figure(scores, times).axes[0]
+    ax = time_frontier_figure(scores, times).axes[0]
     assert {text.get_text() for text in ax.texts} == set(rates)
     joined = ax.lines[-1]
     assert joined.get_xdata().tolist() == [1.0, 100.0] and joined.get_ydata().tolist() == [0.1, 0.95]

@@ -8,7 +8,7 @@ import torch
 
 import qgt
 from qgt.pictures import pages, svg
-from qgt.pictures.pages import Card, Count, Standing
+from qgt.pictures.pages import Card, Count, DecoderStanding
 from qgt.trust.metrics import Interval
 from qgt.trust.verification import report_on
 
@@ -67,7 +67,10 @@ def verified() -> qgt.VerificationReport:
 
 def whole() -> str:
     x = torch.eye(4, dtype=torch.uint8)
-    standings = [Standing(EVIL, qgt.score(x, x), 0.1, limit=True), Standing("none", qgt.score(x, 0 * x), 0.2)]
+    standings = [
+        DecoderStanding(EVIL, qgt.score(x, x), 0.1, limit=True),
+        DecoderStanding("none", qgt.score(x, 0 * x), 0.2),
+    ]
     return pages.page(
         EVIL,
         EVIL,
@@ -135,7 +138,7 @@ def test_empty_states():
     assert "No decoder was verified." in pages.verification(None)
     assert "Nothing was decoded." in pages.trust_table({})
     tags(pages.page("t", "l", []))
-    none = Standing("none", qgt.Score(3, {}), 0.0)
+    none = DecoderStanding("none", qgt.Score(3, {}), 0.0)
     tags(pages.standings_table([none]))
 
 

@@ -8,7 +8,7 @@ import torch
 
 import qgt
 from qgt.cli import main
-from qgt.pictures.tests_needed import policies_figure
+from qgt.pictures.figures import policies_figure
 from qgt.rounds.history import Setting
 from qgt.rounds.policies import run_policy
 from qgt.rounds.schemes import Scheme

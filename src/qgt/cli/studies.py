@@ -106,8 +106,7 @@ def figure(
     Example:
       qgt figure examples/pools.toml --db pools.db -o pools.svg --csv pools.csv
     """
-    from qgt.pictures.figures import curves_figure, save_figure
-    from qgt.pictures.tests_needed import policies_figure
+    from qgt.pictures.figures import curves_figure, policies_figure, save_figure
     from qgt.study import write_csv
     from qgt.trust.metrics import METRICS
 

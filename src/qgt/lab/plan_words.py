@@ -7,7 +7,7 @@ from qgt.lab.expectations import Range
 from qgt.lab.naming import label
 from qgt.lab.planning import Candidate, Plan
 from qgt.lab.question import Question
-from qgt.pictures.plan_figure import Point, plan_figure
+from qgt.pictures.figures import PlanPoint, plan_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -137,7 +137,7 @@ def _caution(plan: Plan) -> list[str]:
 def plan_picture(plan: Plan) -> "Figure":
     """The candidates as a figure."""
     points = [
-        Point(one.pools, one.weight, one.success, *one.interval, recommended=one is plan.recommended)
+        PlanPoint(one.pools, one.weight, one.success, *one.interval, recommended=one is plan.recommended)
         for one in plan.candidates
     ]
     question = plan.question

@@ -12,8 +12,8 @@ from qgt.lab.plates import POOL_PLATE
 from qgt.lab.samples import Samples
 from qgt.lab.worklists.moves import Move, Moves, microlitres, moves_of
 from qgt.model.design import Design
-from qgt.pictures.bench import PlateMap, Tick, Ticks, bench_page
 from qgt.pictures.pages import Piece
+from qgt.pictures.printed_sheets import PlateMap, Tick, Ticks, printed_page
 
 
 def pooling_sheet(design: Design, samples: Samples, volume: float, *, notes: Sequence[str] = ()) -> Piece:
@@ -43,7 +43,7 @@ def pooling_sheet(design: Design, samples: Samples, volume: float, *, notes: Seq
     ]
     maps = [*_sample_maps(samples), *_pool_maps(design, made)]
     lists = [_by_sample(made), _by_pool(design, made)]
-    return bench_page("Pooling sheet", label(design), facts, lists, maps, notes=notes)
+    return printed_page("Pooling sheet", label(design), facts, lists, maps, notes=notes)
 
 
 def _by_sample(made: Moves) -> Ticks:

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 else:
     Piece = str  # which markup is; its own class is not imported before a page is made
 
-SHOWN = 8  # answers of a card, and contradicted entries of a verification
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+SHOWN_ANSWERS = 8  # answers of a card, and contradicted entries of a verification
+CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 @dataclass(frozen=True)
-class Standing:
+class DecoderStanding:
     """How one decoder did: its score, and the seconds that decoding all of the score's instances took."""
 
     name: str
@@ -79,7 +79,7 @@ def page(title: str, lead: str, sections: Iterable[Piece], *, colophon: Piece | 
     style = Markup(files("qgt.pictures").joinpath("page.css").read_text("utf-8"))
     template = environment().get_template("page.html")
     parts = {"title": title, "lead": lead, "sections": list(sections), "colophon": colophon}
-    return Markup(template.render(parts, style=style, policy=Markup(POLICY)))
+    return Markup(template.render(parts, style=style, policy=Markup(CONTENT_POLICY)))
 
 
 def section(heading: str, *parts: Piece) -> Piece:
@@ -122,7 +122,7 @@ def badge(word: str, *, anchor: str = "") -> Piece:
     return _piece("badge", word, anchor)
 
 
-def standings_table(standings: Sequence[Standing], *, caption: str = "") -> Piece:
+def standings_table(standings: Sequence[DecoderStanding], *, caption: str = "") -> Piece:
     """Success rate and F1 with their 95 % intervals, and microseconds per decode, for each decoder."""
     if not standings:
         return paragraph("No decoders were compared.", quiet=True)
@@ -134,7 +134,7 @@ def standings_table(standings: Sequence[Standing], *, caption: str = "") -> Piec
     return table([*columns, "instances"], each, caption=caption)
 
 
-def _standing_row(one: Standing) -> list[str]:
+def _standing_row(one: DecoderStanding) -> list[str]:
     return [
         _piece("decoder", one.name, one.limit, one.note),
         *(_with_interval(one.score, metric) for metric in ("success_rate", "f1")),
@@ -147,7 +147,7 @@ def _with_interval(score: Score, metric: str) -> Piece:
     return _piece("with_interval", f"{score.mean(metric):.4f}", f"{low:.4f} to {high:.4f}")
 
 
-def standings_chart(standings: Sequence[Standing], *, caption: str) -> Piece:
+def standings_chart(standings: Sequence[DecoderStanding], *, caption: str) -> Piece:
     """Success rates as bars with their 95 % intervals, under the limit, best first."""
     if not standings:
         return paragraph("There is nothing to draw.", quiet=True)
@@ -174,7 +174,7 @@ def verification(report: VerificationReport | None) -> Piece:
     shape = f"{pools} pools (rows) by {items} items (columns); a filled square: the item is in the pool."
     differ = f"{wrong} of {claimed.numel():,} entries differ" + (", marked." if wrong else ".")
     evidence = f"Evidence for each entry: two heaps, {report.separation:.1f} standard deviations apart."
-    listed = [(f"{m.pool}, {m.item}", f"{m.claimed}", f"{m.recovered}") for m in report.mismatches[:SHOWN]]
+    listed = [(f"{m.pool}, {m.item}", f"{m.claimed}", f"{m.recovered}") for m in report.mismatches[:SHOWN_ANSWERS]]
     more = f"The surest {len(listed)} of {len(report.mismatches)} contradicted entries"
     entries = table(("contradicted entry", "claimed", "read back"), listed, caption=more) if listed else ""
     pictures = (_drawn(left), _drawn(right), shape, differ, _drawn(heaps))

@@ -20,7 +20,7 @@ from qgt.model.noise import SparseInteger
 from qgt.model.prior import Bernoulli
 from qgt.model.problem import Problem
 from qgt.pictures import pages, svg
-from qgt.pictures.pages import Standing
+from qgt.pictures.pages import DecoderStanding
 from qgt.trust.metrics import score
 from qgt.web.house import Here, House
 from qgt.web.jobs import Full, Job
@@ -86,7 +86,7 @@ def simulated(pools: int, seed: int, job: Job) -> dict[str, object]:
         found[name] = Decoded.joined(parts)
         seconds = time.perf_counter() - start
         proved = name == "Certified" and bool((found[name].status != Status.TIME_LIMIT).all())
-        standings.append(Standing(name, score(x, found[name].x), seconds, limit=proved))
+        standings.append(DecoderStanding(name, score(x, found[name].x), seconds, limit=proved))
     first = next(iter(found))
     (account,) = accounts(problem, y[:1], ["1"], found[first].pick(torch.tensor([0])))
     shown = card(problem, account, y[0], title="The first instance", truth=x[0])

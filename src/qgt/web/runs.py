@@ -7,13 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, HTTPException, Path, Request
 from fastapi.responses import Response
 
-from qgt.pictures.pages import POLICY
+from qgt.pictures.pages import CONTENT_POLICY
 from qgt.web.house import Here
 from qgt.web.store import Run
 from qgt.web.views import show
 
 router = APIRouter()
-STANDALONE = f"{POLICY}; frame-ancestors 'none'; sandbox allow-modals"
+STANDALONE = f"{CONTENT_POLICY}; frame-ancestors 'none'; sandbox allow-modals"
 KINDS = {
     "html": "text/html; charset=utf-8",
     "csv": "text/csv; charset=utf-8",

@@ -1,6 +1,6 @@
 """Figures of policies show every policy and the bound."""
 
-from qgt.pictures.tests_needed import frontier_figure, prevalence_figure, rounds_figure
+from qgt.pictures.figures import policy_frontier_figure, prevalence_figure, rounds_figure
 
 
 def texts(figure):
@@ -25,7 +25,7 @@ def test_rounds_has_a_point_for_each_policy_and_says_how_often_it_is_right():
 
 
 def test_a_frontier_has_a_line_for_each_first_round_in_the_order_of_tests():
-    figure = frontier_figure({18: [(23.0, 0.001), (21.0, 0.04)], 20: [(22.0, 0.0)]}, 100)
+    figure = policy_frontier_figure({18: [(23.0, 0.001), (21.0, 0.04)], 20: [(22.0, 0.0)]}, 100)
     assert texts(figure) == ["first round of 18", "first round of 20"]
     (ax,) = figure.axes
     assert ax.lines[0].get_xdata().tolist() == [21.0, 23.0] and ax.lines[0].get_ydata().tolist() == [4.0, 0.1]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from qgt.pictures.pages import POLICY, Piece, environment
+from qgt.pictures.pages import CONTENT_POLICY, Piece, environment
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Ticks:
     rows: Sequence[Tick]
 
 
-def bench_page(
+def printed_page(
     title: str,
     label: str,
     facts: Sequence[tuple[str, str]],
@@ -59,7 +59,7 @@ def bench_page(
         notes: Sentences below the facts.
 
     Example:
-        >>> page = bench_page("A sheet", "Design x, check code Y", [("pools", "<2>")], [], [])
+        >>> page = printed_page("A sheet", "Design x, check code Y", [("pools", "<2>")], [], [])
         >>> "&lt;2&gt;" in page, "<2>" in page
         (True, False)
     """
@@ -70,4 +70,4 @@ def bench_page(
     style = files("qgt.pictures").joinpath("bench.css").read_text("utf-8").replace("LABEL", label)
     template = environment().get_template("bench.html")
     parts = {"title": title, "label": label, "facts": facts, "tables": tables, "maps": maps, "notes": notes}
-    return Markup(template.render(parts, style=Markup(style), policy=Markup(POLICY)))
+    return Markup(template.render(parts, style=Markup(style), policy=Markup(CONTENT_POLICY)))
