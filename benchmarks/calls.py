@@ -28,11 +28,10 @@ from torch import Tensor
 
 import qgt
 from qgt.files import documents
-from qgt.lab.accounts import Account
-from qgt.lab.decoding import DecodedSheet, decode_sheet
-from qgt.lab.naming import check_code, short_name
-from qgt.lab.products import products, sheet_facts
-from qgt.lab.reports import verdict_counts
+from qgt.lab.answers.accounts import Account
+from qgt.lab.answers.decoding import DecodedSheet, decode_sheet
+from qgt.lab.answers.outputs import products, sheet_facts, verdict_counts
+from qgt.lab.sheets.names import check_code, short_name
 from qgt.lab.verdicts import Call
 from setting import in_processes, paper_problem, provenance, write
 

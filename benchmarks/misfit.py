@@ -25,7 +25,7 @@ import torch
 from torch import Generator, Tensor
 
 import qgt
-from qgt.lab.decoding import DecodedSheet, decode_sheet
+from qgt.lab.answers.decoding import DecodedSheet, decode_sheet
 from qgt.trust.confidence import BoundCalibrated
 from setting import in_processes, paper_problem, provenance, write
 

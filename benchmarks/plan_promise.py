@@ -27,9 +27,10 @@ from scipy.stats import fisher_exact
 import qgt
 from qgt.files.documents import json_by_rows
 from qgt.files.store import write_text
-from qgt.lab.planning import Question, plan
-from qgt.lab.samples import Samples
-from qgt.lab.scouting import PLATE, Scout, simulated
+from qgt.lab.plan.planning import plan
+from qgt.lab.plan.question import Question
+from qgt.lab.plan.simulation import PLATE, Scout, simulated_plates
+from qgt.lab.sheets.samples import Samples
 from setting import in_processes, provenance
 
 ASSAYS = {
@@ -112,7 +113,7 @@ def seen(task: PlatesTask) -> tuple[PlatesTask, list[int], float]:
     scout = Scout(asked.samples, asked.prior, asked.assay, below, number)
     problem = scout.problem(scout.design(task.row["pools"], task.row["weight"]))
     generator = torch.Generator().manual_seed(10**6 + 1000 * number + task.part)
-    found = simulated(problem, task.plates, retest_below=below, generator=generator, seconds=1e9)
+    found = simulated_plates(problem, task.plates, retest_below=below, generator=generator, seconds=1e9)
     return task, [found.right, found.plates, found.follow_ups], time.process_time() - start
 
 

@@ -32,9 +32,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))  # where 
 from hostile_texts import FORMULA, HOSTILE, Markup
 from qgt.files.provenance import provenance
 from qgt.files.store import write_text
-from qgt.lab.planning import Candidate, Plan, Question
-from qgt.lab.samples import Samples
-from qgt.lab.scouting import Scout
+from qgt.lab.plan.planning import Candidate, Plan
+from qgt.lab.plan.question import Question
+from qgt.lab.plan.simulation import Scout
+from qgt.lab.sheets.samples import Samples
 from qgt.model.noise import Noiseless
 from qgt.web.examples import EXAMPLES, example_plan
 from qgt.web.house import House

@@ -19,8 +19,8 @@ from rich.table import Table
 import qgt
 from qgt.files.provenance import provenance
 from qgt.files.store import write_text
-from qgt.lab.accounts import Account, tally
-from qgt.lab.report_pages import card
+from qgt.lab.answers.accounts import Account, tally
+from qgt.lab.answers.outputs import card
 from qgt.lab.verdicts import Verdict
 from qgt.pictures import pages
 from qgt.pictures.pages import DecoderStanding

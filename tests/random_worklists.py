@@ -6,10 +6,9 @@ import torch
 
 import worklist_readers
 from qgt import Design
-from qgt.lab.plates import wells
-from qgt.lab.samples import Samples
-from qgt.lab.worklists.formats import FORMATS
-from qgt.lab.worklists.moves import Moves, moves_of
+from qgt.lab.plan.robots import FORMATS, Moves, moves_of
+from qgt.lab.sheets.plates import wells
+from qgt.lab.sheets.samples import Samples
 
 LETTERS = "abcXYZ019 _-;,\"'=+@<>&|/\\äß漢"
 

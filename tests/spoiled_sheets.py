@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from random import Random
 
 from qgt import Design
-from qgt.lab.counts import read_counts
-from qgt.lab.naming import ALPHABET, label
+from qgt.lab.sheets.counts import read_counts
+from qgt.lab.sheets.names import ALPHABET, label
 
 Rows = list[list[object]]
 PLACE = re.compile(r"row \d+|rows \d+|column \d+|columns \d+|sheet '|is empty|no numbers|has no (row|column) for pool")

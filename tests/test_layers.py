@@ -24,7 +24,14 @@ ROOMS = (
     ("learning",),
     ("study",),
     ("pictures",),
-    ("lab", "paper"),
+    ("lab.verdicts",),
+    ("lab.wording", "paper"),
+    ("lab.reported",),
+    ("lab.sheets",),
+    ("lab.plan",),
+    ("lab.answers",),
+    ("lab.rounds",),
+    ("lab",),
     ("qgt",),  # the package itself names everything public
     ("web",),  # below the command, whose verb starts it
     ("cli",),
@@ -37,8 +44,10 @@ APART = "the checker of proofs and the search must share no code"
 
 
 def room(module: str) -> str:
-    """The room of a module: the first part of its name."""
-    return module.split(".")[0]
+    """The room of a module: the longest beginning of its name that has a place, else the first part."""
+    named = {name for line in ROOMS for name in line}
+    parts = module.split(".")
+    return next((name for size in range(len(parts), 0, -1) if (name := ".".join(parts[:size])) in named), parts[0])
 
 
 def height(module: str) -> int | None:

@@ -49,19 +49,19 @@ if TYPE_CHECKING:
     from qgt.decoders.results import Status as Status
     from qgt.files.plugins import Plugin as Plugin
     from qgt.files.plugins import load_plugin as load_plugin
-    from qgt.lab.accounts import Account as Account
-    from qgt.lab.accounts import accounts as accounts
-    from qgt.lab.counts import CountSheet as CountSheet
-    from qgt.lab.counts import read_counts as read_counts
-    from qgt.lab.plan_folder import PlanFolder as PlanFolder
-    from qgt.lab.plan_folder import read_plan as read_plan
-    from qgt.lab.plan_folder import write_plan as write_plan
-    from qgt.lab.planning import Candidate as Candidate
-    from qgt.lab.planning import Plan as Plan
-    from qgt.lab.planning import plan as plan
-    from qgt.lab.question import Question as Question
-    from qgt.lab.samples import Samples as Samples
-    from qgt.lab.transfers import few_transfers as few_transfers
+    from qgt.lab.answers.accounts import Account as Account
+    from qgt.lab.answers.accounts import accounts as accounts
+    from qgt.lab.plan.folder import PlanFolder as PlanFolder
+    from qgt.lab.plan.folder import read_plan as read_plan
+    from qgt.lab.plan.folder import write_plan as write_plan
+    from qgt.lab.plan.planning import Candidate as Candidate
+    from qgt.lab.plan.planning import Plan as Plan
+    from qgt.lab.plan.planning import plan as plan
+    from qgt.lab.plan.question import Question as Question
+    from qgt.lab.plan.transfers import few_transfers as few_transfers
+    from qgt.lab.sheets.counts import CountSheet as CountSheet
+    from qgt.lab.sheets.counts import read_counts as read_counts
+    from qgt.lab.sheets.samples import Samples as Samples
     from qgt.lab.verdicts import Verdict as Verdict
     from qgt.learning.run import best_threshold as best_threshold
     from qgt.learning.training import Interrupted as Interrupted
@@ -169,13 +169,13 @@ _PUBLIC = {
         "UnknownRate",
     ),
     "model.problem": ("Instances", "Problem"),
-    "lab.accounts": ("Account", "accounts"),
-    "lab.counts": ("CountSheet", "read_counts"),
-    "lab.plan_folder": ("PlanFolder", "read_plan", "write_plan"),
-    "lab.planning": ("Candidate", "Plan", "plan"),
-    "lab.question": ("Question",),
-    "lab.samples": ("Samples",),
-    "lab.transfers": ("few_transfers",),
+    "lab.answers.accounts": ("Account", "accounts"),
+    "lab.sheets.counts": ("CountSheet", "read_counts"),
+    "lab.plan.folder": ("PlanFolder", "read_plan", "write_plan"),
+    "lab.plan.planning": ("Candidate", "Plan", "plan"),
+    "lab.plan.question": ("Question",),
+    "lab.sheets.samples": ("Samples",),
+    "lab.plan.transfers": ("few_transfers",),
     "lab.verdicts": ("Verdict",),
     "rounds.choosing": ("NextPools", "next_pools"),
     "trust.confidence": ("Calibrated",),

@@ -13,10 +13,11 @@ from hostile_texts import FORMULA, HOSTILE, Markup
 from qgt import Noiseless
 from qgt.cli import main
 from qgt.files.tables import escape
-from qgt.lab.plan_folder import write_plan
-from qgt.lab.planning import Candidate, Plan, Question
-from qgt.lab.samples import Samples
-from qgt.lab.scouting import Scout
+from qgt.lab.plan.folder import write_plan
+from qgt.lab.plan.planning import Candidate, Plan
+from qgt.lab.plan.question import Question
+from qgt.lab.plan.simulation import Scout
+from qgt.lab.sheets.samples import Samples
 
 READ = {"NaN", "-0", "\ufeff", "\u200b", "\u2028"}  # a missing count, a zero, and cells that are empty but for a mark
 

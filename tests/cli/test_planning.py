@@ -9,15 +9,15 @@ import torch
 
 from qgt.cli import main
 from qgt.cli.shell import PLAN_FILES
-from qgt.lab.plan_folder import read_plan
+from qgt.lab.plan.folder import read_plan
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("qgt.lab.question.WEIGHTS", (6,))
+    monkeypatch.setattr("qgt.lab.plan.question.WEIGHTS", (6,))
     for name, value in {"SCOUTED": 20, "MEASURED": 40, "CONFIRMED": 150, "SPREAD": (1.2,)}.items():
-        monkeypatch.setattr(f"qgt.lab.planning.{name}", value)
+        monkeypatch.setattr(f"qgt.lab.plan.planning.{name}", value)
 
 
 def fill(path, counts):

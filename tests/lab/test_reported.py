@@ -3,9 +3,8 @@
 import torch
 
 import qgt
-from qgt.lab.decoding import decode_sheet
-from qgt.lab.report_pages import card
-from qgt.lab.reports import report_row
+from qgt.lab.answers.decoding import decode_sheet
+from qgt.lab.answers.outputs import card, report_row
 from qgt.model.noise import usual_reports
 
 ROWS = ["110100", "011010", "101001", "000111"]

@@ -5,7 +5,7 @@ import pytest
 from qgt.decoders.results import Status
 from qgt.lab import wording
 from qgt.lab.verdicts import Verdict
-from qgt.lab.wording import Alternative, Residual, joined, percent, quoted
+from qgt.lab.wording import Alternative, Residual, in_one_phrase, percent, quoted
 
 
 def test_percent_rounds_down_and_keeps_off_the_ends():
@@ -16,7 +16,7 @@ def test_percent_rounds_down_and_keeps_off_the_ends():
 
 
 def test_joined():
-    assert [joined(list("abcd")[:n], most=2) for n in range(5)] == [
+    assert [in_one_phrase(list("abcd")[:n], most=2) for n in range(5)] == [
         *("", "a", "a and b", "a, b and 1 other", "a, b and 2 others")
     ]
 
@@ -59,16 +59,16 @@ def test_a_bound_is_said_as_one():
 
 def test_real_valued_counts_are_told_by_how_far_they_are_off():
     off = [Residual("P1", 1.1, 1.0), Residual("P2", 2.5, 3.0)]
-    said = wording.explained(off, 4, whole=False)
+    said = wording.explained_words(off, 4, whole=False)
     assert said == "The counts differ from this answer by 0.15 on average, most in P2 (counted 2.5, expected 3)."
 
 
 def test_counts_that_differ_are_named_up_to_six():
     off = [Residual(f"P{i}", 1.0, 0.0) for i in range(8)]
-    said = wording.explained(off, 9, whole=True)
+    said = wording.explained_words(off, 9, whole=True)
     assert said.startswith("8 of 9 counts differ from this answer: P0 (counted 1, expected 0), ")
     assert said.endswith("and 2 others. The other one agrees with it.")
-    assert wording.explained(off, 8, whole=True).endswith("2 others.")
+    assert wording.explained_words(off, 8, whole=True).endswith("2 others.")
 
 
 def test_alternatives_without_probabilities():
@@ -92,6 +92,6 @@ def test_a_probability_that_was_measured_is_said_though_nothing_is_proved():
 def test_what_no_listed_answer_has_is_not_always_a_wrong_count():
     """With many counts missing, much weight lies on answers that are not listed, and every count agrees."""
     others = [wording.Alternative(0.05, ("I7",), ())]
-    assert "Count again" not in wording.unlisted(0.7, others, fits=True)
-    assert "Count again" in wording.unlisted(0.7, others, fits=False)
-    assert wording.unlisted(0.93, others, fits=True) == ""
+    assert "Count again" not in wording.unlisted_words(0.7, others, fits=True)
+    assert "Count again" in wording.unlisted_words(0.7, others, fits=False)
+    assert wording.unlisted_words(0.93, others, fits=True) == ""

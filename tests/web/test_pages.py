@@ -14,8 +14,8 @@ from openpyxl import load_workbook
 from visits import held, typed, visiting
 
 import qgt
-from qgt.lab.counts import read_counts
-from qgt.lab.plan_folder import read_plan
+from qgt.lab.plan.folder import read_plan
+from qgt.lab.sheets.counts import read_counts
 from qgt.web.bench import unpack
 from qgt.web.forms import Form
 from qgt.web.planning import asked

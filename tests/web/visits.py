@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import httpx
 
-from qgt.lab.planning import Candidate, Plan, Question
-from qgt.lab.samples import Samples
-from qgt.lab.scouting import Scout
+from qgt.lab.plan.planning import Candidate, Plan
+from qgt.lab.plan.question import Question
+from qgt.lab.plan.simulation import Scout
+from qgt.lab.sheets.samples import Samples
 from qgt.model.noise import Noiseless
 from qgt.web.house import House
 from qgt.web.jobs import Job

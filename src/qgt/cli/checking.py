@@ -31,8 +31,8 @@ def check(
     """
     problem = problem_file(problem)
     check_files([], inputs=[counts, problem, certificate, calls, *(plugin or ())])
-    from qgt.lab.checking import check_sheet, summary
-    from qgt.lab.sheets import read_calls
+    from qgt.lab.answers.checking import check_sheet, summary
+    from qgt.lab.sheets.counts import read_calls
 
     load_plugins(plugin)
     loaded = qgt.Problem.load(problem)

@@ -122,8 +122,8 @@ def score(
       qgt score truth.csv calls.csv
     """
     check_files([], inputs=[truth, calls])
-    from qgt.lab.reports import refuse_undecided
-    from qgt.lab.sheets import read_pair
+    from qgt.lab.answers.outputs import refuse_undecided
+    from qgt.lab.sheets.counts import read_pair
     from qgt.trust.metrics import METRICS
 
     refuse_undecided(calls)

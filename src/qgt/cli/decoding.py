@@ -24,10 +24,10 @@ from qgt.cli.shell import (
 )
 
 if TYPE_CHECKING:
-    from qgt.lab.accounts import Account
-    from qgt.lab.counts import CountSheet
-    from qgt.lab.decoding import DecodedSheet
-    from qgt.lab.samples import Samples
+    from qgt.lab.answers.accounts import Account
+    from qgt.lab.answers.decoding import DecodedSheet
+    from qgt.lab.sheets.counts import CountSheet
+    from qgt.lab.sheets.samples import Samples
 
 # Typed out, so that help need not import them.
 DECODER_NAMES = (
@@ -161,7 +161,7 @@ def decode(
     write_files(_files(sheet, outputs, facts, samples))
     written = outputs.written
     if as_json:
-        from qgt.lab.products import sheet_facts
+        from qgt.lab.answers.outputs import sheet_facts
 
         tell({**written, **sheet_facts(sheet, name), "notes": [*why, *read.notes]}, "", [])
     else:
@@ -191,8 +191,7 @@ def _chosen(
 ) -> tuple[str, "qgt.Decoder", "qgt.Problem", Sequence[str]]:
     """The decoder asked for, with its options, the problem to bind it to, and why another than the usual one."""
     from qgt.decoders.registry import make_decoder
-    from qgt.lab.choice import Choice, usual_decoder
-    from qgt.lab.options import parse_settings, with_settings
+    from qgt.lab.answers.decoding import DecoderChoice, parse_settings, usual_decoder, with_settings
 
     if model is not None:
         net = with_settings(qgt.load(model), parse_settings("neural", settings))
@@ -202,7 +201,7 @@ def _chosen(
     assert problem is not None  # one of the two was given
     loaded, why = qgt.Problem.load(problem), ""
     if name is None:  # whoever sets an option or wants a proof means the usual one
-        name, why = Choice("certified") if settings or keep_proofs else usual_decoder(loaded)
+        name, why = DecoderChoice("certified") if settings or keep_proofs else usual_decoder(loaded)
     if keep_proofs and name != "certified":
         raise ValueError(f"certificate has no meaning for {name}: it is for --decoder certified.")
     options = parse_settings(name, settings)
@@ -222,7 +221,7 @@ def _decoded(
     cache: Path | None,
     device: str,
 ) -> "DecodedSheet":
-    from qgt.lab.decoding import decode_sheet
+    from qgt.lab.answers.decoding import decode_sheet
     from qgt.trust.cache import cache_folder
 
     with share_done("decoding") as show:
@@ -243,14 +242,16 @@ def _files(
     sheet: "DecodedSheet", outputs: Outputs, facts: dict[str, object], samples: "Samples | None"
 ) -> dict[Path, Callable[[Path], object]]:
     """What writes each file that was asked for."""
-    from qgt.lab import reports
+    from qgt.lab.answers import outputs as output_files
 
     files = outputs.of_accounts(sheet.accounts, sheet.problem.design, samples)
     if outputs.answers is not None:
         items = sheet.problem.design.item_names
-        files[outputs.answers] = partial(reports.write_answers, result=sheet.result, names=sheet.names, items=items)
+        files[outputs.answers] = partial(
+            output_files.write_answers, result=sheet.result, names=sheet.names, items=items
+        )
     if outputs.page is not None:
-        from qgt.lab.report_pages import sheet_page
+        from qgt.lab.answers.outputs import sheet_page
 
         title = f"Decoded: {Path(str(facts['counts'])).name}"
         page = sheet_page(sheet, title=title, facts=facts, samples=samples)
@@ -280,8 +281,7 @@ def _number_called(made: "Sequence[Account]") -> str:
 
 def _tell(sheet: "DecodedSheet", written: dict[str, str]) -> None:
     """The calls where no file has them, how many of each verdict or status, and the first instances in words."""
-    from qgt.lab.report_pages import about_file
-    from qgt.lab.reports import calls_line
+    from qgt.lab.answers.outputs import about_file, calls_line
 
     if "calls" not in written:
         tell(None, "\n".join(map(calls_line, sheet.accounts)) + "\n", [])

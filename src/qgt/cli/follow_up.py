@@ -32,8 +32,8 @@ from qgt.cli.shell import (
 )
 
 if TYPE_CHECKING:
-    from qgt.lab.following import DecodedRounds, Proposed
-    from qgt.lab.round_files import Round
+    from qgt.lab.rounds.files import Round
+    from qgt.lab.rounds.follow_up import DecodedRounds, Proposed
 
 SHOWN = 10  # instances on the screen; pools.csv has all
 
@@ -75,9 +75,9 @@ def follow_up(
     """
     problem = problem_file(problem)
     check_files([], inputs=[counts, problem, *(rounds or ()), *(plugin or ())])
-    from qgt.lab.following import as_round, propose
-    from qgt.lab.following import used_up as uses_of
-    from qgt.lab.round_files import refuse_occupied
+    from qgt.lab.rounds.files import refuse_occupied
+    from qgt.lab.rounds.follow_up import as_round, propose
+    from qgt.lab.rounds.follow_up import used_up as uses_of
 
     refuse_occupied(output)
     load_plugins(plugin)
@@ -104,16 +104,16 @@ def decoded_rounds(
     counts: Path, problem: Path, rounds: Sequence[Path], confidence: float, time_limit: float, seed: int = 0
 ) -> "tuple[DecodedRounds, list[Round], qgt.Problem, list[str]]":
     """The instances of a file with all their rounds, decoded; the records; the first problem; and notes on the file."""
-    from qgt.lab.accounts import numbers
-    from qgt.lab.following import decode_rounds
-    from qgt.lab.round_files import joined
+    from qgt.lab.answers.accounts import numbers
+    from qgt.lab.rounds.files import joined_rounds
+    from qgt.lab.rounds.follow_up import decode_rounds
     from qgt.rounds.history import History
     from qgt.rounds.stopping import Settle
 
     loaded = qgt.Problem.load(problem)
     read = read_sheet(counts, problem, loaded)
     called = list(read.names or numbers(len(read.y)))
-    histories, before = joined([History.start(loaded, row) for row in read.y], called, rounds)
+    histories, before = joined_rounds([History.start(loaded, row) for row in read.y], called, rounds)
     settle = Settle(confidence=confidence, time_limit=time_limit)
     generator = own_generator("decode-rounds", seed, "cpu")
     decoded = decode_rounds(histories, called, settle, first=loaded, generator=generator)
@@ -133,15 +133,15 @@ def decode_with_rounds(
     as_json: bool,
 ) -> None:
     """Decode all rounds together: what 'qgt decode --round' does. `facts` gives what stands at the page's foot."""
-    from qgt.lab import reports
-    from qgt.lab.round_products import round_facts, round_proofs, rounds_page
+    from qgt.lab.answers import outputs as output_files
+    from qgt.lab.rounds.follow_up import round_facts, round_proofs, rounds_page
 
     decoded, before, loaded, notes = decoded_rounds(counts, problem, rounds, 0.99, time_limit or 10.0)
     samples = planned_samples(problem)
     files = outputs.of_accounts(decoded.accounts, loaded.design, samples)
     if outputs.answers is not None:
         items = loaded.design.item_names
-        answers = partial(reports.write_answers, result=decoded.result, names=decoded.names, items=items)
+        answers = partial(output_files.write_answers, result=decoded.result, names=decoded.names, items=items)
         files[outputs.answers] = answers
     if outputs.page is not None:
         page = rounds_page(decoded, title=f"Decoded: {counts.name}", facts=facts(loaded), samples=samples)
@@ -160,7 +160,7 @@ def decode_with_rounds(
         tell({**facts_told, "notes": notes}, "", [])
     else:
         if outputs.calls is None:
-            tell(None, "\n".join(map(reports.calls_line, decoded.accounts)) + "\n", [])
+            tell(None, "\n".join(map(output_files.calls_line, decoded.accounts)) + "\n", [])
         title = f"{1 + len(before)} rounds: {sum(pools) / len(pools):.1f} tests per instance, on average."
         tell_verdicts(title, decoded.accounts)
         for note in notes:
@@ -193,7 +193,7 @@ def _tell(
     notes: Sequence[str],
     as_json: bool,
 ) -> None:
-    from qgt.lab.following import in_words
+    from qgt.lab.rounds.follow_up import proposal_in_words
 
     sure, tests = instances - len(found) - len(stuck), sum(len(one.pools.matrix) for one in found)
     remaining = sum(max(one.pools.remaining, len(one.pools.matrix)) for one in found)
@@ -217,7 +217,7 @@ def _tell(
         title += f" Tests that remain in all, these counted: about {remaining}."
     if stuck:
         title += f" For {', '.join(stuck[:SHOWN])} no pool would help: check the counts and the limits given."
-    rows = [[one.account.name, str(one.account.verdict), in_words(one)] for one in found[:SHOWN]]
+    rows = [[one.account.name, str(one.account.verdict), proposal_in_words(one)] for one in found[:SHOWN]]
     tell(None, title, ["instance", "verdict", "next"], *rows)
     if len(found) > SHOWN:
         tell(None, f"{len(found) - SHOWN} more in {folder}/pools.csv.", [])

@@ -11,9 +11,9 @@ import typer
 from qgt.cli.shell import Json, Seed, amount_of, app, check_files, share_done, share_of, tell
 
 if TYPE_CHECKING:
-    from qgt.lab.plan_folder import PlanFolder
-    from qgt.lab.planning import Plan
-    from qgt.lab.samples import Samples
+    from qgt.lab.plan.folder import PlanFolder
+    from qgt.lab.plan.planning import Plan
+    from qgt.lab.sheets.samples import Samples
 
 _NUMBER = re.compile(r"[+-]?[\d.,_]+([eE]\d+)?")  # meant as how many samples there are
 
@@ -100,28 +100,28 @@ def plan(
     import torch
 
     from qgt.arguments import positive
-    from qgt.lab import asking
-    from qgt.lab.plan_folder import write_plan
-    from qgt.lab.planning import Question
-    from qgt.lab.planning import plan as make_plan
+    from qgt.lab.plan import question as questions
+    from qgt.lab.plan.folder import write_plan
+    from qgt.lab.plan.planning import plan as make_plan
+    from qgt.lab.plan.question import Question
 
     listed, volume = _samples(samples, file), positive("volume", volume)
     positives = positives or _asked("About how many of them are positive (such as 1-4)?", "--positives")
     if assay is None and errors is None and sys.stdin.isatty():
         assay = typer.prompt("What does the assay report: count, reading or positive?", default="count")
         errors = typer.prompt(
-            f"It reports {asking.ASSAYS.get(assay, '...')}", default="0" if assay == "count" else None
+            f"It reports {questions.ASSAY_NUMBERS.get(assay, '...')}", default="0" if assay == "count" else None
         )
     kind = assay or "count"
     question = Question(
         listed,
-        asking.parse_positives(positives, len(listed)),
-        asking.parse_assay(kind, asking.parse_errors(errors or "", kind)),
+        questions.parse_positives(positives, len(listed)),
+        questions.parse_assay(kind, questions.parse_errors(errors or "", kind)),
         certainty,
         most_pools,
         largest_pool,
         most_transfers,
-        asking.two_stages(kind) if follow_ups is None else follow_ups,
+        questions.two_stages(kind) if follow_ups is None else follow_ups,
         attack_rate,
         background,
     )
@@ -140,8 +140,8 @@ def _asked(words: str, option: str) -> str:
 
 
 def _samples(given: str, file: Path | None) -> "Samples":
-    from qgt.lab.question import MOST_SAMPLES
-    from qgt.lab.samples import Samples
+    from qgt.lab.plan.question import MOST_SAMPLES
+    from qgt.lab.sheets.samples import Samples
 
     if file is not None:
         return Samples.read(file)
@@ -154,11 +154,11 @@ def _samples(given: str, file: Path | None) -> "Samples":
 def _tell(made: "Plan", written: "PlanFolder", as_json: bool) -> None:
     import json
 
-    from qgt.lab.plan_words import COLUMNS, MEANING, plan_rows, plan_words
+    from qgt.lab.plan.folder import PLAN_COLUMN_MEANING, PLAN_COLUMNS, plan_rows, plan_words
 
     if as_json:
         facts = json.loads((written.path / "plan.json").read_text("utf-8"))
         return tell({"folder": str(written.path), **facts, "words": plan_words(made)}, "", [])
     tell(None, f"Wrote the folder {written.path}. Read its README.txt first.\n", [])
     tell(None, "\n".join(plan_words(made)) + "\n", [])
-    tell(None, MEANING + "\n", [*COLUMNS, ""], *plan_rows(made))
+    tell(None, PLAN_COLUMN_MEANING + "\n", [*PLAN_COLUMNS, ""], *plan_rows(made))

@@ -11,9 +11,9 @@ import qgt
 from qgt.cli.shell import tell
 
 if TYPE_CHECKING:
-    from qgt.lab.accounts import Account
-    from qgt.lab.counts import CountSheet
-    from qgt.lab.samples import Samples
+    from qgt.lab.answers.accounts import Account
+    from qgt.lab.sheets.counts import CountSheet
+    from qgt.lab.sheets.samples import Samples
 
 Counts = Annotated[Path, typer.Argument(metavar="COUNTS", help="CSV or XLSX: a column or a row per pool, or a plate.")]
 ProblemFile = Annotated[
@@ -32,8 +32,8 @@ def read_sheet(counts: Path, problem: Path | None, loaded: "qgt.Problem") -> "Co
 
     Where the problem's file belongs to a plan, samples are known by name, and a plan that was changed is refused.
     """
-    from qgt.lab.counts import read_counts
-    from qgt.lab.round_files import COUNTS, RECORD
+    from qgt.lab.rounds.files import COUNTS, RECORD
+    from qgt.lab.sheets.counts import read_counts
 
     if counts.name == COUNTS and (counts.parent / RECORD).is_file():
         raise ValueError(
@@ -44,7 +44,7 @@ def read_sheet(counts: Path, problem: Path | None, loaded: "qgt.Problem") -> "Co
 
 def planned_samples(problem: Path | None) -> "Samples | None":
     """The samples of the plan that a problem's file belongs to; None where it belongs to none."""
-    from qgt.lab.plan_folder import read_plan
+    from qgt.lab.plan.folder import read_plan
 
     home = problem.parent if problem is not None and problem.name == "problem.toml" else None
     planned = home is not None and all((home / name).is_file() for name in ("plan.json", "samples.csv"))
@@ -70,18 +70,18 @@ class Outputs(NamedTuple):
         self, made: "Sequence[Account]", design: "qgt.Design", samples: "Samples | None"
     ) -> dict[Path, Callable[[Path], object]]:
         """What writes each table of calls."""
-        from qgt.lab import reports
-        from qgt.lab.naming import check_code
+        from qgt.lab.answers import outputs
+        from qgt.lab.sheets.names import check_code
 
         files: dict[Path, Callable[[Path], object]] = {}
         if self.calls is not None:
-            files[self.calls] = partial(reports.write_calls, made=made, items=design.item_names)
+            files[self.calls] = partial(outputs.write_calls, made=made, items=design.item_names)
         if self.by_sample is not None:
             places = None if samples is None else samples.places
-            lines = reports.sample_rows(made, check_code(design), places)
-            files[self.by_sample] = partial(reports.write_samples, rows=lines)
+            lines = outputs.sample_rows(made, check_code(design), places)
+            files[self.by_sample] = partial(outputs.write_samples, rows=lines)
         if self.report is not None:
-            files[self.report] = partial(reports.write_report, made=made)
+            files[self.report] = partial(outputs.write_report, made=made)
         return files
 
 
@@ -92,7 +92,7 @@ def exit_code(made: "Sequence[Account]") -> int:
 
 def tell_verdicts(title: str, made: "Sequence[Account]") -> None:
     """How many plates have each verdict, and the first ones in words."""
-    from qgt.lab.reports import by_urgency, verdict_counts
+    from qgt.lab.answers.outputs import by_urgency, verdict_counts
     from qgt.lab.wording import quoted
 
     rows = [[word.value, number, word.meaning] for word, number in verdict_counts(made).items()]

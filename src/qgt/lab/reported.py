@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from qgt.files.tables import NO_NUMBER, has_decimal_commas, number
-from qgt.lab.wording import Residual, joined, quoted
+from qgt.lab.wording import Residual, in_one_phrase, quoted
 from qgt.model.noise import Binned, Noise, PositiveNegative, Reads, noise_of, reports_counts
 from qgt.model.problem import Problem
 
@@ -34,14 +34,14 @@ _DOUBTFUL = frozenset({"nd", "nn", "undetermined", "unbestimmt"})  # without dot
 _ANSWERS = frozenset({"yes", "no", "y", "n", "true", "false", "ja", "nein", "j", "wahr", "falsch"})
 _DASHES = re.compile(r"[\u2010-\u2015\u2212\ufe63\uff0d]")
 _LIMIT = re.compile(r"[<>\u2264\u2265]\s*=?\s*[\d.,]+")
-WORDS = {
+REPORT_WORDS = {
     word.strip(): value
     for value, words in ((1.0, _POSITIVE), (0.0, _NEGATIVE), (math.nan, _MISSING))
     for word in words.split(",")
 }
 _OVERFLOWS = frozenset(word.strip() for word in _OVERFLOW.split(","))
 RESULT = "write 1 or 0, or positive or negative"
-NAMED = 4  # different words that a note names
+NAMED_WORDS = 4  # different words that a note names
 
 
 def word(text: str) -> str:
@@ -64,7 +64,7 @@ def is_word(text: str) -> bool:
     """
     plain = word(text)
     doubtful = plain == "-" or _bare(plain) in _DOUBTFUL or plain in _OVERFLOWS or plain in _ANSWERS
-    return plain in WORDS or doubtful or _LIMIT.fullmatch(plain) is not None
+    return plain in REPORT_WORDS or doubtful or _LIMIT.fullmatch(plain) is not None
 
 
 def read_reports(
@@ -121,14 +121,14 @@ def _of_word(text: str, noise: Noise | None, dashes: bool) -> float | str:
     plain = word(text)
     if plain == "-" and dashes:
         return 0.0
-    return WORDS.get(plain, RESULT)
+    return REPORT_WORDS.get(plain, RESULT)
 
 
 def _means_negative(texts: Sequence[Sequence[str]]) -> bool:
     """Whether a dash is a negative: where plus signs are the positives, and negatives have no other sign."""
     seen = {word(text) for row in texts for text in row}
     plus = any(one and not one.strip("+") for one in seen)
-    others = any(one == "0" or WORDS.get(one) == 0.0 for one in seen)
+    others = any(one == "0" or REPORT_WORDS.get(one) == 0.0 for one in seen)
     return plus and not others
 
 
@@ -149,8 +149,8 @@ def _doubt(text: str, noise: Noise | None) -> tuple[str, str] | None:
         return "a limit and not a value", f"write the value, or {empty}"
     if results and plain in _ANSWERS:
         return "which does not say what the question was", RESULT
-    if plain in WORDS and not results:
-        if math.isnan(WORDS[plain]):
+    if plain in REPORT_WORDS and not results:
+        if math.isnan(REPORT_WORDS[plain]):
             return "which is no number", empty
         count = "write the number of positive samples in the pool"
         return "but this assay does not report positive or negative", (noise and allowed(noise)) or count
@@ -166,7 +166,7 @@ def _words_said(seen: "dict[float | None, Counter[str]]") -> tuple[str, ...]:
     total = sum(counter.total() for counter in seen.values())
     called = {0.0: "negative", 1.0: "positive", None: "missing"}
     parts = [
-        f"{seen[value].total()} {name} ({joined(map(quoted, seen[value]), most=NAMED)})"
+        f"{seen[value].total()} {name} ({in_one_phrase(map(quoted, seen[value]), most=NAMED_WORDS)})"
         for value, name in called.items()
         if seen[value]
     ]
@@ -223,11 +223,11 @@ def noun(noise: Noise) -> str:
     return "counts" if reports_counts(noise) else "results"
 
 
-def shown(noise: Noise, pool: int, value: float) -> str:
+def shown_as(noise: Noise, pool: int, value: float) -> str:
     """One report.
 
     Example:
-        >>> shown(PositiveNegative(), 0, 1.0), shown(Binned([1, 5]), 0, 1.0), shown(Reads(100), 0, 12.0)
+        >>> shown_as(PositiveNegative(), 0, 1.0), shown_as(Binned([1, 5]), 0, 1.0), shown_as(Reads(100), 0, 12.0)
         ('positive', 'range 1 (1 to 4)', '12 reads')
     """
     own = noise_of(noise, pool)
@@ -242,7 +242,7 @@ def residual(problem: Problem, pool: int, counted: float, expected: float) -> Re
     """A pool whose report is not the expected one, with words where reports are no counts."""
     noise, words = problem.noise, ""
     if not reports_counts(noise_of(noise, pool)):
-        words = f"reported {shown(noise, pool, counted)}, expected {shown(noise, pool, expected)}"
+        words = f"reported {shown_as(noise, pool, counted)}, expected {shown_as(noise, pool, expected)}"
     return Residual(problem.design.pool_names[pool], counted, expected, words)
 
 

@@ -12,11 +12,11 @@ from typing import NamedTuple
 from qgt.decoders.results import Status
 from qgt.lab.verdicts import SUSPECT_BELOW, Verdict
 
-SHOWN = 3  # alternatives named, before "and 2 more"
+SHOWN_ALTERNATIVES = 3  # alternatives named, before "and 2 more"
 UNLISTED = 0.05  # of the probability, from which it is worth a word that no listed answer has it
-NAMED = 6  # pools or samples named, before "and 4 others"
+NAMED_AT_MOST = 6  # pools or samples named, before "and 4 others"
 LIMITS = (90, 99)  # per cent, from which answers are confident and certain
-CALLED = 100  # positive samples named, before "and 4 others": of more, nobody reads the names in a sentence
+CALLED_AT_MOST = 100  # positive samples named, before "and 4 others": of more, nobody reads the names in a sentence
 UNEXPLAINED = "No set of positive samples explains these counts, so no sample is called."
 _BLURRED = re.compile(r'[,;"]|\band\b|\binstead of\b|^\s|\s$|^$')
 
@@ -70,7 +70,7 @@ class Alternative(NamedTuple):
             >>> Alternative(0.1, ("I7",), ("I2", "I9")).change
             'I7 instead of I2 and I9'
         """
-        added, dropped = joined(map(quoted, self.added)), joined(map(quoted, self.dropped))
+        added, dropped = in_one_phrase(map(quoted, self.added)), in_one_phrase(map(quoted, self.dropped))
         if added and dropped:
             return f"{added} instead of {dropped}"
         return f"also {added}" if added else f"without {dropped}"
@@ -92,7 +92,7 @@ def called(positive: Sequence[str], samples: int, *, trusted: bool) -> str:
     """
     if not positive:
         return f"None of the {samples} samples is positive." if trusted else f"Best answer: {_none(samples)}."
-    names = f"{joined(map(quoted, positive), most=CALLED)} ({len(positive)} of {samples} samples)"
+    names = f"{in_one_phrase(map(quoted, positive), most=CALLED_AT_MOST)} ({len(positive)} of {samples} samples)"
     return f"Positive: {names}." if trusted else f"Best answer: {names}."
 
 
@@ -132,7 +132,7 @@ def proved_elsewhere(proved_by: str | None, word: Verdict) -> str:
     return "That no other is more probable was proved by HiGHS, and its proof cannot be checked."
 
 
-def misfit(fit: float | None, word: Verdict, *, file_fits: bool = True) -> str:
+def misfit_words(fit: float | None, word: Verdict, *, file_fits: bool = True) -> str:
     """That the counts do not fit the model, where they do not."""
     if word is not Verdict.SUSPECT:
         return ""
@@ -147,11 +147,11 @@ def misfit(fit: float | None, word: Verdict, *, file_fits: bool = True) -> str:
     )
 
 
-def explained(residuals: Sequence[Residual], pools: int, *, whole: bool, noun: str = "counts") -> str:
+def explained_words(residuals: Sequence[Residual], pools: int, *, whole: bool, noun: str = "counts") -> str:
     """Which counts the answer does not explain; where counts are real numbers, how far they are off.
 
     Example:
-        >>> explained([Residual("P2", -1.0, 0.0)], 20, whole=True)
+        >>> explained_words([Residual("P2", -1.0, 0.0)], 20, whole=True)
         '1 of 20 counts differs from this answer: P2 (counted -1, expected 0). The other 19 agree with it.'
     """
     if not residuals:
@@ -160,7 +160,7 @@ def explained(residuals: Sequence[Residual], pools: int, *, whole: bool, noun: s
         sizes = [abs(one.off) for one in residuals]
         worst = residuals[sizes.index(max(sizes))]
         return f"The {noun} differ from this answer by {sum(sizes) / pools:.2g} on average, most in {worst.words}."
-    named = joined([one.words for one in residuals], most=NAMED)
+    named = in_one_phrase([one.words for one in residuals], most=NAMED_AT_MOST)
     rest = pools - len(residuals)
     agree = f" The other {rest} agree with it." if rest > 1 else " The other one agrees with it." if rest else ""
     return f"{len(residuals)} of {pools} {noun} differ{'s' * (len(residuals) == 1)} from this answer: {named}.{agree}"
@@ -170,8 +170,8 @@ def others(alternatives: Sequence[Alternative], more: More = More()) -> str:  # 
     """The most probable alternatives, and how many more there are."""
     if not alternatives:
         return ""
-    told = [one.change + _in_brackets(one.probability) for one in alternatives[:SHOWN]]
-    if left := beyond(alternatives[SHOWN:], more):
+    told = [one.change + _in_brackets(one.probability) for one in alternatives[:SHOWN_ALTERNATIVES]]
+    if left := beyond(alternatives[SHOWN_ALTERNATIVES:], more):
         known = "" if left.probability is None else f", together {percent(left.probability)}"
         told.append(f"and {left.number} more{known}")
     return f"{'Other answers' if len(alternatives) > 1 else 'The other answer'}: {'; '.join(told)}."
@@ -185,7 +185,7 @@ def beyond(left: Sequence[Alternative], more: More) -> More | None:
     return More(number, sum(known) + (more.probability or 0.0) if whole else None) if number else None
 
 
-def unlisted(
+def unlisted_words(
     confidence: float | None,
     alternatives: Sequence[Alternative],
     more: More = More(),  # noqa: B008 - it is immutable
@@ -195,7 +195,7 @@ def unlisted(
     """What the probability that no listed answer has is for, where it is much; `fits` where all counts agree.
 
     Example:
-        >>> unlisted(0.7, [Alternative(0.05, ("I7",), ())], fits=True)
+        >>> unlisted_words(0.7, [Alternative(0.05, ("I7",), ())], fits=True)
         'The other 25 %: answers that are not listed, or a count that is off by more than the noise allows.'
     """
     listed = beyond(alternatives, more) or More()
@@ -222,14 +222,14 @@ def advice(word: Verdict, status: Status, retests: Sequence[str], uncalled: int 
         return ""
     if uncalled:
         time = ": decode again with more time" if status == Status.TIME_LIMIT else ""
-        named = f" Retest {joined(map(quoted, retests), most=NAMED)}." if retests else ""
+        named = f" Retest {in_one_phrase(map(quoted, retests), most=NAMED_AT_MOST)}." if retests else ""
         number = "1 sample is" if uncalled == 1 else f"{uncalled} samples are"
         return f"No probability is known, so {number} not called{time}.{named}"
     if not retests:
         return "Decode again with more time." if status == Status.TIME_LIMIT else ""
     if len(retests) == 1:
         return f"To settle it, retest {quoted(retests[0])}: no other sample is in doubt."
-    names = joined(map(quoted, retests), most=NAMED)
+    names = in_one_phrase(map(quoted, retests), most=NAMED_AT_MOST)
     return f"To settle it, retest the samples in doubt, the most doubtful first: {names}."
 
 
@@ -244,13 +244,13 @@ def impossible(broken: Sequence[tuple[str, float, int]], pools: int, *, fraction
     """
     start = UNEXPLAINED
     if fractions:
-        named = joined([f"{quoted(pool)} (counted {count:g})" for pool, count, _ in broken], most=NAMED)
+        named = in_one_phrase([f"{quoted(pool)} (counted {count:g})" for pool, count, _ in broken], most=NAMED_AT_MOST)
         remedy = "round them, or use a noise for real-valued counts"
         return f"{start} These counts are not whole numbers: {remedy}. They are in {named}."
     if broken:
         rows = [f"{quoted(pool)} (counted {count:g}, of {size} samples)" for pool, count, size in broken]
         alone = "is impossible whatever the others are" if len(broken) == 1 else "are impossible by themselves"
-        which = f"{len(broken)} of {pools} counts {alone}: {joined(rows, most=NAMED)}"
+        which = f"{len(broken)} of {pools} counts {alone}: {in_one_phrase(rows, most=NAMED_AT_MOST)}"
         return f"{start} {which}. Count there again, or check the design."
     model = " The model says that counts are never off: if they may be, give the problem a noise." if exact else ""
     return f"{start} Each count by itself is possible, but together they contradict each other.{model}"
@@ -263,7 +263,7 @@ def no_report(broken: Sequence[tuple[str, float, int]], pools: int, remedy: str)
         >>> no_report([("P2", 2.0, 8)], 20, "write 1 for positive and 0 for negative")
         'No sample is called because 1 of 20 results is not valid: P2 (2). Check it, and write 1 for positive and 0 for negative.'
     """  # noqa: E501 - an example's line
-    named = joined([f"{quoted(pool)} ({value:g})" for pool, value, _ in broken], most=NAMED)
+    named = in_one_phrase([f"{quoted(pool)} ({value:g})" for pool, value, _ in broken], most=NAMED_AT_MOST)
     valid, them = ("is not valid", "it") if len(broken) == 1 else ("are not valid", "them")
     return f"No sample is called because {len(broken)} of {pools} results {valid}: {named}. Check {them}, and {remedy}."
 
@@ -280,14 +280,16 @@ def rescued(wrong: Sequence[str], likely: Sequence[str] | None, samples: int) ->
         >>> rescued(["P5"], ["I1"], 40), rescued(["P5"], None, 40)
         ('Look at P5 first: if only its count is wrong, I1 is positive, of 40 samples.', 'Look at P5 first.')
     """
-    named = joined(map(quoted, wrong), most=NAMED)
+    named = in_one_phrase(map(quoted, wrong), most=NAMED_AT_MOST)
     if likely is None:
         return f"Look at {named} first."
     only = "only its count is wrong" if len(wrong) == 1 else "only these counts are wrong"
     if not likely:
         return f"Look at {named} first: if {only}, {_none(samples)}."
     verb = "is" if len(likely) == 1 else "are"
-    return f"Look at {named} first: if {only}, {joined(map(quoted, likely))} {verb} positive, of {samples} samples."
+    return (
+        f"Look at {named} first: if {only}, {in_one_phrase(map(quoted, likely))} {verb} positive, of {samples} samples."
+    )
 
 
 def percent(probability: float) -> str:
@@ -307,11 +309,11 @@ def percent(probability: float) -> str:
     return f"{whole} %" if whole and probability >= 0.01 else "under 1 %"
 
 
-def joined(names: Iterable[str], most: int | None = None) -> str:
+def in_one_phrase(names: Iterable[str], most: int | None = None) -> str:
     """Names as one phrase: commas, and a last "and"; beyond `most`, how many others there are.
 
     Example:
-        >>> joined(["a", "b", "c"]), joined(["a", "b", "c"], most=1)
+        >>> in_one_phrase(["a", "b", "c"]), in_one_phrase(["a", "b", "c"], most=1)
         ('a, b and c', 'a and 2 others')
     """
     names = list(names)

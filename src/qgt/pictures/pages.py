@@ -108,7 +108,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str
 
 
 def plate_map(plate: object, title: str = "") -> Piece:
-    """A plate as a table of wells; see `qgt.lab.plate_maps`. The title stands before the plate's name."""
+    """A plate as a table of wells; see `qgt.lab.answers.outputs`. The title stands before the plate's name."""
     return _piece("plate_map", plate, title)
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qgt.decoders.registry import make_decoder
-from qgt.lab.plan_folder import read_plan
-from qgt.lab.samples import Samples
-from qgt.lab.scouting import decoder_name
+from qgt.lab.plan.folder import read_plan
+from qgt.lab.plan.simulation import decoder_name
+from qgt.lab.sheets.samples import Samples
 from qgt.model.problem import Problem
 from qgt.trust.confidence import BoundCalibrated, Calibrated
 from qgt.web.settings import Settings

@@ -11,8 +11,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from qgt.files.tables import MISSING, cell_of, escape
-from qgt.lab.counts import read_counts
-from qgt.lab.reported import WORDS, read_reports
+from qgt.lab.reported import REPORT_WORDS, read_reports
+from qgt.lab.sheets.counts import read_counts
 from qgt.model.noise import Noise, PositiveNegative, noise_of, reports_counts
 from qgt.model.problem import Problem
 from qgt.web.bench import Prepared
@@ -205,7 +205,7 @@ def _form(
         "weight": degrees.pop() if len(degrees) == 1 and reports_counts(problem.noise) else 0,
         "whole": problem.noise.integer,
         "results": results,
-        "words": "|".join(["-", *WORDS]) if results else "",
+        "words": "|".join(["-", *REPORT_WORDS]) if results else "",
         "based": run.versions,
         "too_many": too_many,
         "trouble": trouble,

@@ -2,11 +2,9 @@
 
 import time
 
-from qgt.lab.decoding import DecodedSheet, decode_sheet
-from qgt.lab.products import products, sheet_facts
-from qgt.lab.report_pages import about_file
-from qgt.lab.reports import verdict_counts
-from qgt.lab.round_products import round_facts, round_products
+from qgt.lab.answers.decoding import DecodedSheet, decode_sheet
+from qgt.lab.answers.outputs import about_file, products, sheet_facts, verdict_counts
+from qgt.lab.rounds.follow_up import round_facts, round_products
 from qgt.model.problem import Problem
 from qgt.version import __version__
 from qgt.web.house import House

@@ -13,8 +13,8 @@ from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.contract import Decoder
 from qgt.decoders.gamp import GAMP
 from qgt.decoders.results import Decoded, Status
-from qgt.lab.accounts import accounts
-from qgt.lab.report_pages import card
+from qgt.lab.answers.accounts import accounts
+from qgt.lab.answers.outputs import card
 from qgt.model.design import Design
 from qgt.model.noise import SparseInteger
 from qgt.model.prior import Bernoulli

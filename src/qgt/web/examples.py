@@ -6,9 +6,10 @@ from types import MappingProxyType
 
 import torch
 
-from qgt.lab.planning import Candidate, Plan, Question
-from qgt.lab.samples import Samples
-from qgt.lab.scouting import Scout
+from qgt.lab.plan.planning import Candidate, Plan
+from qgt.lab.plan.question import Question
+from qgt.lab.plan.simulation import Scout
+from qgt.lab.sheets.samples import Samples
 from qgt.model.noise import Noise, Noiseless, SparseInteger
 from qgt.theory.limits import pools_needed
 from qgt.web.counting import Entered, keep, typed_table

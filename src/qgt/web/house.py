@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from qgt.lab.planning import Plan
+from qgt.lab.plan.planning import Plan
 from qgt.web.bench import Bench
 from qgt.web.guard import Secret
 from qgt.web.jobs import Job, Queue

@@ -12,11 +12,10 @@ from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 
 from qgt.files.tables import read_number
-from qgt.lab.asking import expected_positives, parse_assay, two_stages
-from qgt.lab.plan_folder import write_plan
-from qgt.lab.plan_words import plan_words
-from qgt.lab.planning import Candidate, Plan, Question, plan
-from qgt.lab.samples import Samples
+from qgt.lab.plan.folder import plan_words, write_plan
+from qgt.lab.plan.planning import Candidate, Plan, plan
+from qgt.lab.plan.question import Question, expected_positives, parse_assay, two_stages
+from qgt.lab.sheets.samples import Samples
 from qgt.model.noise import Noise
 from qgt.pictures import svg
 from qgt.web.bench import packed

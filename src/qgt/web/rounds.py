@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from qgt.files.tables import cell_of, escape
-from qgt.lab.following import DecodedRounds, Proposed, as_round, decode_rounds, in_words, propose
-from qgt.lab.round_files import COUNTS, Round, joined
+from qgt.lab.rounds.files import COUNTS, Round, joined_rounds
+from qgt.lab.rounds.follow_up import DecodedRounds, Proposed, as_round, decode_rounds, proposal_in_words, propose
 from qgt.model.problem import Problem
 from qgt.rounds.history import History
 from qgt.rounds.stopping import Settle
@@ -26,7 +26,7 @@ def decoded(problem: Problem, counts: Mapping[str, Any], settings: Settings) -> 
     first = [History.start(problem, row) for row in tensor_of(counts)]
     with tempfile.TemporaryDirectory() as name:
         folders = [_folder(Path(name) / str(n), one) for n, one in enumerate(counts.get("rounds", ()))]
-        histories, before = joined(first, counts["names"], folders)
+        histories, before = joined_rounds(first, counts["names"], folders)
     settle = Settle(confidence=CONFIDENCE, time_limit=settings.seconds)
     return decode_rounds(histories, counts["names"], settle, first=problem, generator=_generator()), before
 
@@ -52,7 +52,7 @@ def proposal(
     given = {one.account.name for one in proposed}
     return {
         "record": record.plain if new else None,
-        "words": {one.account.name: in_words(one) for one in new},
+        "words": {one.account.name: proposal_in_words(one) for one in new},
         "again": {one.account.name: list(one.repeats) for one in again},
         "stuck": [one.name for one in found.accounts if one.name not in given and str(one.verdict) != "certain"],
         "tests": sum(map(_tests, new)),

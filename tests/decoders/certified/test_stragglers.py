@@ -11,8 +11,8 @@ import qgt
 from qgt.decoders.certified import stragglers
 from qgt.decoders.highs import integer_program
 from qgt.decoders.highs.integer_program import KnownAnswer, ProgramOutcome, Solution
-from qgt.lab.checking import UNCHECKED, check_sheet
-from qgt.lab.reports import COLUMNS, report_row
+from qgt.lab.answers.checking import UNCHECKED, check_sheet
+from qgt.lab.answers.outputs import REPORT_COLUMNS, report_row
 from random_problems import Case, case, model_case, some_of
 
 HOUR = 3600.0
@@ -93,7 +93,7 @@ def test_a_technician_reads_who_proved_it_and_no_probability(monkeypatch: pytest
         if handed:
             assert (str(one.verdict), one.confidence, one.plain["proved_by"]) == ("unsure", None, "highs")
             assert "proved by HiGHS, and its proof cannot be checked" in one.words
-            assert dict(zip(COLUMNS, report_row(one), strict=True))["proved_by"] == "highs"
+            assert dict(zip(REPORT_COLUMNS, report_row(one), strict=True))["proved_by"] == "highs"
     qgt.save_certificate(f"{tmp_path}/proof", problem, y, result)
     loaded = qgt.load_certificate(f"{tmp_path}/proof", problem, y)
     assert torch.equal(loaded.evidence.by_highs, by_highs)

@@ -1,0 +1,353 @@
+"""Accounts: everything a person wants to know of one decoded instance, computed once.
+
+The command, its reports and any page show the same `Account` in different clothes, so they cannot disagree. An account
+never makes an all-clear of a failure: a sample is called negative only where its probability says so (`verdicts.call`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float64
+from torch import Tensor
+
+from qgt.decoders.results import Answers, Decoded, Status
+from qgt.lab import reported, wording
+from qgt.lab.verdicts import Call, Verdict, call, verdict
+from qgt.lab.wording import Alternative, More, Residual
+from qgt.model.factors import pool_costs
+from qgt.model.noise import Noiseless, usual_reports
+from qgt.model.problem import Problem
+from qgt.trust.confidence import prior_rates
+from qgt.trust.diagnosis import Rescue
+
+OUT_OF_TIME = "Time ran out before any possible answer was found, so no sample is called. Decode again with more time."
+MOST_ALTERNATIVES = 100  # of an instance that an account names; a report of 15,000 answers helps nobody
+
+
+class SampleCall(NamedTuple):
+    """What is called of one sample."""
+
+    sample: str
+    call: Call
+    probability: float | None  # that it is positive; None where it is not known
+
+
+@dataclass(frozen=True)
+class Account:
+    """One decoded instance.
+
+    Example:
+        >>> import torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.05))
+        >>> y = torch.tensor([[1.0, 1.0]], dtype=torch.float64)
+        >>> (account,) = qgt.accounts(problem, y, ["plate 7"], qgt.Certified().bind(problem)(y))
+        >>> account.name, str(account.verdict), account.answer, account.positives, account.retests
+        ('plate 7', 'confident', ('I2',), ('I2',), ('I1', 'I3'))
+    """
+
+    name: str
+    verdict: Verdict
+    status: Status
+    confidence: float | None  # the answer's probability; None where it is not known
+    at_most: float | None  # a bound on it, where the list of answers is incomplete
+    fit: float | None  # p-value of the counts' fit to the model; None where it is not known
+    proved_by: str | None  # "certified" or "highs"; None where nothing is, or other decoders were at work
+    answer: tuple[str, ...]  # the samples that are positive in the best answer, whatever that is worth
+    calls: tuple[SampleCall, ...]  # every sample's call, in the design's order
+    residuals: tuple[Residual, ...]  # pools whose count is not what the calls add up to
+    alternatives: tuple[Alternative, ...]  # other answers, the most probable first: at most `MOST_ALTERNATIVES`
+    more: More  # how many answers are listed beyond those
+    words: str
+
+    @property
+    def positives(self) -> tuple[str, ...]:
+        """The samples that are called positive."""
+        return self.called(Call.POSITIVE)
+
+    @property
+    def retests(self) -> tuple[str, ...]:
+        """The samples to test again, the most doubtful first."""
+        doubt = {one.sample: abs(one.probability - 0.5) for one in self.calls if one.probability is not None}
+        order = sorted(self.called(Call.RETEST), key=lambda sample: round(doubt.get(sample, 1.0), 9))
+        return tuple(order)  # equal doubts keep the samples' order
+
+    def called(self, word: Call) -> tuple[str, ...]:
+        """The samples with a call."""
+        return tuple(one.sample for one in self.calls if one.call is word)
+
+    @property
+    def plain(self) -> dict[str, object]:
+        """The account as plain data, for JSON."""
+        return {
+            "instance": self.name,
+            "verdict": self.verdict.value,
+            "status": self.status.name,
+            "confidence": _rounded(self.confidence),
+            "confidence_at_most": _rounded(self.at_most),
+            "fit": self.fit,
+            "proved_by": self.proved_by,
+            "answer": list(self.answer),
+            "calls": {one.sample: one.call.value for one in self.calls},
+            "probabilities": {one.sample: _rounded(one.probability) for one in self.calls},
+            "residuals": [one._asdict() for one in self.residuals],
+            "alternatives": [
+                {"probability": _rounded(one.probability), "added": list(one.added), "dropped": list(one.dropped)}
+                for one in self.alternatives
+            ],
+            "alternatives_left_out": self.more.number,
+            "retests": list(self.retests),
+            "words": self.words,
+        }
+
+
+def accounts(
+    problem: Problem,
+    y: Float64[Tensor, "instances pools"],
+    names: Sequence[str] | None,
+    result: Decoded,
+    *,
+    rescues: Mapping[int, Rescue] | None = None,
+    file_fits: bool = True,
+) -> list[Account]:
+    """The account of every instance of a decoded batch.
+
+    Args:
+        problem: What was decoded.
+        y: Its counts.
+        names: The instances' names; None numbers them from 1.
+        result: What the decoder returned for these counts.
+        rescues: For impossible instances, by number from 0: which of their counts must be wrong.
+        file_fits: Whether the file as a whole fits the model; where it does not, no answer of it is trusted.
+
+    Example:
+        >>> import torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.05))
+        >>> y = torch.tensor([[1.0, 1.0], [0.0, 2.0]], dtype=torch.float64)
+        >>> made = accounts(problem, y, None, qgt.Certified().bind(problem)(y))
+        >>> print(made[0].words.replace(". ", ".\\n"))
+        Positive: I2 (1 of 3 samples).
+        The probability of this answer is 95 %.
+        All 2 counts agree with this answer exactly.
+        The other answer: I1 and I3 instead of I2 (5 %).
+        To settle it, retest the samples in doubt, the most doubtful first: I1 and I3.
+        >>> str(made[1].verdict), [str(one.call) for one in made[1].calls]
+        ('impossible', ['none', 'none', 'none'])
+    """
+    names = numbers(len(y)) if names is None else names
+    if not len(names) == len(y) == len(result.x):
+        raise ValueError(f"{len(names)} names, {len(y)} rows of y and {len(result.x)} results: give one of each.")
+    sizes = problem.design.pool_sizes.to(result.x.device, torch.float64)
+    expected = usual_reports(problem.noise, problem.design.count(result.x), sizes)  # (instances, pools)
+    off = (y != expected) & ~y.isnan()  # a count that is missing fits anything
+    known = _probabilities(problem, result)  # (instances, items)
+    nothing, listed = _found_nothing(result), _listed(problem, result)
+    return [
+        _account(
+            problem,
+            _Instance(
+                name,
+                i,
+                y[i],
+                expected[i],
+                off[i],
+                known[i],
+                bool(nothing[i]),
+                *others,
+                (rescues or {}).get(i),
+                file_fits,
+            ),
+            result,
+        )
+        for i, (name, others) in enumerate(zip(names, listed, strict=True))
+    ]
+
+
+def numbers(instances: int) -> list[str]:
+    """The names of instances that have none: 1, 2, ..."""
+    return [str(number) for number in range(1, instances + 1)]
+
+
+def tally(made: Sequence[Account], right: Sequence[bool]) -> dict[Verdict, tuple[int, int]]:
+    """For each verdict that occurs, surest first: how many instances have it, and how many of them are right.
+
+    Args:
+        made: Accounts of simulated instances.
+        right: Whether the calls of each are the truth.
+    """
+    pairs = list(zip((one.verdict for one in made), right, strict=True))
+    each = {word: [fine for own, fine in pairs if own is word] for word in reversed(Verdict)}
+    return {word: (len(fine), sum(fine)) for word, fine in each.items() if fine}
+
+
+@dataclass(frozen=True, eq=False)
+class _Instance:
+    """What was found for all instances together, for one of them."""
+
+    name: str
+    number: int
+    y: Tensor  # (pools,)
+    expected: Tensor  # (pools,)
+    off: Tensor  # (pools,), bool
+    probabilities: Tensor  # (items,): that each is defective; NaN where not known
+    nothing: bool  # no possible answer was found
+    alternatives: tuple[Alternative, ...]
+    more: More
+    rescue: Rescue | None
+    file_fits: bool
+
+
+def _account(problem: Problem, one: _Instance, result: Decoded) -> Account:
+    i, evidence = one.number, result.evidence
+    status = Status(int(result.status[i]))
+    whole = None if evidence.complete is None else bool(evidence.complete[i])  # None where no answers are listed
+    nothing = one.nothing
+    known = None if nothing or status == Status.INFEASIBLE else _number(evidence.confidence, i)
+    confidence, at_most = (None, known) if whole is False else (known, None)
+    fit = _number(evidence.fit, i)
+    word = verdict(status, confidence, fit if one.file_fits else 0.0)
+    # What a rescue found holds only if just those counts are wrong: it stands in the words, never in the calls.
+    none = nothing or word is Verdict.IMPOSSIBLE
+    residuals = () if none else _residuals(problem, one)
+    counted = int((~one.y.isnan()).sum())
+    made = Account(
+        name=one.name,
+        verdict=word,
+        status=status,
+        confidence=confidence,
+        at_most=at_most,
+        fit=fit,
+        proved_by=result.proved_by(i),
+        answer=() if none else _names(problem, result.x[i] > 0),
+        calls=tuple(_calls(problem, result, one, word)),
+        residuals=residuals,
+        alternatives=one.alternatives,
+        more=one.more,
+        words="",
+    )
+    if word is Verdict.IMPOSSIBLE:
+        return replace(made, words=_why_impossible(problem, one))
+    if nothing:
+        return replace(made, words=OUT_OF_TIME)
+    words = _in_words(problem, made, counted, listed_all=whole is True, file_fits=one.file_fits)
+    return replace(made, words=words)
+
+
+def _in_words(problem: Problem, made: Account, counted: int, *, listed_all: bool, file_fits: bool) -> str:
+    """A possible answer in two to seven sentences."""
+    word, status, proved, noise = made.verdict, made.status, made.status == Status.PROVED, problem.noise
+    sentences = (
+        wording.called(made.answer, problem.items, trusted=word in (Verdict.CERTAIN, Verdict.CONFIDENT)),
+        wording.standing(status, word, made.confidence, made.at_most, alone=listed_all and not made.alternatives),
+        wording.proved_elsewhere(made.proved_by, word),
+        wording.misfit_words(made.fit, word, file_fits=file_fits),
+        wording.explained_words(made.residuals, counted, whole=reported.exact(noise), noun=reported.noun(noise)),
+        wording.others(made.alternatives, made.more),
+        wording.unlisted_words(made.confidence, made.alternatives, made.more, fits=not made.residuals)
+        if proved and word is not Verdict.SUSPECT
+        else "",
+        wording.advice(word, status, made.retests, len(made.called(Call.NONE))),
+    )
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _found_nothing(result: Decoded) -> Bool[Tensor, " instances"]:
+    """Where the search found no possible answer in its time: its calls are zeros, which are not an all-clear."""
+    evidence, late = result.evidence, result.status == Status.TIME_LIMIT
+    empty = torch.zeros_like(late)
+    if evidence.confidence is not None:
+        empty |= evidence.confidence == 0
+    if evidence.log_joint is not None:
+        empty |= evidence.log_joint == -torch.inf
+    return late & empty
+
+
+def _probabilities(problem: Problem, result: Decoded) -> Float64[Tensor, "instances items"]:
+    """The probability that each item is defective; NaN where it is not known."""
+    evidence, answers = result.evidence, result.evidence.alternatives
+    if evidence.marginals is not None:
+        return evidence.marginals
+    unknown = torch.full(result.x.shape, torch.nan, dtype=torch.float64, device=result.x.device)
+    if answers is None or evidence.complete is None:
+        return unknown
+    rates, rest = prior_rates(problem), (1 - answers.listed()).clamp(min=0.0)[:, None]
+    rest = rest if rates is None else rest * rates.to(rest.device)  # what is not listed may be anything
+    return torch.where(evidence.complete[:, None], (answers.marginals() + rest).clamp(max=1.0), unknown)
+
+
+def _calls(problem: Problem, result: Decoded, one: _Instance, word: Verdict) -> Iterator[SampleCall]:
+    """The call of every sample, by the one rule there is."""
+    i, unsettled, names = one.number, result.evidence.unsettled, problem.design.item_names
+    if one.nothing or word is Verdict.IMPOSSIBLE:
+        yield from (SampleCall(name, Call.NONE, None) for name in names)
+        return
+    answered = result.x[i].tolist()
+    differs = [0] * len(names) if unsettled is None else unsettled[i].tolist()
+    for name, p, own, other in zip(names, one.probabilities.tolist(), answered, differs, strict=True):
+        probability = None if p != p or word is Verdict.SUSPECT else p  # a probability of a model that does not fit
+        yield SampleCall(name, call(word, probability, answered=bool(own), differs=bool(other)), probability)
+
+
+def _listed(problem: Problem, result: Decoded) -> Iterator[tuple[tuple[Alternative, ...], More]]:
+    """The other answers listed for each instance, most probable first; none where the decoder lists none."""
+    answers, complete = result.evidence.alternatives, result.evidence.complete
+    if answers is None:
+        yield from (((), More()),) * len(result.x)
+        return
+    start = 0
+    for i, end in enumerate(answers.spans.ends.tolist()):
+        known = complete is None or bool(complete[i])
+        others = (answers.x[start:end] != result.x[i]).any(1).nonzero().flatten() + start
+        shown, left = others[:MOST_ALTERNATIVES], others[MOST_ALTERNATIVES:]
+        together = float(answers.probability[left].sum()) if known else None
+        yield tuple(_differing(problem, result.x[i], answers, shown, known)), More(len(left), together)
+        start = end
+
+
+def _differing(problem: Problem, own: Tensor, answers: Answers, rows: Tensor, known: bool) -> Iterator[Alternative]:
+    names = problem.design.item_names
+    for x, probability in zip(answers.x[rows], answers.probability[rows].tolist(), strict=True):
+        changed = (x != own).nonzero().flatten().tolist()
+        added = tuple(names[j] for j in changed if x[j])
+        dropped = tuple(names[j] for j in changed if not x[j])
+        yield Alternative(probability if known else None, added, dropped)
+
+
+def _residuals(problem: Problem, one: _Instance) -> tuple[Residual, ...]:
+    where = one.off.nonzero().flatten().tolist()
+    return tuple(reported.residual(problem, i, float(one.y[i]), float(one.expected[i])) for i in where)
+
+
+def _why_impossible(problem: Problem, one: _Instance) -> str:
+    """Which counts are impossible by themselves; where none is, which contradict the others."""
+    y, rescue = one.y, one.rescue
+    sizes = problem.design.pool_sizes
+    possible = pool_costs(problem.design, problem.noise, y[None]).possible(sizes)[0].tolist()
+    rows = zip(problem.design.pool_names, y.tolist(), sizes.tolist(), possible, strict=True)
+    broken = [(name, count, size) for name, count, size, fine in rows if not fine]
+    if broken and (odd := reported.mistaken(problem.noise, y, sizes)):
+        return f"{wording.UNEXPLAINED} {odd}"
+    if broken and (remedy := reported.allowed(problem.noise)):
+        return wording.no_report(broken, problem.pools, remedy)
+    fractions = [row for row in broken if not row[1].is_integer()] if problem.noise.integer else []
+    exact = isinstance(problem.noise, Noiseless)
+    why = wording.impossible(fractions or broken, problem.pools, fractions=bool(fractions), exact=exact)
+    if rescue is None or fractions or not rescue.wrong:
+        return why
+    likely = None if bool(rescue.undecided.any()) else _names(problem, rescue.x > 0)
+    return f"{why} {wording.rescued(rescue.wrong, likely, problem.items)}"
+
+
+def _names(problem: Problem, items: Tensor) -> tuple[str, ...]:
+    return tuple(problem.design.item_names[j] for j in items.nonzero().flatten().tolist())
+
+
+def _number(values: Tensor | None, i: int) -> float | None:
+    """An instance's value, None where it is not known."""
+    value = None if values is None else float(values[i])
+    return None if value is None or value != value else value
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)

@@ -1,0 +1,604 @@
+"""What a decoded sheet leaves behind: tables, pages and files that a person keeps, all made from one account."""
+
+import csv
+import dataclasses
+import io
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from torch import Tensor
+
+from qgt.decoders.certificate_file import write_certificate
+from qgt.decoders.results import Decoded, Status
+from qgt.files.grids import WorkbookRow, write_workbook
+from qgt.files.tables import escape
+from qgt.lab import reported
+from qgt.lab.answers.accounts import Account
+from qgt.lab.answers.decoding import DecodedSheet
+from qgt.lab.sheets.names import check_code, label
+from qgt.lab.sheets.samples import Samples
+from qgt.lab.verdicts import Call, Verdict
+from qgt.lab.wording import CALLED_AT_MOST, NAMED_AT_MOST, Alternative, Residual, beyond, in_one_phrase, percent, quoted
+from qgt.model.design import Design
+from qgt.model.problem import Problem
+from qgt.pictures import pages
+
+# Accounts as tables that people open: the calls as a matrix, a line for each sample, and the report.
+#
+# All of them show the calls of `Account.calls`, and nothing else.
+#
+# A cell of the report that holds a list has its parts separated by semicolons. A part that holds a semicolon or quotes
+# is itself put in quotes, with its quotes doubled: such a cell is one line of CSV with `;` between its parts, and
+# `csv.reader([cell], delimiter=";", skipinitialspace=True)` takes it apart again.
+
+CellValue = str | int | float | None
+REPORT_COLUMNS = (
+    *("plate", "verdict", "status", "confidence", "confidence_at_most", "fit", "proved_by"),
+    *("positive", "retest", "no_call", "answer", "residuals", "alternatives", "words"),
+)
+SAMPLE_COLUMNS = ("plate", "well", "sample", "call", "probability", "verdict", "check code", "counts")
+LONGEST_CELL = 32_000  # characters: a spreadsheet cuts off what is longer than 32,767
+
+
+def write_calls(path: str | Path, made: Sequence[Account], items: Sequence[str]) -> None:
+    """Write one row per instance and one column per sample: 1 positive, 0 negative, empty where neither is called.
+
+    Example:
+        >>> import tempfile, torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.05))
+        >>> y = torch.tensor([[0.0, 1.0], [0.0, 2.0]], dtype=torch.float64)
+        >>> made = qgt.accounts(problem, y, ["a", "b"], qgt.Certified().bind(problem)(y))
+        >>> with tempfile.NamedTemporaryFile() as file:
+        ...     write_calls(file.name, made, problem.design.item_names)
+        ...     print(Path(file.name).read_text(), end="")
+        plate,I1,I2,I3
+        a,0,0,1
+        b,,,
+    """
+    _write(path, ["plate", *items], ([one.name, *(each.call.cell for each in one.calls)] for one in made))
+
+
+def write_answers(path: str | Path, result: Decoded, names: Sequence[str], items: Sequence[str]) -> None:
+    """Write the decoder's best answers, 1 or 0 for every item whatever they are worth: for scores, not for reports.
+
+    An instance that no answer explains has none: its cells are empty.
+    """
+    none = (result.status == Status.INFEASIBLE).tolist()
+    rows = zip(names, result.x.tolist(), none, strict=True)
+    _write(path, ["instance", *items], ([name, *([""] * len(x) if gone else x)] for name, x, gone in rows))
+
+
+def write_samples(path: str | Path, rows: Iterable[Sequence[CellValue]]) -> None:
+    """Write `sample_rows`: one line per sample, as laboratory systems import them."""
+    _write(path, SAMPLE_COLUMNS, rows)
+
+
+def sample_rows(
+    made: Sequence[Account], code: str, places: Mapping[str, tuple[str, str]] | None = None
+) -> Iterable[tuple[CellValue, ...]]:
+    """A line for each sample of each instance: where it is, its call, and how far to trust that.
+
+    Args:
+        made: The accounts.
+        code: The design's check code.
+        places: The plate and the well of each sample; without them the plate is the instance's name.
+
+    Example:
+        >>> import torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.05))
+        >>> y = torch.tensor([[0.0, 1.0]], dtype=torch.float64)
+        >>> made = qgt.accounts(problem, y, ["a"], qgt.Certified().bind(problem)(y))
+        >>> list(sample_rows(made, "869FD3", {"I1": ("P", "A1"), "I2": ("P", "B1"), "I3": ("P", "C1")}))[2]
+        ('P', 'C1', 'I3', 'positive', 1.0, 'certain', '869FD3', 'a')
+    """
+    for one in made:
+        for sample, call, probability in one.calls:
+            plate, well = (one.name, "") if places is None else places[sample]
+            shown = None if probability is None else round(probability, 6)
+            yield plate, well, sample, call.value, shown, one.verdict.value, code, one.name
+
+
+def refuse_undecided(path: str | Path) -> None:
+    """Raise a ValueError for a file of calls with an empty cell: it is neither right nor wrong."""
+    try:
+        with Path(path).open(newline="", encoding="utf-8-sig") as stream:
+            rows = list(csv.reader(stream))
+    except (OSError, ValueError, csv.Error):
+        return  # whoever reads the calls says what is wrong with the file
+    for number, row in enumerate(rows, 1):
+        if number > 1 and "" in row[1:]:
+            raise ValueError(
+                f"{path}: row {number}, column {row.index('', 1) + 1} is empty: the sample is not called. Score the "
+                "decoder's best answers instead: 'qgt decode --answers FILE' writes them."
+            )
+
+
+def write_report(path: str | Path, made: Sequence[Account]) -> None:
+    """Write one row per instance with all that its account says."""
+    _write(path, REPORT_COLUMNS, map(report_row, made))
+
+
+def report_row(one: Account) -> tuple[CellValue, ...]:
+    """The cells of an account's row, in the order of `REPORT_COLUMNS`."""
+    return (
+        *(one.name, one.verdict.value, one.status.name, _number(one.confidence), _number(one.at_most)),
+        None if one.fit is None else float(f"{one.fit:.3g}"),
+        one.proved_by or "",
+        in_one_cell(one.positives),
+        in_one_cell(one.retests),
+        in_one_cell(one.called(Call.NONE)),
+        in_one_cell(one.answer),
+        in_one_cell(f"{residual.pool}: {residual.both}" for residual in one.residuals),
+        in_one_cell(map(_difference, one.alternatives), more=one.more.number),
+        one.words,
+    )
+
+
+def in_one_cell(parts: Iterable[str], delimiter: str = ";", *, more: int = 0) -> str:
+    """A list as one cell that can be taken apart again, whatever the parts hold.
+
+    A list that would not fit into a spreadsheet's cell is cut off, and the last part says how many are left out.
+
+    Args:
+        parts: The list.
+        delimiter: What separates its parts.
+        more: How many parts were left out already.
+
+    Example:
+        >>> print(in_one_cell(["A1", "Lee, Ann", "B; 2"]), in_one_cell(["A1"], more=3), sep=" | ")
+        A1; Lee, Ann; "B; 2" | A1; ... and 3 more
+    """
+    shown, room = [], LONGEST_CELL
+    for part in parts:
+        text = _part(part, delimiter)
+        room -= len(text) + len(delimiter) + 1
+        if room >= 0:
+            shown.append(text)
+        else:
+            more += 1
+    return f"{delimiter} ".join([*shown, *([f"... and {more} more"] if more else [])])
+
+
+def calls_line(one: Account) -> str:
+    """An instance's calls as one line of text.
+
+    Example:
+        >>> import torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.05))
+        >>> y = torch.tensor([[0.0, 1.0]], dtype=torch.float64)
+        >>> calls_line(qgt.accounts(problem, y, ["plate 7"], qgt.Certified().bind(problem)(y))[0])
+        'plate 7: I3 positive (certain)'
+    """
+    return f"{quoted(one.name)}: {calls_in_words(one)} ({one.verdict})"
+
+
+def calls_in_words(one: Account) -> str:
+    """Which samples are positive and which to test again; "none positive" only where all the others are negative.
+
+    Example:
+        >>> import torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.05))
+        >>> y = torch.tensor([[1.0, 1.0], [0.0, 0.0], [0.0, 2.0]], dtype=torch.float64)
+        >>> [calls_in_words(one) for one in qgt.accounts(problem, y, None, qgt.Certified().bind(problem)(y))]
+        ['I2 positive; retest I1 and I3', 'none positive', 'no call']
+    """
+    positive, retest, none = one.positives, one.retests, one.called(Call.NONE)
+    parts = [f"{in_one_phrase(map(quoted, positive), most=CALLED_AT_MOST)} positive"] if positive else []
+    parts += [f"retest {in_one_phrase(map(quoted, retest), most=NAMED_AT_MOST)}"] if retest else []
+    if none:
+        parts.append("no call" if len(none) == len(one.calls) else f"no call of {len(none)} samples")
+    return "; ".join(parts) or "none positive"
+
+
+def by_urgency(made: Sequence[Account]) -> list[Account]:
+    """The accounts, those to be acted on first; the sheet's order within a verdict."""
+    order = list(Verdict)
+    return sorted(made, key=lambda one: order.index(one.verdict))
+
+
+def verdict_counts(made: Sequence[Account]) -> dict[Verdict, int]:
+    """How many instances have each verdict that occurs, the surest first."""
+    numbers = Counter(one.verdict for one in made)
+    return {word: numbers[word] for word in reversed(Verdict) if numbers[word]}
+
+
+def _write(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[CellValue]]) -> None:
+    """Write a CSV file; texts that a spreadsheet would run are escaped."""
+    with Path(path).open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        for row in (header, *rows):
+            writer.writerow([escape(cell) if isinstance(cell, str) else cell for cell in row])
+
+
+def _difference(other: Alternative) -> str:
+    """An alternative in one part of a cell: its probability, then +item and -item for what it changes."""
+    changes = in_one_cell([*(f"+{name}" for name in other.added), *(f"-{name}" for name in other.dropped)], ",")
+    return changes if other.probability is None else f"{other.probability:.4f}: {changes}"
+
+
+def _part(part: str, delimiter: str) -> str:
+    """One part of a list, in quotes where csv's rules or a blank at an end ask for them."""
+    plain = part == part.strip() and part and not {delimiter, '"', "\n", "\r"} & set(part)
+    if plain:
+        return part
+    line = io.StringIO()
+    csv.writer(line, delimiter=delimiter, quoting=csv.QUOTE_ALL, lineterminator="").writerow([part])
+    return line.getvalue()
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.6g}")
+
+
+# A plate as a table of wells, each with what is called of its sample: in a colour, with a sign, and in words.
+
+
+@dataclass(frozen=True)
+class Well:
+    """One well."""
+
+    place: str
+    sample: str = ""  # empty where nothing stands in it
+    call: Call | None = None
+
+    @property
+    def state(self) -> str:
+        """What the style calls it."""
+        return "empty" if self.call is None else self.call.value
+
+    @property
+    def sign(self) -> str:
+        """What is seen where colours are not."""
+        return "" if self.call is None else self.call.sign
+
+    @property
+    def words(self) -> str:
+        """What is read aloud."""
+        return f"{self.place}: empty" if self.call is None else f"{self.sample} in {self.place}: {self.call.words}"
+
+
+@dataclass(frozen=True)
+class Plate:
+    """One plate, by its rows."""
+
+    name: str
+    columns: tuple[int, ...]
+    rows: tuple[tuple[str, tuple[Well, ...]], ...]
+
+
+def plate_maps(calls: Mapping[str, Call], samples: Samples) -> list[Plate]:
+    """Every plate of the samples, with each sample's call.
+
+    Example:
+        >>> (plate,) = plate_maps({"S1": Call.POSITIVE, "S2": Call.RETEST}, Samples.numbered(2))
+        >>> [wells[0].words for letter, wells in plate.rows[:3]]
+        ['S1 in A1: positive', 'S2 in B1: test again', 'C1: empty']
+    """
+    found = []
+    for plate in samples.plate_names:
+        rows, columns = (8, 12) if samples.plate_size(plate) == 96 else (16, 24)
+        at = {
+            well: name
+            for name, on, well in zip(samples.names, samples.plates, samples.wells, strict=True)
+            if on == plate
+        }
+        lines = []
+        for letter in "ABCDEFGHIJKLMNOP"[:rows]:
+            places = [f"{letter}{number}" for number in range(1, columns + 1)]
+            lines.append((letter, tuple(_well(place, at.get(place), calls) for place in places)))
+        found.append(Plate(plate, tuple(range(1, columns + 1)), tuple(lines)))
+    return found
+
+
+def _well(place: str, sample: str | None, calls: Mapping[str, Call]) -> Well:
+    return Well(place) if sample is None else Well(place, sample, calls[sample])
+
+
+# Accounts as a page to print or to forward: what to act on first, every instance, the doubtful ones at length.
+
+CARDS = 200  # plates shown at length on a page
+MAPS_ON_PAGE = 20  # plates that are drawn
+LINES = 500  # samples listed one by one
+ANSWERS_ON_CARD = 8  # of an instance, on its card
+
+
+def sheet_page(sheet: DecodedSheet, *, title: str, facts: Mapping[str, object], samples: Samples | None = None) -> str:
+    """A page about a decoded sheet: what to act on first, every plate in a table, the doubtful ones at length.
+
+    Args:
+        sheet: What was decoded.
+        title: The page's title.
+        facts: What stands at its foot: files, decoder, versions.
+        samples: Where the samples stand, if that is known: the plates are then drawn.
+    """
+    measured = {name: (sheet.problem, row) for name, row in zip(sheet.names, sheet.y, strict=True)}
+    where = f"counted in {sheet.problem.pools} pools"
+    about = about_file(sheet)
+    return accounts_page(sheet.accounts, measured, where=where, about=about, title=title, facts=facts, samples=samples)
+
+
+def accounts_page(
+    given: Sequence[Account],
+    measured: Mapping[str, tuple[Problem, Tensor]],
+    *,
+    where: str,
+    about: Sequence[str] = (),
+    title: str,
+    facts: Mapping[str, object],
+    samples: Samples | None = None,
+) -> str:
+    """A page about accounts, each with a problem of its own or all with the same.
+
+    Args:
+        given: The accounts.
+        measured: The problem and the counts of each instance, by its name.
+        where: In how many pools the samples were counted, in words.
+        about: Lines about all of them.
+        title: The page's title.
+        facts: What stands at its foot.
+        samples: Where the samples stand, if that is known.
+    """
+    made = by_urgency(given)
+    doubtful = [one for one in made if one.verdict is not Verdict.CERTAIN]
+    anchors = {one.name: f"plate-{number}" for number, one in enumerate(doubtful[:CARDS], 1)}
+    cards = [
+        card(problem, one, y, anchor=anchors[one.name])
+        for one in doubtful[:CARDS]
+        for problem, y in [measured[one.name]]
+    ]
+    left = len(doubtful) - len(cards)
+    more = f"{left} more plates are not certain; they are in the table above." if left else ""
+    design, counts = next(iter(measured.values()))[0].design, verdict_counts(made)
+    lead = f"{_many(len(made), 'plate')} of {design.items} samples, {where}: "
+    lead += in_one_phrase([f"{number} {word}" for word, number in counts.items()]) + f". {label(design)}."
+    meanings = [(pages.badge(word.value), word.meaning) for word in counts]
+    sections = [
+        *([pages.section("The file as a whole", *map(pages.paragraph, about))] if about else []),
+        pages.section("All plates", _overview(made, anchors)),
+    ]
+    if cards:
+        parts = [*map(pages.decode_card, cards), *([pages.paragraph(more, quiet=True)] if more else [])]
+        sections.append(pages.section("Plates that are not certain", *parts))
+    sections += [
+        *_maps(made, samples),
+        pages.section("Every sample", *_sample_lines(made, samples)),
+        pages.section("What the verdicts mean", pages.table(("verdict", "meaning"), meanings, kind="texts")),
+        pages.signatures(),
+    ]
+    return pages.page(title, lead, sections, colophon=pages.facts(facts))
+
+
+def _maps(made: Sequence[Account], samples: Samples | None) -> list[pages.Piece]:
+    """The plates as they stand, with each sample's call."""
+    if samples is None:
+        return []
+    drawn = [
+        pages.plate_map(plate, one.name if len(made) > 1 else "")
+        for one in made[:MAPS_ON_PAGE]
+        for plate in plate_maps({each.sample: each.call for each in one.calls}, samples)
+    ]
+    keys = "Signs: " + ", ".join(f"{word.sign} {word.words}" for word in Call) + "."
+    return [pages.section("Plate maps", pages.paragraph(keys, quiet=True), *drawn)]
+
+
+def _sample_lines(made: Sequence[Account], samples: Samples | None) -> list[pages.Piece]:
+    """A line for each sample, those to act on first; of many, only the ones that are not negative."""
+    places = None if samples is None else samples.places
+    lines = [(one, *each) for one in made for each in one.calls]
+    shown = sorted(lines, key=lambda line: list(Call).index(line[2]))
+    some = shown if len(shown) <= LINES else [line for line in shown if line[2] is not Call.NEGATIVE][:LINES]
+    rows = [
+        (sample, one.name if places is None else " ".join(places[sample]), call.words, _percent(probability))
+        for one, sample, call, probability in some
+    ]
+    left = len(lines) - len(some)
+    negative = sum(line[2] is Call.NEGATIVE for line in lines)
+    note = f"{left:,} more samples are not listed here. {negative:,} of all {len(lines):,} samples are negative."
+    table = pages.table(("sample", "where", "call", "positive with a probability of"), rows, kind="texts")
+    return [*([table] if rows else []), *([pages.paragraph(note, quiet=True)] if left else [])]
+
+
+def about_file(sheet: DecodedSheet) -> list[str]:
+    """Whether the file as a whole fits the model and, where it does not, what may be wrong."""
+    if sheet.fit is None:
+        return []
+    lines = [sheet.fit.words]
+    if sheet.fit.suspect and sheet.causes:
+        lines += [f"Likeliest cause: {sheet.causes[0]}."]
+        if remedy := sheet.causes[0].remedy:
+            lines += [f"{remedy[0].upper()}{remedy[1:]} before you test anything again."]
+        lines += [f"Also possible: {cause}." for cause in sheet.causes[1:]]
+    elif sheet.fit.suspect:
+        lines += ["Check the design, the order of the pools, the counts and the noise of the model."]
+    return lines
+
+
+def card(
+    problem: Problem,
+    one: Account,
+    y: Tensor,
+    *,
+    title: str | None = None,
+    note: str = "",
+    truth: Tensor | None = None,
+    anchor: str = "",
+) -> pages.Card:
+    """An account as a page shows it, with its counts and, if known, the truth."""
+    noise = problem.noise
+    off = {one.pool: _off(one) for one in one.residuals} if reported.exact(noise) else {}
+    rows = enumerate(zip(problem.design.pool_names, y.tolist(), strict=True))
+    counts = [
+        pages.Count(pool, "missing" if count != count else reported.shown_as(noise, i, count), off.get(pool, ""))
+        for i, (pool, count) in rows
+    ]
+    against = "" if truth is None else _against(problem, one, truth)
+    name = one.name if title is None else title
+    return pages.Card(name, one.verdict.value, one.words, counts, _answers(one), note, against, anchor)
+
+
+def _off(residual: Residual) -> str:
+    """By how much a count is too high, or what was expected in its place."""
+    return residual.reported.split(", ")[-1] if residual.reported else f"{residual.off:+g}"
+
+
+def _answers(one: Account) -> list[tuple[str, str]]:
+    """The answer and its alternatives with their probabilities, where there are any."""
+    if not one.alternatives:
+        return []
+    rows = [(_percent(one.confidence), f"{in_one_phrase(map(quoted, one.answer)) or 'none'} (the answer)")]
+    rows += [(_percent(other.probability), other.change) for other in one.alternatives[: ANSWERS_ON_CARD - 1]]
+    if left := beyond(one.alternatives[ANSWERS_ON_CARD - 1 :], one.more):
+        rows.append((_percent(left.probability), f"{left.number} more, together"))
+    return rows
+
+
+def _against(problem: Problem, one: Account, truth: Tensor) -> str:
+    """How the truth, known of simulated data, compares."""
+    names = problem.design.item_names
+    true = {names[j] for j in truth.nonzero().flatten().tolist()}
+    own, decided = set(one.answer), len(one.called(Call.NONE)) < len(one.calls)
+    if true == own and decided:
+        return "The truth, which the decoder never saw, is the answer."
+    added, dropped = (tuple(name for name in names if name in part) for part in (true - own, own - true))
+    if not decided:
+        return f"The truth, which the decoder never saw: {in_one_phrase(map(quoted, added)) or 'none'} positive."
+    changes = [(other.added, other.dropped) for other in one.alternatives]
+    place = f", number {changes.index((added, dropped)) + 2} of those listed" if (added, dropped) in changes else ""
+    return f"The truth, which the decoder never saw: {Alternative(None, added, dropped).change}{place}."
+
+
+def _overview(made: Sequence[Account], anchors: Mapping[str, str]) -> pages.Piece:
+    """Every plate in one line, those to be acted on first."""
+    rows = [
+        (
+            one.name,
+            pages.badge(one.verdict.value, anchor=anchors.get(one.name, "")),
+            calls_in_words(one),
+            "in doubt" if one.verdict is Verdict.SUSPECT else _percent(one.confidence),
+            _next_step(one),
+        )
+        for one in made
+    ]
+    return pages.table(("plate", "verdict", "calls", "probability", "next step"), rows, kind="texts")
+
+
+def _next_step(one: Account) -> str:
+    if one.verdict in (Verdict.IMPOSSIBLE, Verdict.SUSPECT):
+        return "check the counts"
+    if one.retests:
+        return "retest"
+    return "decode with more time" if one.status == Status.TIME_LIMIT else ""
+
+
+def _percent(value: float | None) -> str:
+    return "not known" if value is None else percent(value)
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+# What a decoded sheet leaves behind: the files that a person keeps, prints or sends on, all made from one account.
+
+HTML, CALLS, BY_SAMPLE, REPORT, XLSX, JSON, PROOFS = (
+    *("report.html", "calls.csv", "calls_by_sample.csv", "report.csv", "report.xlsx", "results.json"),
+    "proofs.safetensors",
+)
+
+
+def products(
+    sheet: DecodedSheet,
+    *,
+    title: str,
+    decoder: str,
+    facts: Mapping[str, object],
+    samples: Samples | None = None,
+) -> dict[str, bytes]:
+    """The files of a decoded sheet by their names: a page, tables, plain data and, where there are any, proofs.
+
+    Args:
+        sheet: What was decoded.
+        title: The page's title.
+        decoder: The decoder's name.
+        facts: What stands at the foot of the page: files, versions.
+        samples: Where the samples stand, if that is known.
+
+    Example:
+        >>> import torch, qgt
+        >>> from qgt.lab.answers.decoding import decode_sheet
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.05))
+        >>> y = torch.tensor([[0.0, 1.0]], dtype=torch.float64)
+        >>> sheet = decode_sheet(problem, y, ["a"], qgt.Certified(), calibrate=None)
+        >>> made = products(sheet, title="Monday", decoder="certified", facts={})
+        >>> made["calls.csv"]
+        b'plate,I1,I2,I3\\na,0,0,1\\n'
+    """
+    made = account_products(sheet.accounts, sheet.problem.design, sheet_facts(sheet, decoder), samples)
+    made[HTML] = sheet_page(sheet, title=title, facts=facts, samples=samples).encode()
+    if sheet.result.proof is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / PROOFS
+            write_certificate(path, problem=sheet.problem, y=sheet.y, result=sheet.result)
+            made[PROOFS] = path.read_bytes()
+    return made
+
+
+def account_products(
+    made: Sequence[Account], design: Design, facts: Mapping[str, object], samples: Samples | None = None
+) -> dict[str, bytes]:
+    """The tables of accounts, and everything as JSON: what there is also of several rounds.
+
+    Args:
+        made: The accounts.
+        design: The design of the first round.
+        facts: What the JSON file holds.
+        samples: Where the samples stand, if that is known.
+    """
+    lines = list(sample_rows(made, check_code(design), None if samples is None else samples.places))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_calls(folder / CALLS, made, design.item_names)
+        write_samples(folder / BY_SAMPLE, lines)
+        write_report(folder / REPORT, made)
+        if find_spec("openpyxl") is not None:
+            sheets: dict[str, Sequence[WorkbookRow]] = {
+                "report": _report(made),
+                "samples": [SAMPLE_COLUMNS, *lines],
+                "calls": _calls(made),
+            }
+            write_workbook(folder / XLSX, sheets)
+        found = {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {**found, JSON: json.dumps(facts, allow_nan=False, indent=1).encode()}
+
+
+def sheet_facts(sheet: DecodedSheet, decoder: str) -> dict[str, object]:
+    """A decoded sheet as plain data, for JSON."""
+    status = sheet.result.status
+    return {
+        "decoder": decoder,
+        "instances": len(sheet.accounts),
+        "check_code": check_code(sheet.problem.design),
+        "called": {word.value: sum(len(one.called(word)) for one in sheet.accounts) for word in Call},
+        "status": {one.name: int((status == one).sum()) for one in Status},
+        "fingerprint": sheet.problem.fingerprint,
+        "file_fit": None if sheet.fit is None else dataclasses.asdict(sheet.fit),
+        "causes": [dataclasses.asdict(cause) for cause in sheet.causes],
+        "results": [one.plain for one in sheet.accounts],
+    }
+
+
+def _report(made: Sequence[Account]) -> list[WorkbookRow]:
+    return [REPORT_COLUMNS, *map(report_row, made)]
+
+
+def _calls(made: Sequence[Account]) -> list[WorkbookRow]:
+    """One row for each sample and one column for each instance: spreadsheets are longer than they are wide."""
+    rows: list[WorkbookRow] = [["sample", *(one.name for one in made)]]
+    for line in zip(*(one.calls for one in made), strict=True):
+        rows.append([line[0].sample, *(int(each.call.cell) if each.call.cell else None for each in line)])
+    return rows

@@ -1,0 +1,532 @@
+"""The plan folder: everything between a plan and the counts, written once, and read back for decoding.
+
+    README.txt            what to do, in words
+    pooling_sheet.html    to print: by sample, by pool, maps of the plates
+    worklists/            the transfers for robots, one file or more for each format
+    counts.csv, .xlsx     to fill in: one line for each pool
+    samples.csv           the samples and where they stand
+    design.csv            which sample is in which pool
+    problem.toml          the design, the prior and the noise, for `qgt decode`
+    plan.json             the question, the candidates and the seed
+    candidates.svg        the candidates as a figure
+
+A folder is never written over: its sheets may have been printed, and its pools made. Every page and file shows the
+design's name and check code, in it or in its name; a folder whose design no longer has its code is refused.
+"""
+
+import csv
+import json
+import secrets
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qgt.files import codec, documents
+from qgt.files.grids import write_workbook
+from qgt.files.tables import escape
+from qgt.lab.plan.classical import ClassicalScheme
+from qgt.lab.plan.planning import Candidate, Plan
+from qgt.lab.plan.question import Question, Range
+from qgt.lab.plan.robots import Move, Moves, microlitres, moves_of, pool_places, worklist_files
+from qgt.lab.plan.simulation import decoder_name
+from qgt.lab.sheets import plates
+from qgt.lab.sheets.names import check_code, label, short_name
+from qgt.lab.sheets.plates import POOL_PLATE
+from qgt.lab.sheets.samples import Samples
+from qgt.model.design import Design
+from qgt.model.problem import Problem
+from qgt.pictures.figures import PlanPoint, plan_figure
+from qgt.pictures.pages import Piece
+from qgt.pictures.printed_sheets import PlateMap, Tick, Ticks, printed_page
+from qgt.version import __version__
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+# A plan in words, as rows of a table and as a figure, for the command and the page alike.
+
+PLAN_COLUMNS = (
+    "pools",
+    "transfers",
+    "each",
+    "largest pool",
+    "plates",
+    "right",
+    "interval",
+    "follow-ups",
+    "saved",
+    "bound",
+)
+PLAN_COLUMN_MEANING = (
+    "pools: tests of the first round. transfers: pipetting steps. each: transfers per sample. largest pool: samples in "
+    "it. plates: simulated. right: share of them without a single error, with its 99 % interval. follow-ups: samples "
+    "tested alone afterwards, per plate. saved: fewer tests than one for each sample. bound: no design with such pools "
+    "can do with fewer. Below the designs: what laboratories do today, with the same positives and the same assay."
+)
+
+
+def plan_rows(plan: Plan) -> list[list[str]]:
+    """The candidates as rows under `PLAN_COLUMNS`, with a mark at the recommended one; then the schemes of today."""
+    designs = [[*_row(one), "<- recommended" if one is plan.recommended else ""] for one in plan.candidates]
+    return [*designs, *([*_scheme_row(one, len(plan.question.samples)), one.name] for one in plan.classical)]
+
+
+def plan_words(plan: Plan) -> list[str]:
+    """What to do and what to expect, in sentences.
+
+    Example:
+        >>> import torch
+        >>> from qgt.lab.plan.question import Question
+        >>> from qgt.lab.plan.planning import plan
+        >>> from qgt.lab.sheets.samples import Samples
+        >>> question = Question(Samples.numbered(12), positives=(0, 1), certainty=0.8)
+        >>> made = plan(question, generator=torch.Generator().manual_seed(0), seconds=0.5)
+        >>> plan_words(made)[1].startswith("Make ")
+        True
+    """
+    one, question = plan.recommended, plan.question
+    low, high = (f"{100 * end:.1f} %" for end in one.interval)
+    words = [f"{label(one.design)}."]
+    pools = f"{one.pools} pool{'s' if one.pools > 1 else ''}"
+    words.append(
+        f"Make {pools}. Each of the {len(question.samples)} samples goes into {one.weight} of them: "
+        f"{one.transfers:,} transfers; the largest pool holds {one.largest_pool} samples."
+    )
+    rounds = " after follow-ups" if question.follow_ups else ""
+    words.append(
+        f"Of {one.plates:,} simulated plates, {100 * one.success:.1f} % were decoded without a single error{rounds}; "
+        f"the true share is between {low} and {high}, with a certainty of 99 %."
+    )
+    if question.follow_ups:
+        words.append(f"On average {one.follow_ups:.2f} samples of a plate have to be tested again, alone.")
+    if one.tests_saved > 0:
+        words.append(f"This saves {one.tests_saved:.1f} of {len(question.samples)} tests.")
+    else:
+        words.append("This saves nothing: test each sample alone instead.")
+    words += [*_compared(plan), *_caution(plan)]
+    words += household_words(question)
+    words.append(
+        f"All of this holds if as many samples are positive as expected ({_range(question.positives)}) and the assay "
+        f"errs as stated (seed {plan.seed})."
+    )
+    if question.samples.notes:
+        words.append(f"The list of samples: {' '.join(question.samples.notes)}")
+    return words
+
+
+def household_words(question: Question) -> list[str]:
+    """What the plan takes for granted about households, where samples have them.
+
+    Example:
+        >>> from qgt.lab.sheets.samples import Samples
+        >>> samples = Samples.placed(["a", "b", "c", "d"], households=["x", "x", "y", "y"])
+        >>> print(household_words(Question(samples, (0.1, 0.1)))[0])
+        Households: where there is an outbreak, each member is positive with probability 50 % (attack rate, the usual
+        value); every other sample with 0.5 % (background, the usual value).
+    """
+    rates = question.household_rates
+    if rates is None:
+        return []
+    given = (question.attack_rate, question.background)
+    attack, others = (
+        f"{100 * rate:.3g} % ({name}{', the usual value' if own is None else ''})"
+        for rate, own, name in zip(rates, given, ("attack rate", "background"), strict=True)
+    )
+    return [
+        f"Households: where there is an outbreak, each member is positive with probability {attack}; every other "
+        f"sample with {others}."
+    ]
+
+
+def _compared(plan: Plan) -> list[str]:
+    """How the plan compares with what laboratories do today."""
+    told = [
+        f"{scheme.name} ({scheme.tests:.1f} tests, {100 * scheme.success:.1f} % of plates without an error)"
+        for scheme in plan.classical
+    ]
+    if not told:
+        return []
+    words = [f"For comparison, with the same assay: {'; '.join(told)}."]
+    better = plan.better_classical
+    if better is not None:
+        certainty = plan.question.certainty
+        enough = better.interval.low >= certainty
+        often = f"also right on {100 * certainty:g} % of plates" if enough else "right as often"
+        fewer = plan.recommended.tests - better.tests
+        words.append(f"Consider the following instead: {better.name}. It takes {fewer:.1f} fewer tests and is {often}.")
+    return words
+
+
+def _caution(plan: Plan) -> list[str]:
+    """What was not shown, where the certainty asked for was not."""
+    question, one = plan.question, plan.recommended
+    if plan.reached:
+        return []
+    words = f"Caution: no design within these limits was shown right on {100 * question.certainty:g} % of plates"
+    best = max((scheme.success for scheme in plan.classical), default=0.0)
+    if one.interval.low > best:
+        words += "; this one is right more often than what laboratories do today"
+    return [f"{words}. Allow more pools, transfers or follow-ups, give it more time (--seconds), or ask for less."]
+
+
+def plan_picture(plan: Plan) -> "Figure":
+    """The candidates as a figure."""
+    points = [
+        PlanPoint(one.pools, one.weight, one.success, *one.interval, recommended=one is plan.recommended)
+        for one in plan.candidates
+    ]
+    question = plan.question
+    bound = min(one.entropy_bound for one in plan.candidates)
+    return plan_figure(points, certainty=question.certainty, bound=bound, items=len(question.samples))
+
+
+def _row(one: Candidate) -> list[str]:
+    low, high = one.interval
+    return [
+        str(one.pools),
+        f"{one.transfers:,}",
+        str(one.weight) + (" (households together)" if one.together else ""),
+        str(one.largest_pool),
+        f"{one.plates:,}",
+        f"{100 * one.success:.1f} %",
+        f"{100 * low:.1f} to {100 * high:.1f} %",
+        f"{one.follow_ups:.2f}",
+        f"{one.tests_saved:.1f}",
+        f"{one.entropy_bound:.1f}",
+    ]
+
+
+def _scheme_row(one: ClassicalScheme, samples: int) -> list[str]:
+    low, high = one.interval
+    return [
+        str(one.pools),
+        f"{one.transfers:,}",
+        f"{one.transfers / samples:g}",
+        str(one.largest_pool),
+        f"{one.plates:,}",
+        f"{100 * one.success:.1f} %",
+        f"{100 * low:.1f} to {100 * high:.1f} %",
+        f"{one.follow_ups:.2f}",
+        f"{samples - one.tests:.1f}",
+        "",
+    ]
+
+
+def _range(positives: Range) -> str:
+    low, high = positives
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+
+
+# Pooling sheets to print: by sample, by pool, and maps of the plates, with numbers to check by.
+#
+# Pipetting by hand goes wrong where nobody notices. So every sample shows how many pools it goes into, and every pool
+# how many samples it must hold and the volume that must be in it at the end.
+
+
+def pooling_sheet(design: Design, samples: Samples, volume: float, *, notes: Sequence[str] = ()) -> Piece:
+    """A page to print: what goes where, by sample and by pool, and the plates.
+
+    Args:
+        design: Its items are the samples.
+        samples: Where each sample stands.
+        volume: Microlitres of each transfer.
+        notes: What else the plan takes for granted, in sentences.
+
+    Example:
+        >>> from qgt import Design
+        >>> samples = Samples.placed(["<Ann>", "Bob", "Cy"])
+        >>> page = pooling_sheet(Design.from_rows(["110", "011"], item_names=samples.names), samples, 10.0)
+        >>> "&lt;Ann&gt;" in page, "<Ann>" in page
+        (True, False)
+    """
+    made = moves_of(design, samples, volume)
+    facts = [
+        ("samples", str(design.items)),
+        ("pools", str(design.pools)),
+        ("transfers", f"{design.transfers:,}"),
+        ("each transfer", f"{microlitres(volume)} µL"),
+        ("largest pool", f"{int(design.pool_sizes.max())} samples"),
+        ("done by, on", "____________________"),
+    ]
+    maps = [*_sample_maps(samples), *_pool_maps(design, made)]
+    lists = [_by_sample(made), _by_pool(design, made)]
+    return printed_page("Pooling sheet", label(design), facts, lists, maps, notes=notes)
+
+
+def _by_sample(made: Moves) -> Ticks:
+    groups: dict[str, list[Move]] = {}
+    for move in made.moves:
+        groups.setdefault(move.sample, []).append(move)
+    several = len(made.targets) > 1
+    rows = [
+        Tick(
+            sample,
+            f"{moves[0].source_plate}, {moves[0].source_well}",
+            [(move.pool, f"{move.pool_plate}, {move.pool_well}" if several else move.pool_well) for move in moves],
+            f"{len(moves)} pools, {microlitres(sum(move.volume for move in moves))} µL",
+        )
+        for sample, moves in groups.items()
+    ]
+    lead = "Put each sample into the pools on its line. Tick each box. The last column says how many there are."
+    return Ticks("By sample", lead, ("sample", "stands in", "goes into", "check"), rows)
+
+
+def _by_pool(design: Design, made: Moves) -> Ticks:
+    groups: dict[str, list[Move]] = {name: [] for name in design.pool_names}
+    for move in made.moves:
+        groups[move.pool].append(move)
+    several = len(made.sources) > 1
+    rows = [
+        Tick(
+            pool,
+            f"{moves[0].pool_plate}, {moves[0].pool_well}" if moves else "",
+            [
+                (move.sample, f"{move.source_plate}, {move.source_well}" if several else move.source_well)
+                for move in moves
+            ],
+            f"{len(moves)} samples, {microlitres(sum(move.volume for move in moves))} µL",
+        )
+        for pool, moves in groups.items()
+    ]
+    lead = "Each pool holds the samples on its line, and in the end the volume in the last column."
+    return Ticks("By pool", lead, ("pool", "stands in", "holds", "check"), rows)
+
+
+def _sample_maps(samples: Samples) -> list[PlateMap]:
+    maps = []
+    for plate in samples.plate_names:
+        here = {
+            well: (name, "")
+            for name, own, well in zip(samples.names, samples.plates, samples.wells, strict=True)
+            if own == plate
+        }
+        maps.append(_map(f"Plate of samples: {plate}", samples.plate_size(plate), here))
+    return maps
+
+
+def _pool_maps(design: Design, made: Moves) -> list[PlateMap]:
+    maps = []
+    for plate in made.targets:
+        here = {move.pool_well: move.pool for move in made.moves if move.pool_plate == plate}
+        sizes = dict(zip(design.pool_names, design.pool_sizes.tolist(), strict=True))
+        texts = {well: (pool, f"{sizes[pool]} samples") for well, pool in here.items()}
+        maps.append(_map(f"Plate of pools: {plate}", POOL_PLATE, texts))
+    return maps
+
+
+def _map(title: str, size: int, texts: dict[str, tuple[str, str]]) -> PlateMap:
+    rows, columns = plates.shape(size)
+    nothing = ("", "")
+    wells = [[texts.get(f"{chr(65 + row)}{column + 1}", nothing) for column in range(columns)] for row in range(rows)]
+    return PlateMap(title, wells)
+
+
+# The folder.
+
+BLANK = ("pool", "pool plate", "well", "samples", "count")  # the header of the sheet to fill in
+
+
+@dataclass(frozen=True, eq=False)
+class PlanFolder:
+    """What a plan folder holds.
+
+    Example:
+        >>> import qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["11"], item_names=["S1", "S2"]), qgt.Bernoulli(0.1))
+        >>> PlanFolder(Path("plan"), "calm-owl", "234567", problem, qgt.Samples.numbered(2), 10.0).samples.wells
+        ('A1', 'B1')
+    """
+
+    path: Path
+    name: str  # the design's short name
+    code: str  # its check code
+    problem: Problem
+    samples: Samples
+    volume: float  # microlitres of each transfer
+
+
+def write_plan(plan: Plan, folder: str | Path, *, volume: float = 10.0) -> PlanFolder:
+    """Write a plan into a new folder, whole or not at all.
+
+    Args:
+        plan: The plan.
+        folder: The folder, which must not be there yet, or be empty.
+        volume: Microlitres of each transfer.
+
+    Example:
+        >>> import tempfile, torch, qgt
+        >>> question = qgt.Question(qgt.Samples.numbered(12), (0, 1), certainty=0.8)
+        >>> made = qgt.plan(question, generator=torch.Generator().manual_seed(0), seconds=0.5)
+        >>> with tempfile.TemporaryDirectory() as here:
+        ...     folder = write_plan(made, Path(here) / "plan")
+        ...     read_plan(folder.path).code == folder.code, (folder.path / "pooling_sheet.html").exists()
+        (True, True)
+    """
+    target = Path(folder)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise ValueError(f"{target}: is there already, and its pools may have been made; give another folder.")
+    part = target.absolute().with_name(f".{target.absolute().name}.{secrets.token_hex(4)}")
+    try:
+        part.mkdir(parents=True)
+        _write(plan, part, volume)
+        if target.exists():
+            target.rmdir()
+        part.rename(target)
+    except OSError as error:
+        raise ValueError(f"{target}: cannot be written ({error.strerror}); give another folder.") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return read_plan(target)
+
+
+def read_plan(folder: str | Path) -> PlanFolder:
+    """Read what `write_plan` wrote; raise a ValueError where the design, the prior or the noise has changed since.
+
+    Example:
+        >>> read_plan("nowhere")
+        Traceback (most recent call last):
+        ValueError: nowhere/problem.toml: cannot be read (No such file or directory); check the path.
+    """
+    path = Path(folder)
+    problem = Problem.load(path / "problem.toml")
+    samples = Samples.read(path / "samples.csv")
+    stored = documents.load(path / "plan.json", "plan", lambda plain: codec.as_table("plan", plain))
+    code, volume = codec.typed("code", stored.get("code"), str), codec.typed("volume", stored.get("volume"), float)
+    if check_code(problem.design) != code or problem.design.item_names != samples.names:
+        raise ValueError(
+            f"{path}: its design has check code {check_code(problem.design)}, but the plan was made with {code}; "
+            "design.csv or samples.csv has been changed: bring back the files as they were."
+        )
+    if problem.fingerprint != codec.typed("fingerprint", stored.get("fingerprint"), str):
+        raise ValueError(
+            f"{path}: its problem.toml is not the one that the plan was made with; bring it back as it was. To decode "
+            "with another prior or noise, put problem.toml and design.csv into a folder of their own."
+        )
+    return PlanFolder(path, short_name(problem.design), code, problem, samples, volume)
+
+
+def blank_counts(design: Design) -> list[list[str | int | None]]:
+    """The rows of a sheet of counts to fill in: a remark, a header, and a line for each pool.
+
+    Example:
+        >>> from qgt import Design
+        >>> blank_counts(Design.from_rows(["110", "011"]))[1:3]
+        [['pool', 'pool plate', 'well', 'samples', 'count'], ['P1', 'Pools 1', 'A1', 2, None]]
+    """
+    rows: list[list[str | int | None]] = [[f"# {label(design)}"], list(BLANK)]
+    places = pool_places(design.pools)
+    for name, (plate, well), size in zip(design.pool_names, places, design.pool_sizes.tolist(), strict=True):
+        rows.append([name, plate, well, size, None])
+    return rows
+
+
+def _write(plan: Plan, folder: Path, volume: float) -> None:
+    problem, samples = plan.problem, plan.question.samples
+    design = problem.design
+    design.write_csv(folder / "design.csv", form="lists")
+    spec = {**problem.spec, "design": {"file": "design.csv"}}
+    documents.save(folder / "problem.toml", spec)
+    samples.write(folder / "samples.csv", remark=label(design))
+    sheet = pooling_sheet(design, samples, volume, notes=household_words(plan.question))
+    (folder / "pooling_sheet.html").write_text(sheet, encoding="utf-8")
+    (folder / "worklists").mkdir()
+    for name, text in worklist_files(moves_of(design, samples, volume)).items():
+        (folder / "worklists" / name).write_bytes(text.encode())  # line ends are the robot's
+    rows = blank_counts(design)
+    _write_rows(folder / "counts.csv", rows)
+    _write_workbook(folder / "counts.xlsx", rows)
+    plan_picture(plan).savefig(folder / "candidates.svg")
+    (folder / "plan.json").write_text(json.dumps(_plain(plan, volume), indent=1) + "\n", encoding="utf-8")
+    (folder / "README.txt").write_text(_readme(plan), encoding="utf-8")
+
+
+def _write_rows(path: Path, rows: Sequence[Sequence[str | int | None]]) -> None:
+    width = max(map(len, rows))
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        for row in rows:
+            cells = [escape(cell) if isinstance(cell, str) else cell for cell in row]
+            writer.writerow([*cells, *[None] * (width - len(row))])
+
+
+def _write_workbook(path: Path, rows: Sequence[Sequence[str | int | None]]) -> None:
+    try:
+        import openpyxl  # noqa: F401 - asked for by its absence
+    except ImportError:
+        return  # counts.csv does as well; the README names what is there
+    write_workbook(path, {"counts": rows})
+
+
+def _plain(plan: Plan, volume: float) -> dict[str, object]:
+    question, problem = plan.question, plan.problem
+    rates = question.household_rates
+    return {
+        "name": short_name(problem.design),
+        "code": check_code(problem.design),
+        "volume": float(volume),
+        "seed": plan.seed,
+        "reached": plan.reached,
+        "question": {
+            "samples": len(question.samples),
+            "positives": list(question.positives),
+            "assay": problem.spec["noise"],
+            "certainty": question.certainty,
+            "most_pools": question.most_pools,
+            "largest_pool": question.largest_pool,
+            "most_transfers": question.most_transfers,
+            "follow_ups": question.follow_ups,
+            **({} if rates is None else {"attack_rate": rates[0], "background": rates[1]}),
+        },
+        "candidates": [
+            {
+                "pools": one.pools,
+                "weight": one.weight,
+                "households_together": one.together,
+                "transfers": one.transfers,
+                "largest_pool": one.largest_pool,
+                "plates": one.plates,
+                "successes": one.successes,
+                "interval": [round(end, 6) for end in one.interval],
+                "follow_ups": round(one.follow_ups, 6),
+                "tests_saved": round(one.tests_saved, 6),
+                "entropy_bound": round(one.entropy_bound, 6),
+                "recommended": one is plan.recommended,
+            }
+            for one in plan.candidates
+        ],
+        "today": [
+            {
+                "scheme": one.name,
+                "pools": one.pools,
+                "largest_pool": one.largest_pool,
+                "plates": one.plates,
+                "successes": one.successes,
+                "interval": [round(end, 6) for end in one.interval],
+                "follow_ups": round(one.follow_ups, 6),
+                "tests_saved": round(len(question.samples) - one.tests, 6),
+            }
+            for one in plan.classical
+        ],
+        "fingerprint": problem.fingerprint,
+        "version": f"qgt {__version__}",
+    }
+
+
+def _readme(plan: Plan) -> str:
+    name = decoder_name(plan.problem)
+    decoder = "" if name == "certified" else f" --decoder {name}"
+    steps = [
+        "1. Print pooling_sheet.html (A4, landscape), or give your robot its file from the folder worklists.",
+        "2. Make the pools. Check each pool's number of samples and its volume against the sheet.",
+        "3. Write each pool's count into counts.csv or counts.xlsx. Leave the cell of a failed pool empty; do not "
+        "write 0.",
+        f"4. Decode in this folder:  qgt decode counts.csv --problem .{decoder}",
+        "   Add  -o calls.csv --report report.csv --html report.html  for files to keep.",
+    ]
+    if plan.question.follow_ups:
+        steps.append("5. Where a plate is unsure, test the samples that it names again, alone.")
+    words = plan_words(plan)
+    return "\n".join([words[0], "", *words[1:], "", *steps, ""])

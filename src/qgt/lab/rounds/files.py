@@ -1,0 +1,282 @@
+"""The files of a later round: which pools each instance has, and the counts that come back.
+
+A round is a folder of three files:
+
+    pools.csv    instance,pool,items: what to put together; names of items are separated by blanks
+    counts.csv   instance,pool,count: to be filled in; a count that stays empty is missing
+    round.json   the record: the pools again, the design and the counts that they were chosen for, the rounds before
+
+The record is written last, so a folder that has one is whole. Counts are matched by the names of instance and pool.
+Rounds that are out of order, given twice, or made for another design or other counts are refused by name: pools of one
+plate with the counts of another would give answers that look sure. A count may be blanked after the round was made (a
+repeat showed that it was wrong), but not changed.
+"""
+
+import csv
+import hashlib
+import io
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from qgt.arguments import whole
+from qgt.files import codec, documents
+from qgt.files.grids import read_grids
+from qgt.files.tables import escape, text_of, unescape
+from qgt.lab.reported import read_reports
+from qgt.model.design import Design
+from qgt.model.noise import Noise
+from qgt.rounds.choosing import later_noise
+from qgt.rounds.history import History
+
+RECORD, POOLS, COUNTS = "round.json", "pools.csv", "counts.csv"
+COUNTS_HEADER = ["instance", "pool", "count"]  # of the counts
+
+
+@dataclass(frozen=True)
+class InstancePools:
+    """One instance's pools in a round."""
+
+    name: str
+    counts: tuple[float | None, ...]  # of all rounds before, as they were when the pools were chosen
+    pools: tuple[tuple[str, tuple[str, ...]], ...]  # each with its name and its items' names
+
+
+@dataclass(frozen=True)
+class Round:
+    """The record of a round.
+
+    Example:
+        >>> one = Round(2, "ab", "", (InstancePools("s1", (1.0,), (("R2-1", ("I1", "I3")),)),))
+        >>> Round.from_plain(one.plain) == one
+        True
+    """
+
+    number: int  # 2 for the first that follows
+    design: str  # the fingerprint of the first round's
+    before: str  # the fingerprint of the round before; empty where that is the first
+    instances: tuple[InstancePools, ...]
+
+    @property
+    def plain(self) -> dict[str, object]:
+        """As plain data."""
+        return {
+            "kind": "round",
+            "number": self.number,
+            "design": self.design,
+            "before": self.before,
+            "instances": [
+                {
+                    "name": one.name,
+                    "counts": list(one.counts),
+                    "pools": [[pool, list(items)] for pool, items in one.pools],
+                }
+                for one in self.instances
+            ],
+        }
+
+    @classmethod
+    def from_plain(cls, data: object) -> "Round":
+        """From plain data; what is wrong is named."""
+        table = codec.as_table("round", data)
+        codec.check_keys("round", table, required={"kind", "number", "design", "before", "instances"})
+        if table["kind"] != "round":
+            raise ValueError(f"kind={codec.shown(table['kind'])} is not valid: a record of a round has kind 'round'.")
+        instances = tuple(map(_instance, codec.typed("instances", table["instances"], list)))
+        design, before = (codec.typed(key, table[key], str) for key in ("design", "before"))
+        return cls(whole("number", table["number"], least=2), design, before, instances)
+
+    @property
+    def fingerprint(self) -> str:
+        """By which the next round names this one."""
+        text = json.dumps(self.plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def files(self, folder: Path) -> dict[Path, Callable[[Path], object]]:
+        """What writes each file; the record stands first, for the first is put in place last."""
+        rows = [(one.name, pool, items) for one in self.instances for pool, items in one.pools]
+        pools = [[escape(name), escape(pool), escape(_words(items))] for name, pool, items in rows]
+        blank = [[escape(name), escape(pool), ""] for name, pool, _ in rows]
+        record = json.dumps(self.plain, indent=1, allow_nan=False) + "\n"
+        return {
+            folder / RECORD: partial(Path.write_text, data=record, encoding="utf-8"),
+            folder / POOLS: partial(Path.write_text, data=_csv(["instance", "pool", "items"], pools), encoding="utf-8"),
+            folder / COUNTS: partial(Path.write_text, data=_csv(COUNTS_HEADER, blank), encoding="utf-8"),
+        }
+
+
+def _instance(data: object) -> InstancePools:
+    table = codec.as_table("instances", data)
+    codec.check_keys("instances", table, required={"name", "counts", "pools"})
+    counts = codec.typed("counts", table["counts"], list)
+    pools = []
+    for pool in codec.typed("pools", table["pools"], list):
+        if (
+            not isinstance(pool, list)
+            or len(pool) != 2
+            or not isinstance(pool[0], str)
+            or not isinstance(pool[1], list)
+        ):
+            raise ValueError(f"pools={codec.shown(pool)} is not valid: give a name and a list of items.")
+        pools.append((pool[0], tuple(codec.typed("pools", item, str) for item in pool[1])))
+    for count in counts:
+        if count is not None and (not isinstance(count, int | float) or isinstance(count, bool)):
+            raise ValueError(f"counts={codec.shown(count)} is not valid: give numbers, null where one was missing.")
+    before = tuple(None if count is None else float(count) for count in counts)
+    return InstancePools(codec.typed("name", table["name"], str), before, tuple(pools))
+
+
+def _words(items: Sequence[str]) -> str:
+    """Names in one cell; one with a blank or a quotation mark in quotation marks."""
+    return " ".join('"' + item.replace('"', '""') + '"' if " " in item or '"' in item else item for item in items)
+
+
+def _csv(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows([header, *rows])
+    return stream.getvalue()
+
+
+def refuse_occupied(folder: Path) -> None:
+    """Raise a ValueError for a folder with anything in it but what a round leaves that was killed while written."""
+    if not folder.exists():
+        return
+    if (folder / RECORD).exists():
+        raise ValueError(f"{folder}: holds a round already, perhaps with counts; give another folder.")
+    own = folder.is_dir() and all(
+        path.name.lstrip(".").startswith((RECORD, POOLS, COUNTS)) for path in folder.iterdir()
+    )
+    if not own or not _blank(folder / COUNTS):  # a plan's folder has counts, too
+        raise ValueError(f"{folder}: is there already, and not empty; give another folder.")
+
+
+def _blank(path: Path) -> bool:
+    """Whether a round's counts are not filled in, or not there."""
+    if not path.exists():
+        return True
+    rows = text_of(path).splitlines()
+    return rows[:1] == ["instance,pool,count"] and all(row.endswith(",") for row in rows[1:])
+
+
+def counts_before(y: Tensor) -> tuple[float | None, ...]:
+    """Counts as a record keeps them."""
+    return tuple(None if math.isnan(count) else count for count in y.tolist())
+
+
+def read_round(folder: Path, noise: Noise | None = None) -> tuple[Round, dict[tuple[str, str], float]]:
+    """A round's record, and its counts by the names of instance and pool; NaN where one is missing.
+
+    Args:
+        folder: The round's folder.
+        noise: What the assay reports; where that is positive or negative, words are read.
+    """
+    if not (folder / RECORD).is_file():
+        raise ValueError(f"{folder}: has no {RECORD}, so it is not a round; give a folder that 'qgt follow-up' wrote.")
+    record = documents.load(folder / RECORD, "round", Round.from_plain)
+    wanted = {(one.name, pool) for one in record.instances for pool, _ in one.pools}
+    return record, _counts(folder / COUNTS, wanted, noise)
+
+
+def _counts(path: Path, wanted: set[tuple[str, str]], noise: Noise | None) -> dict[tuple[str, str], float]:
+    (grid, *more) = read_grids(path)  # semicolons, too: a spreadsheet may have saved it
+    cells = [list(row) for row in grid.rows]
+    if more or not cells or [cell.lower() for cell in cells[0] if cell] != COUNTS_HEADER or not all(cells[0][:3]):
+        raise ValueError(f"{path}: row 1 is not 'instance,pool,count'; fill in the file that 'qgt follow-up' wrote.")
+    found: dict[tuple[str, str], int] = {}
+    for number, row in enumerate(cells[1:], 1):
+        if not any(row):
+            continue
+        if (grid.lengths and grid.lengths[number] < len(COUNTS_HEADER)) or any(row[len(COUNTS_HEADER) :]):
+            held = grid.lengths[number] if grid.lengths else len(row)
+            raise ValueError(
+                f"{grid.place(number)} has {held} cells; give instance, pool and count (a decimal comma splits a cell)."
+            )
+        key, where = (unescape(row[0]), unescape(row[1])), grid.place(number)
+        if key not in wanted:
+            raise ValueError(f"{where} is for pool {key[1]!r} of {key[0]!r}, which this round has not.")
+        if key in found:
+            raise ValueError(f"{where} gives pool {key[1]!r} of {key[0]!r} a second time; keep one.")
+        found[key] = number
+    if lacking := sorted(wanted - found.keys()):
+        name, pool = lacking[0]
+        raise ValueError(f"{path}: has no row for pool {pool!r} of {name!r}; add it, empty where it was not measured.")
+    rows = list(found.values())
+    # The pools of all instances have the same noise, so each may stand in the first place of a row of its own.
+    values, _ = read_reports([[unescape(cells[row][2])] for row in rows], noise, lambda i, _: grid.place(rows[i], 2))
+    counts = dict(zip(found, (value for (value,) in values), strict=True))
+    if all(map(math.isnan, counts.values())):
+        raise ValueError(f"{path}: no count is filled in; write the counts there, or leave the round out.")
+    return counts
+
+
+def joined_rounds(
+    histories: Sequence[History], names: Sequence[str], rounds: Sequence[Path]
+) -> tuple[list[History], list[Round]]:
+    """Histories with the pools and counts of later rounds, and the rounds' records; refused where they do not belong.
+
+    Args:
+        histories: The first round of each instance.
+        names: The instances' names.
+        rounds: The folders, in order.
+    """
+    known = dict(zip(names, histories, strict=True))
+    if len(known) < len(names):
+        raise ValueError("two instances have the same name: give each its own, for rounds are matched by name.")
+    design = histories[0].problem.design
+    records: list[Round] = []
+    for number, folder in enumerate(rounds, 2):
+        record, counts = read_round(folder, later_noise(histories[0].problem.noise))
+        _refuse_strange(folder, number, record, records, design)
+        for one in record.instances:
+            if one.name not in known:
+                raise ValueError(f"{folder}: has pools for {one.name!r}, but the counts have no such instance.")
+            known[one.name] = _after(folder, known[one.name], one, counts, design)
+        records.append(record)
+    return [known[name] for name in names], records
+
+
+def _refuse_strange(folder: Path, number: int, record: Round, before: Sequence[Round], design: Design) -> None:
+    if record.design != design.fingerprint:
+        raise ValueError(
+            f"{folder}: was made for another design; give the problem and the counts that it was made for."
+        )
+    if record.fingerprint in [one.fingerprint for one in before]:
+        raise ValueError(f"{folder}: is given twice; give each round once.")
+    if record.number != number:
+        raise ValueError(
+            f"{folder}: is round {record.number}, but stands where round {number} should; give all rounds, in order."
+        )
+    if record.before != (before[-1].fingerprint if before else ""):
+        raise ValueError(f"{folder}: does not follow the round before it; give the rounds that it was made after.")
+
+
+def _after(
+    folder: Path, history: History, one: InstancePools, counts: Mapping[tuple[str, str], float], design: Design
+) -> History:
+    """One instance's history with its pools of a round."""
+    now = history.y.tolist()
+    same = len(now) == len(one.counts) and all(
+        math.isnan(count) or count == then for count, then in zip(now, one.counts, strict=True)
+    )
+    if not same:
+        raise ValueError(
+            f"{folder}: the pools of {one.name!r} were chosen by other counts than those given; give the counts that "
+            "the round was made for (one that proved wrong may be left empty)."
+        )
+    number = {name: item for item, name in enumerate(design.item_names)}
+    matrix = torch.zeros(len(one.pools), design.items, dtype=torch.uint8)
+    for row, (pool, items) in zip(matrix, one.pools, strict=True):
+        for item in items:
+            if item not in number:
+                raise ValueError(
+                    f"{folder}: puts {item!r} into {pool!r} of {one.name!r}, but the design has no such item."
+                )
+            row[number[item]] = 1
+    y = torch.tensor([counts[one.name, pool] for pool, _ in one.pools], dtype=torch.float64)
+    return history.after(matrix, y, [pool for pool, _ in one.pools])

@@ -1,0 +1,225 @@
+"""Counts as people have them: CSV or XLSX, in any usual layout, with nothing guessed silently.
+
+Read are a column per pool, a row per pool (`pool,count`), rows of `plate,pool,count`, and plates as they stand on the
+bench, several in one file; commas, semicolons or tabs between cells; decimal points or commas; empty cells as missing
+counts; for an assay that reports positive or negative, the words of laboratories and instruments. Titles above the
+table and columns of other texts are left out. Whatever was detected or left out stands in the notes. Whatever could be
+read in two ways, and every cell that is no report, is refused with its sheet, row and column, what was found and what
+to write.
+
+Lines at the top that begin with # are remarks. Where any line shows a check code, it must be the design's.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Float64, UInt8
+from torch import Tensor
+
+from qgt.files import tables
+from qgt.files.grids import Grid, read_grids
+from qgt.lab.reported import mistaken, read_reports
+from qgt.lab.sheets.layouts import Layout, LayoutSheet, layout_of
+from qgt.lab.sheets.names import check_code, code_in
+from qgt.lab.sheets.samples import Samples
+from qgt.lab.wording import in_one_phrase
+from qgt.model.design import Design
+from qgt.model.noise import Noise, PositiveNegative, noise_of
+
+NAMED_MISSING = 6  # missing counts that a note names
+
+
+@dataclass(frozen=True, eq=False)
+class CountSheet:
+    """Counts, one row for each instance and one column for each pool, and how they were found in the file.
+
+    Example:
+        >>> design = Design.from_rows(["110", "011"])
+        >>> sheet = read_counts("typed", design, data=b"pool;count\\nP2;1,5\\nP1;\\n")
+        >>> sheet.y, sheet.names
+        (tensor([[   nan, 1.5000]], dtype=torch.float64), None)
+        >>> print(*sheet.notes, sep="\\n")
+        Cells are separated by semicolons.
+        Each row is a pool.
+        Numbers have decimal commas.
+        1 of 2 counts is missing: P1.
+    """
+
+    y: Float64[Tensor, "instances pools"]  # NaN where a count is missing
+    names: tuple[str, ...] | None  # of the instances; None where the file has none
+    notes: tuple[str, ...]  # what was detected: layout, separator, decimal commas, missing counts
+
+
+def read_counts(
+    source: str | Path,
+    design: Design,
+    samples: Samples | None = None,
+    *,
+    noise: Noise | None = None,
+    data: bytes | None = None,
+) -> CountSheet:
+    """Read counts; raise a ValueError that names the place where the file is wrong and what to write.
+
+    Args:
+        source: The file, or what to call it where `data` is given.
+        design: The design whose pools were counted.
+        samples: The samples, so that their names, and what a spreadsheet made of them, are recognised.
+        noise: What the assay reports; where that is positive or negative, words are read. None is for counts.
+        data: The file's content, as with an upload or a text that was typed.
+
+    Example:
+        >>> design = Design.from_rows(["110", "011"])
+        >>> read_counts("typed", design, data=b"plate,P1,P2\\nA,1,0\\n").y
+        tensor([[1., 0.]], dtype=torch.float64)
+        >>> read_counts("typed", design, data=b"plate,P1,P2\\nA,1,x\\n")
+        Traceback (most recent call last):
+        ValueError: typed: row 2, column 3 holds 'x'; write a finite number, or leave the cell empty if it is missing.
+        >>> sheet = read_counts("typed", design, noise=PositiveNegative(), data=b"Pool;Ergebnis\\nP1;POS\\nP2;neg\\n")
+        >>> sheet.y, sheet.notes[-1]
+        (tensor([[1., 0.]], dtype=torch.float64), '2 cells read as words: 1 negative (neg), 1 positive (POS).')
+    """
+    grids = read_grids(source, data)
+    read = [_read_sheet(grid, design, samples, noise) for grid in grids]
+    if len(read) == 1:
+        return read[0]
+    names = [name for grid, one in zip(grids, read, strict=True) for name in _sheet_names(grid, one)]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{source}: two sheets have an instance called {twice!r}; give each its own name.")
+    notes = dict.fromkeys(note for one in read for note in one.notes)
+    said = f"{len(read)} sheets were read: {in_one_phrase([str(grid.sheet) for grid in grids])}."
+    return CountSheet(torch.cat([one.y for one in read]), tuple(names), (said, *notes))
+
+
+def _sheet_names(grid: Grid, one: CountSheet) -> Sequence[str]:
+    """The names of a sheet's instances, where there are several sheets: those without one are called as the sheet."""
+    if one.names is not None:
+        return one.names
+    title = str(grid.sheet)
+    return [title] if len(one.y) == 1 else [f"{title} {i + 1}" for i in range(len(one.y))]
+
+
+def _read_sheet(grid: Grid, design: Design, samples: Samples | None, noise: Noise | None) -> CountSheet:
+    first, notes = _remarks(grid), _code(grid, design)
+    words = noise is not None and any(isinstance(noise_of(noise, i), PositiveNegative) for i in range(design.pools))
+    sheet = LayoutSheet(grid, design.pool_names, () if samples is None else samples.names, first, words)
+    if not sheet.rows:
+        raise ValueError(f"{grid.name}: is empty; give one row per line, cells separated by commas.")
+    layout = layout_of(sheet)
+    texts = [[sheet.cell(*cell) for cell in cells] for cells in layout.cells]
+    values, said = read_reports(texts, noise, lambda i, pool: grid.place(*layout.cells[i][pool]))
+    y = torch.tensor(values, dtype=torch.float64)  # (instances, pools)
+    missing = _missing(sheet, layout, y)
+    return CountSheet(y, layout.names, (*grid.notes, *notes, *layout.notes, *said, *missing, *_odd(y, design, noise)))
+
+
+def _remarks(grid: Grid) -> int:
+    """The first row after the remarks at the top."""
+    first = 0
+    while first < len(grid.rows):
+        line = [cell for cell in grid.rows[first] if cell]
+        shown = code_in(" ".join(line)) is not None
+        if line and not (line[0].startswith("#") and grid.rows[first][0] and (shown or len(line) == 1)):
+            break  # a header may begin with # too, but has other cells
+        first += 1
+    return first
+
+
+def _code(grid: Grid, design: Design) -> list[str]:
+    """That the check code is the design's, where the sheet shows one; another one is refused."""
+    own, seen = check_code(design), False
+    for row, cells in enumerate(grid.rows):
+        found = code_in(" ".join(cell for cell in cells if cell))
+        if found is not None and found != own:
+            raise ValueError(
+                f"{grid.place(row)} shows check code {found}, but the design has {own}; these counts belong to "
+                "another design: give that one."
+            )
+        seen = seen or found is not None
+    return [f"The check code is the design's: {own}."] if seen else []
+
+
+def _odd(y: Tensor, design: Design, noise: Noise | None) -> tuple[str, ...]:
+    """A note on numbers that cannot be readings; where reports are whole numbers, the decoder's words say it."""
+    if noise is None or noise.integer:
+        return ()
+    return tuple(dict.fromkeys(said for row in y if (said := mistaken(noise, row, design.pool_sizes))))
+
+
+def _missing(sheet: LayoutSheet, layout: Layout, y: Tensor) -> tuple[str, ...]:
+    """A note on missing counts; an instance without any is refused, for a blank sheet is no all-clear."""
+    gone = y.isnan()
+    for i in gone.all(1).nonzero().flatten().tolist():
+        row, column = layout.cells[i][0]
+        raise ValueError(
+            f"{sheet.grid.place(row, column)} and all other counts of this instance are empty; fill them in."
+        )
+    if not bool(gone.any()):
+        return ()
+    places = gone.nonzero().tolist()
+    several = len(y) > 1
+    said = [
+        sheet.pools[pool] + (f" of {layout.names[i] if layout.names else i + 1}" if several else "")
+        for i, pool in places
+    ]
+    verb = "is" if len(said) == 1 else "are"
+    return (f"{len(said)} of {math.prod(y.shape)} counts {verb} missing: {in_one_phrase(said, most=NAMED_MISSING)}.",)
+
+
+# Statuses in CSV files: read them and match their rows and columns by name.
+
+
+def read_calls(
+    path: str | Path, design: Design, instances: Sequence[str] | int, owner: str
+) -> Float64[Tensor, "instances items"]:
+    """The calls of a file, rows in the order of the instances and columns in the design's; NaN where one is empty."""
+    sheet = tables.read_table(path, columns=design.item_names, missing=True)
+    rows = _order("instance", path, sheet, instances, owner)
+    columns = _order("item", path, sheet, design.item_names, "the design")
+    values = torch.tensor(sheet.values, dtype=torch.float64)  # (instances, items)
+    for row, column in (~values.isnan() & (values != 0) & (values != 1)).nonzero()[:1].tolist():
+        place = sheet.place(row, column)
+        raise ValueError(f"{path}: {place} holds {sheet.values[row][column]:g}; write 0, 1 or nothing.")
+    return values[rows][:, columns]
+
+
+def read_pair(
+    truth: str | Path, calls: str | Path
+) -> tuple[UInt8[Tensor, "instances items"], UInt8[Tensor, "instances items"]]:
+    """The statuses of two files, the second's rows and columns put in the first's order."""
+    true = tables.read_table(truth)
+    called = tables.read_table(calls, columns=true.column_names or ())
+    rows = _order("instance", calls, called, true.row_names or len(true.values), str(truth))
+    columns = _order("item", calls, called, true.column_names or len(true.values[0]), str(truth))
+    return _statuses(truth, true), _statuses(calls, called)[rows][:, columns]
+
+
+def _order(kind: str, path: str | Path, sheet: tables.Table, wanted: Sequence[str] | int, owner: str) -> list[int]:
+    """Where each wanted pool, item or instance stands in a file: by name if both sides have names, else by number."""
+    line, first, size, names = "column", sheet.first_column, len(sheet.values[0]), sheet.column_names
+    if kind == "instance":
+        line, first, size, names = "row", sheet.first_row, len(sheet.values), sheet.row_names
+    if names is None or isinstance(wanted, int):
+        number = wanted if isinstance(wanted, int) else len(wanted)
+        if size != number:
+            raise ValueError(f"{path}: has {size} {line}s of numbers, but {owner} has {number} {kind}s; match them.")
+        return list(range(size))
+    position, known = {name: i for i, name in enumerate(names)}, set(wanted)
+    if strange := [name for name in names if name not in known]:
+        where = f"{path}: {line} {position[strange[0]] + first}"
+        raise ValueError(
+            f"{where} is called {strange[0]!r}, but {owner} has no such {kind}; use its names, such as {wanted[0]!r}."
+        )
+    if missing := [name for name in wanted if name not in position]:
+        raise ValueError(f"{path}: has no {line} for {kind} {missing[0]!r} of {owner}; add it.")
+    return [position[name] for name in wanted]
+
+
+def _statuses(path: str | Path, sheet: tables.Table) -> Tensor:
+    values = torch.tensor(sheet.values, dtype=torch.float64)  # (instances, items)
+    for row, column in ((values != 0) & (values != 1)).nonzero()[:1].tolist():
+        raise ValueError(f"{path}: {sheet.place(row, column)} holds {sheet.values[row][column]:g}; write 0 or 1.")
+    return values.to(torch.uint8)
