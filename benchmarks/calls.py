@@ -290,7 +290,7 @@ def served() -> Iterator[Page]:
     """A page in a folder that is thrown away."""
     import httpx
 
-    from qgt.web.serving import in_background
+    from qgt.web.app import in_background
     from qgt.web.settings import Settings
 
     with tempfile.TemporaryDirectory() as folder:

@@ -37,12 +37,12 @@ from qgt.lab.plan.question import Question
 from qgt.lab.plan.simulation import Scout
 from qgt.lab.sheets.samples import Samples
 from qgt.model.noise import Noiseless
-from qgt.web.examples import EXAMPLES, example_plan
-from qgt.web.house import House
+from qgt.web.app import in_background
 from qgt.web.planning import add_run
-from qgt.web.serving import in_background
 from qgt.web.settings import Settings
-from qgt.web.store import Store
+from qgt.web.start import EXAMPLES, example_plan
+from qgt.web.state import House
+from qgt.web.store import PageStore
 
 
 @dataclass
@@ -273,7 +273,7 @@ def _enter(address: str, run: str, word: str, pools: int, kill: int, sent: list[
 
 
 def _lost(folder: Path, acknowledged: list[tuple[str, int, float]]) -> int:
-    store, kept = Store.open(folder), {}
+    store, kept = PageStore.open(folder), {}
     for run in {run for run, _, _ in acknowledged}:
         kept |= {(run, one.version): one.counts["values"][0][0] for one in store.submissions(run)}
     return sum(kept.get((run, version)) != value for run, version, value in acknowledged)

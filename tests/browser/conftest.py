@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from qgt.web.bench import Bench
-from qgt.web.serving import in_background
+from qgt.web.app import in_background
 from qgt.web.settings import Settings
-from qgt.web.store import Store
+from qgt.web.state import PreparedRuns
+from qgt.web.store import PageStore
 
 WIDE, NARROW = {"width": 1400, "height": 900}, {"width": 360, "height": 740}
 
@@ -27,7 +27,7 @@ class Walk:
     def problem(self):
         """The problem of the run that is looked at."""
         run = self.page.url.split("/runs/")[1].split("/")[0].split("?")[0]
-        return Bench(self.settings, Store.open(self.settings.folder)).prepared(run).problem
+        return PreparedRuns(self.settings, PageStore.open(self.settings.folder)).prepared(run).problem
 
     def counts(self, positives):
         """The exact counts, and the names, of some samples."""

@@ -8,14 +8,13 @@ import threading
 
 import pytest
 
-from qgt.web.schema import KEPT
-from qgt.web.store import Store
+from qgt.web.store import KEPT_TABLES, PageStore
 
 KILLED = """
 import sys
 from pathlib import Path
-from qgt.web.store import Store
-store = Store.open(Path(sys.argv[1]))
+from qgt.web.store import PageStore
+store = PageStore.open(Path(sys.argv[1]))
 run = store.runs()[0].id
 number = 0
 while True:
@@ -27,7 +26,7 @@ while True:
 
 @pytest.fixture
 def store(tmp_path):
-    return Store.open(tmp_path)
+    return PageStore.open(tmp_path)
 
 
 def test_versions_count_up_and_none_is_lost(store):
@@ -46,7 +45,7 @@ def test_runs_are_listed_newest_first(store):
     assert [run.name for run in store.runs(most=2)] == ["c", "b"]
 
 
-@pytest.mark.parametrize("table", KEPT)
+@pytest.mark.parametrize("table", KEPT_TABLES)
 @pytest.mark.parametrize("verb", ["UPDATE {} SET made = 0", "DELETE FROM {}"])
 def test_the_database_itself_refuses_to_forget(store, table, verb):
     run = store.add_run("a", "plan", {}, {"x": b""})
@@ -66,7 +65,7 @@ def test_files_of_earlier_versions_get_their_refusals_folded(store, tmp_path):
     db.close()
     for number in range(9):
         store.note(run, "counts refused", f"old {number}")
-    again = Store.open(tmp_path)
+    again = PageStore.open(tmp_path)
     assert [event.detail for event in again.trail(run)][1:] == [
         "4 earlier, not listed",
         *(f"old {n}" for n in range(4, 9)),
@@ -114,7 +113,7 @@ def test_many_threads_submit_without_losing_a_version(store):
 
 
 def test_the_key_outlives_a_restart(store, tmp_path):
-    assert store.key() == Store.open(tmp_path).key()
+    assert store.key() == PageStore.open(tmp_path).key()
     assert len(store.key()) == 32
 
 
@@ -123,10 +122,10 @@ def test_a_file_of_another_program_is_refused(tmp_path):
         db.execute("CREATE TABLE mine (x)")
     db.close()
     with pytest.raises(ValueError, match=r"runs\.db: cannot be used \(another program"):
-        Store.open(tmp_path)
+        PageStore.open(tmp_path)
     (tmp_path / "runs.db").write_text("not a database at all" * 100)
     with pytest.raises(ValueError, match=r"cannot be used \(file is not a database"):
-        Store.open(tmp_path)
+        PageStore.open(tmp_path)
 
 
 def test_what_was_acknowledged_outlives_a_kill(store, tmp_path):

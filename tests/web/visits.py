@@ -12,10 +12,10 @@ from qgt.lab.plan.question import Question
 from qgt.lab.plan.simulation import Scout
 from qgt.lab.sheets.samples import Samples
 from qgt.model.noise import Noiseless
-from qgt.web.house import House
+from qgt.web.app import in_background
 from qgt.web.jobs import Job
 from qgt.web.planning import add_run
-from qgt.web.serving import in_background
+from qgt.web.state import House
 
 SAMPLES, POOLS = 12, 8
 

@@ -33,7 +33,7 @@ def serve(
       qgt serve lab-runs --host 0.0.0.0 --name lab.example.org
     """
     try:
-        from qgt.web.serving import serve as start
+        from qgt.web.app import serve as start
         from qgt.web.settings import Settings, new_token
     except ModuleNotFoundError as error:
         raise ValueError(f"{error.name} is not installed: run pip install 'qgt[web]' first.") from error

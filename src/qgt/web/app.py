@@ -1,20 +1,25 @@
 """The application: routes behind the guard, and errors as pages in plain words."""
 
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from importlib.resources import files
 
+import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from qgt.web import calls, counting, demo, following, planning, runs, start
-from qgt.web.guard import Guard
-from qgt.web.house import House
-from qgt.web.views import show
+from qgt.web import calls, counting, follow_up, planning, runs, start
+from qgt.web.forms import show
+from qgt.web.middleware import Guard
+from qgt.web.settings import Settings
+from qgt.web.state import House
 
 log = logging.getLogger("qgt.web")
 STATIC: Mapping[str, tuple[str, str]] = {
@@ -36,7 +41,7 @@ def make_app(house: House) -> ASGIApp:
     # Without the pages about the routes that FastAPI makes: they load scripts from another machine.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, lifespan=_lifespan)
     app.state.house = house
-    for part in (start, planning, runs, counting, following, calls, demo):
+    for part in (start, planning, runs, counting, follow_up, calls):
         app.include_router(part.router)
     app.add_api_route("/static/{name}", _static, methods=["GET"])
     app.add_exception_handler(HTTPException, _told)
@@ -86,3 +91,67 @@ async def _failed(request: Request, error: Exception) -> HTMLResponse:
     """A fault of ours: the log has the details, which Starlette raises again after this answer."""
     log.error("%s %s failed", request.method, request.url.path)
     return _error(request, 500, "This is a fault of the program, not yours. What was entered before is kept.")
+
+
+# Starting a server, and stopping it: uvicorn around the application, with limits of its own.
+
+MOST_CONNECTIONS, IDLE = 500, 10  # at once; seconds after which a silent one is closed
+
+
+def serve(settings: Settings, on_start: Callable[[str], None]) -> None:
+    """Serve until the process is asked to end; `on_start` is given the address."""
+    with _listening(settings) as own:
+        settings = replace(settings, port=own.getsockname()[1])
+        server = _server(House.open(settings))
+        on_start(settings.address)
+        with suppress(KeyboardInterrupt):  # uvicorn ends in good order, and then raises it again
+            server.run(sockets=[own])
+
+
+@contextmanager
+def in_background(settings: Settings) -> Iterator[House]:
+    """A server in a thread, for tests and measurements; the house's settings have the port that was free."""
+    with _listening(settings) as own:
+        house = House.open(replace(settings, port=own.getsockname()[1]))
+        server = _server(house)
+        thread = threading.Thread(target=server.run, args=([own],), daemon=True)
+        thread.start()
+        try:
+            while not server.started and thread.is_alive():
+                thread.join(0.005)
+            yield house
+        finally:
+            server.should_exit = True
+            thread.join(timeout=30.0)
+
+
+@contextmanager
+def _listening(settings: Settings) -> Iterator[socket.socket]:
+    """The socket, bound before anything else is done: a port that is taken is said in words."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family) as own:
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            own.bind((settings.host, settings.port))
+        except OSError as error:
+            raise ValueError(
+                f"{settings.host}, port {settings.port}: cannot be used ({error.strerror}); "
+                "give another address or port."
+            ) from error
+        yield own
+
+
+def _server(house: House) -> uvicorn.Server:
+    return uvicorn.Server(
+        uvicorn.Config(
+            make_app(house),
+            ws="none",
+            log_level="warning",
+            server_header=False,
+            proxy_headers=False,  # nobody in front of us is trusted to say who asks
+            timeout_keep_alive=IDLE,
+            timeout_graceful_shutdown=5,
+            limit_concurrency=MOST_CONNECTIONS,
+            h11_max_incomplete_event_size=2**16,
+        )
+    )

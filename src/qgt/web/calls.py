@@ -11,12 +11,11 @@ from qgt.lab.rounds.follow_up import PROOFS_OF_ROUNDS
 from qgt.lab.verdicts import Call, Verdict
 from qgt.lab.wording import percent
 from qgt.web.decoding import decode_again, decoding_job
-from qgt.web.forms import Sent
-from qgt.web.house import Here, House
-from qgt.web.runs import Known, Version, download, standalone
+from qgt.web.forms import Sent, show
+from qgt.web.runs import KnownRun, Version, download, standalone
 from qgt.web.start import job_answer
-from qgt.web.store import Run, Submission
-from qgt.web.views import show
+from qgt.web.state import Here, House
+from qgt.web.store import StoredRun, Submission
 
 router = APIRouter()
 SOON = 0.9  # seconds that a page waits for its decode, before it shows progress instead
@@ -34,14 +33,14 @@ DOWNLOADS = {
 
 
 @router.get("/runs/{id}/calls")
-def newest(run: Known) -> Response:
+def newest(run: KnownRun) -> Response:
     """The calls of the newest version."""
     where = f"versions/{run.versions}" if run.versions else "counts"
     return RedirectResponse(f"/runs/{run.id}/{where}", 303)
 
 
 @router.get("/runs/{id}/versions/{version}")
-def calls_page(version: Version, request: Request, house: Here, run: Known) -> Response:
+def calls_page(version: Version, request: Request, house: Here, run: KnownRun) -> Response:
     """The calls of a version; while it is being decoded, how far that is."""
     submission = _known(house, run, version)
     result = house.store.result(run.id, version)
@@ -80,7 +79,7 @@ def calls_page(version: Version, request: Request, house: Here, run: Known) -> R
 
 
 @router.post("/runs/{id}/versions/{version}/decode")
-def again(version: Version, house: Here, run: Known, form: Sent) -> Response:
+def again(version: Version, house: Here, run: KnownRun, form: Sent) -> Response:
     """Decode a version after all, where that was cancelled or failed."""
     _known(house, run, version)
     decode_again(house, run, version)
@@ -88,13 +87,13 @@ def again(version: Version, house: Here, run: Known, form: Sent) -> Response:
 
 
 @router.get("/runs/{id}/versions/{version}/report")
-def report(version: Version, house: Here, run: Known) -> Response:
+def report(version: Version, house: Here, run: KnownRun) -> Response:
     """The report as a page to print."""
     return standalone(_product(house, run, version, HTML))
 
 
 @router.get("/runs/{id}/versions/{version}/counts")
-def source(version: Version, house: Here, run: Known) -> Response:
+def source(version: Version, house: Here, run: KnownRun) -> Response:
     """The counts as they came."""
     content = house.store.source(run.id, version)
     if content is None:
@@ -103,13 +102,13 @@ def source(version: Version, house: Here, run: Known) -> Response:
 
 
 @router.get("/runs/{id}/versions/{version}/{name}")
-def product(version: Version, name: str, house: Here, run: Known) -> Response:
+def product(version: Version, name: str, house: Here, run: KnownRun) -> Response:
     """A file made of a version."""
     stem, _, kind = name.partition(".")
     return download(_product(house, run, version, name), f"{stem}-{run.id}-{version}.{kind}")
 
 
-def _known(house: House, run: Run, version: int) -> Submission:
+def _known(house: House, run: StoredRun, version: int) -> Submission:
     found = house.store.submission(run.id, version) if version > 0 else None
     if found is None:
         raise HTTPException(404, "This run has no such version of its counts.")
@@ -141,7 +140,7 @@ def _by_call(account: Mapping[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def _product(house: House, run: Run, version: int, name: str) -> bytes:
+def _product(house: House, run: StoredRun, version: int, name: str) -> bytes:
     content = house.store.product(run.id, version, name) if name in DOWNLOADS else None
     result = house.store.result(run.id, version)
     if result is not None and outdated(result):

@@ -15,17 +15,15 @@ from qgt.lab.reported import REPORT_WORDS, read_reports
 from qgt.lab.sheets.counts import read_counts
 from qgt.model.noise import Noise, PositiveNegative, noise_of, reports_counts
 from qgt.model.problem import Problem
-from qgt.web.bench import Prepared
 from qgt.web.decoding import ready_job
-from qgt.web.forms import Form, Sent
-from qgt.web.house import Here, House
-from qgt.web.runs import LARGEST, Known
-from qgt.web.store import Run
-from qgt.web.views import Trouble, show
+from qgt.web.forms import Form, Sent, Trouble, show
+from qgt.web.runs import LARGEST_NUMBER, KnownRun
+from qgt.web.state import Here, House, Prepared
+from qgt.web.store import StoredRun
 
 router = APIRouter()
 MOST_TYPED = 12  # plates in one form of boxes
-CALLED = {"pasted": "The pasted counts", "uploaded": "The file"}
+SOURCE_WORDS = {"pasted": "The pasted counts", "uploaded": "The file"}
 
 
 @dataclass(frozen=True)
@@ -42,9 +40,9 @@ class Entered:
 def counts_page(
     request: Request,
     house: Here,
-    run: Known,
-    version: Annotated[int, Query(ge=0, le=LARGEST)] = 0,
-    plates: Annotated[int, Query(ge=-LARGEST, le=LARGEST)] = 1,
+    run: KnownRun,
+    version: Annotated[int, Query(ge=0, le=LARGEST_NUMBER)] = 0,
+    plates: Annotated[int, Query(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)] = 1,
 ) -> Response:
     """The form; for a correction, with the counts of a version in its boxes."""
     ready_job(house, run)
@@ -58,7 +56,7 @@ def counts_page(
 
 
 @router.post("/runs/{id}/counts")
-def enter(request: Request, house: Here, run: Known, form: Sent) -> Response:
+def enter(request: Request, house: Here, run: KnownRun, form: Sent) -> Response:
     """Keep a sheet of counts as a new version, or say what is wrong with it and keep what was typed."""
     way = form.text("way")
     prepared = house.bench.prepared(run.id)
@@ -66,7 +64,7 @@ def enter(request: Request, house: Here, run: Known, form: Sent) -> Response:
         note = form.line("note", most=500)
         if way == "typed":
             entered = typed(form, prepared.problem)
-        elif way in CALLED:
+        elif way in SOURCE_WORDS:
             entered = _read(_sent(form, way), way, prepared)
         else:
             raise ValueError("way is missing: type the counts, paste them, or choose a file.")
@@ -136,7 +134,7 @@ def _sent(form: Form, way: str) -> bytes:
 def _read(content: bytes, way: str, prepared: Prepared) -> Entered:
     """Counts from a table, as the lab reads them; errors call it by a name of ours."""
     problem = prepared.problem
-    sheet = read_counts(CALLED[way], problem.design, prepared.samples, noise=problem.noise, data=content)
+    sheet = read_counts(SOURCE_WORDS[way], problem.design, prepared.samples, noise=problem.noise, data=content)
     values = [[None if math.isnan(value) else value for value in row] for row in sheet.y.tolist()]
     names = sheet.names or tuple(str(number) for number in range(1, len(values) + 1))
     return Entered(content, tuple(names), values, tuple(sheet.notes))
@@ -154,7 +152,7 @@ def typed_counts(
     return [[None if math.isnan(value) else value for value in row] for row in values], notes
 
 
-def _refuse_overtaken(form: Form, run: Run) -> None:
+def _refuse_overtaken(form: Form, run: StoredRun) -> None:
     """Two people at one form: the second sees what the first entered before their own takes its place."""
     based = form.text("based")
     if based.isascii() and based.isdecimal() and int(based) < run.versions:
@@ -185,7 +183,7 @@ def _boxes(counts: Mapping[str, Any]) -> dict[str, str]:
 def _form(
     request: Request,
     house: House,
-    run: Run,
+    run: StoredRun,
     boxes: Mapping[str, str],
     *,
     plates: int,

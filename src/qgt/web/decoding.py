@@ -1,19 +1,123 @@
 """The job that decodes a version of a run's counts and keeps all that comes of it."""
 
+import csv
+import io
+import tempfile
 import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+import torch
+
+from qgt.files.tables import cell_of, escape
 from qgt.lab.answers.decoding import DecodedSheet, decode_sheet
 from qgt.lab.answers.outputs import about_file, products, sheet_facts, verdict_counts
-from qgt.lab.rounds.follow_up import round_facts, round_products
+from qgt.lab.rounds.files import COUNTS, Round, joined_rounds
+from qgt.lab.rounds.follow_up import (
+    DecodedRounds,
+    Proposed,
+    as_round,
+    decode_rounds,
+    proposal_in_words,
+    propose,
+    round_facts,
+    round_products,
+)
 from qgt.model.problem import Problem
+from qgt.rounds.history import History
+from qgt.rounds.stopping import Settle
 from qgt.version import __version__
-from qgt.web.house import House
 from qgt.web.jobs import Full, Job
-from qgt.web.rounds import decoded, tensor_of
-from qgt.web.store import Run, Submission
+from qgt.web.settings import Settings
+from qgt.web.state import House
+from qgt.web.store import StoredRun, Submission
+
+# Follow-up rounds of a run: the next pools for every plate that is not certain, and all rounds decoded together.
+
+CONFIDENCE = 0.99  # where to stop: what the verdict `certain` asks for
+ROUNDS_SEED = 0
 
 
-def decoding_job(house: House, run: Run, version: int) -> Job | None:
+def decoded_version(
+    problem: Problem, counts: Mapping[str, Any], settings: Settings
+) -> tuple[DecodedRounds, list[Round]]:
+    """The plates of a version with all their rounds, decoded, and the rounds' records."""
+    first = [History.start(problem, row) for row in tensor_of(counts)]
+    with tempfile.TemporaryDirectory() as name:
+        folders = [_folder(Path(name) / str(n), one) for n, one in enumerate(counts.get("rounds", ()))]
+        histories, before = joined_rounds(first, counts["names"], folders)
+    settle = Settle(confidence=CONFIDENCE, time_limit=settings.seconds)
+    return decode_rounds(histories, counts["names"], settle, first=problem, generator=_generator()), before
+
+
+def proposal(
+    problem: Problem, counts: Mapping[str, Any], settings: Settings, *, pools: int, at_most: int | None
+) -> dict[str, object]:
+    """The pools to test next after a version, as the store keeps them.
+
+    Plates whose counts do not fit get no new pools but the names of those to count again: a correction settles them.
+    """
+    found, before = decoded_version(problem, counts, settings)
+    proposed = propose(
+        found,
+        confidence=CONFIDENCE,
+        pools=pools,
+        at_most=at_most,
+        risk=(1 - CONFIDENCE) / 2,
+        generator=_generator(),
+    )
+    new, again = [one for one in proposed if not one.repeats], [one for one in proposed if one.repeats]
+    record = as_round(found, new, before, problem.design.fingerprint)
+    given = {one.account.name for one in proposed}
+    return {
+        "record": record.plain if new else None,
+        "words": {one.account.name: proposal_in_words(one) for one in new},
+        "again": {one.account.name: list(one.repeats) for one in again},
+        "stuck": [one.name for one in found.accounts if one.name not in given and str(one.verdict) != "certain"],
+        "tests": sum(map(_tests, new)),
+    }
+
+
+def tensor_of(counts: Mapping[str, Any]) -> torch.Tensor:
+    """The counts of a submission; one that is missing is NaN."""
+    rows = [[float("nan") if value is None else value for value in row] for row in counts["values"]]
+    return torch.tensor(rows, dtype=torch.float64)  # (instances, pools)
+
+
+def counts_file(record: Round, counts: Sequence[float | None]) -> bytes:
+    """The counts of a round as the file that 'qgt follow-up' lets people fill in."""
+    rows = [(one.name, pool) for one in record.instances for pool, _ in one.pools]
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["instance", "pool", "count"])
+    for (name, pool), count in zip(rows, counts, strict=True):
+        writer.writerow([escape(name), escape(pool), cell_of(count)])
+    return stream.getvalue().encode()
+
+
+def _folder(folder: Path, one: Mapping[str, Any]) -> Path:
+    """A round that was entered here, as the folder that the lab reads."""
+    folder.mkdir()
+    record = Round.from_plain(one["record"])
+    for path, write in record.files(folder).items():
+        write(path)
+    (folder / COUNTS).write_bytes(counts_file(record, one["counts"]))
+    return folder
+
+
+def _tests(one: Proposed) -> int:
+    return len(one.pools.matrix)
+
+
+def _generator() -> torch.Generator:
+    return torch.Generator().manual_seed(ROUNDS_SEED)
+
+
+# The job.
+
+
+def decoding_job(house: House, run: StoredRun, version: int) -> Job | None:
     """The job that decodes a version, newly queued if need be; None where the queue is full."""
     key = f"decode {run.id} {version}"
     last = house.queue.find(key)
@@ -22,12 +126,12 @@ def decoding_job(house: House, run: Run, version: int) -> Job | None:
     return decode_again(house, run, version)
 
 
-def decode_again(house: House, run: Run, version: int) -> Job | None:
+def decode_again(house: House, run: StoredRun, version: int) -> Job | None:
     """Queue the decoding of a version, whatever became of it before."""
     where = f"/runs/{run.id}/versions/{version}"
 
     def work(job: Job) -> str:
-        decode(house, run, version, job)
+        decode_version(house, run, version, job)
         return where
 
     title = f"Decoding {run.name}, version {version}"
@@ -38,7 +142,7 @@ def decode_again(house: House, run: Run, version: int) -> Job | None:
         return None
 
 
-def ready_job(house: House, run: Run) -> None:
+def ready_job(house: House, run: StoredRun) -> None:
     """Measure, while somebody types the counts, how far answers can be trusted: decoding then waits for nothing."""
 
     def work(job: Job) -> str:
@@ -52,7 +156,7 @@ def ready_job(house: House, run: Run) -> None:
             return  # the decoding itself measures it then
 
 
-def decode(house: House, run: Run, version: int, job: Job) -> None:
+def decode_version(house: House, run: StoredRun, version: int, job: Job) -> None:
     """Decode a version and keep its result, unless it has one already."""
     submission = house.store.submission(run.id, version)
     if submission is None:
@@ -79,11 +183,11 @@ def decode(house: House, run: Run, version: int, job: Job) -> None:
     house.store.add_result(run.id, version, _facts(sheet, took, decoder), made)
 
 
-def _decode_rounds(house: House, run: Run, submission: Submission, job: Job) -> None:
+def _decode_rounds(house: House, run: StoredRun, submission: Submission, job: Job) -> None:
     """Decode a version that has later rounds, all of them together."""
     job.report("Decoding all rounds together")
     prepared, start = house.bench.prepared(run.id), time.perf_counter()
-    found, before = decoded(prepared.problem, submission.counts, house.settings)
+    found, before = decoded_version(prepared.problem, submission.counts, house.settings)
     facts = round_facts(found, 1 + len(before), prepared.decoder_name, prepared.problem.fingerprint)
     shown = {
         "verdicts": {word.value: number for word, number in verdict_counts(found.accounts).items()},
@@ -109,7 +213,7 @@ def _facts(sheet: DecodedSheet, took: float, decoder: str) -> dict[str, object]:
     }
 
 
-def _foot(run: Run, submission: Submission, problem: Problem, decoder: str) -> dict[str, object]:
+def _foot(run: StoredRun, submission: Submission, problem: Problem, decoder: str) -> dict[str, object]:
     """What the foot of the report says, so that it can be traced."""
     return {
         "run": f"{run.name} ({run.id})",

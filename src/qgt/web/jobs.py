@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 REMEMBERED = 200  # finished jobs
-LAST = 20.0  # seconds for a job at work to report once more, when the server ends
-State = Literal["waiting", "running", "done", "failed", "cancelled"]
+LAST_REPORT = 20.0  # seconds for a job at work to report once more, when the server ends
+JobState = Literal["waiting", "running", "done", "failed", "cancelled"]
 Work = Callable[["Job"], str]  # does the work, reports to the job, and returns the address of what it made
 
 
@@ -41,7 +41,7 @@ class Job:
     _now: dict[str, object] = field(default_factory=lambda: {"state": "waiting"})
 
     @property
-    def state(self) -> State:
+    def state(self) -> JobState:
         """Where it stands."""
         return self._now["state"]  # type: ignore[return-value]
 
@@ -162,7 +162,7 @@ class Queue:
             self._waiting.clear()
             self._changed.notify_all()
         for thread in self._threads:
-            thread.join(timeout=LAST)
+            thread.join(timeout=LAST_REPORT)
 
     def _serve(self) -> None:
         """What each thread does: the next job, until the queue is closed."""

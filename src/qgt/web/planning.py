@@ -18,14 +18,12 @@ from qgt.lab.plan.question import Question, expected_positives, parse_assay, two
 from qgt.lab.sheets.samples import Samples
 from qgt.model.noise import Noise
 from qgt.pictures import svg
-from qgt.web.bench import packed
-from qgt.web.forms import Form, Sent
-from qgt.web.house import Draft, Here, House
+from qgt.web.forms import Form, Sent, Trouble, show
 from qgt.web.jobs import Full, Job
-from qgt.web.views import Trouble, show
+from qgt.web.state import Draft, Here, House, packed_run
 
 router = APIRouter()
-SEED = 0
+PLAN_SEED = 0
 START = {
     "name": "",
     "samples": "96",
@@ -46,7 +44,7 @@ START = {
     "largest_pool": "",
     "most_transfers": "",
 }
-ASSAYS = {
+ASSAY_FIELDS = {
     "count": "the exact number of positives in the pool",
     "off": "the number of positives, now and then one too many or too few",
     "positive": "only whether the pool is positive or negative",
@@ -58,7 +56,7 @@ STAGES = {
     "one": "no",
 }
 # What a form calls the fields of a question, for errors that name them.
-LABELS = {
+FORM_LABELS = {
     "samples": "Number of samples",
     "fewest": "At least",
     "most": "At most",
@@ -77,7 +75,7 @@ LABELS = {
     "names": "Names of the samples",
 }
 
-WORDS = {"assays": ASSAYS, "stages": STAGES, "labels": LABELS}
+WORDS = {"assays": ASSAY_FIELDS, "stages": STAGES, "labels": FORM_LABELS}
 
 
 @router.get("/plan")
@@ -101,7 +99,7 @@ def ask(request: Request, house: Here, form: Sent) -> Response:
         def progress(done: int, of: int) -> None:
             job.report("Simulating designs and decoding them", done, of)
 
-        generator = torch.Generator().manual_seed(SEED)
+        generator = torch.Generator().manual_seed(PLAN_SEED)
         made = plan(question, generator=generator, progress=progress, seconds=house.settings.planning)
         house.drafts.put(key, Draft(name, made, volume))
         return f"/drafts/{key}"
@@ -187,7 +185,7 @@ def add_run(house: House, name: str, made: Plan, volume: float, kind: str = "pla
     """Keep a plan as a run, with all its files."""
     with tempfile.TemporaryDirectory() as folder:
         written = write_plan(made, Path(folder) / "plan", volume=volume)
-        files = packed(Path(folder) / "plan")
+        files = packed_run(Path(folder) / "plan")
     facts = {
         "samples": written.problem.items,
         "pools": written.problem.pools,
@@ -281,4 +279,4 @@ def _draft(house: House, key: str) -> Draft:
 def _labelled(words: str) -> str:
     """An error with the form's own name of the field before it."""
     name = words.split("=", 1)[0].split(" ", 1)[0]
-    return f"{LABELS[name]}: {words}" if name in LABELS else words
+    return f"{FORM_LABELS[name]}: {words}" if name in FORM_LABELS else words

@@ -8,13 +8,13 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Request
 from fastapi.responses import Response
 
 from qgt.pictures.pages import CONTENT_POLICY
-from qgt.web.house import Here
-from qgt.web.store import Run
-from qgt.web.views import show
+from qgt.web.forms import show
+from qgt.web.state import Here
+from qgt.web.store import StoredRun
 
 router = APIRouter()
 STANDALONE = f"{CONTENT_POLICY}; frame-ancestors 'none'; sandbox allow-modals"
-KINDS = {
+FILE_KINDS = {
     "html": "text/html; charset=utf-8",
     "csv": "text/csv; charset=utf-8",
     "json": "application/json",
@@ -22,7 +22,7 @@ KINDS = {
 }
 
 
-def known_run(id: str, house: Here) -> Run:
+def known_run(id: str, house: Here) -> StoredRun:
     """The run of an address."""
     run = house.store.run(id)
     if run is None:
@@ -30,13 +30,13 @@ def known_run(id: str, house: Here) -> Run:
     return run
 
 
-Known = Annotated[Run, Depends(known_run)]
-LARGEST = 2**31 - 1  # of whole numbers in an address: the database takes no more than 64 bits
-Version = Annotated[int, Path(ge=1, le=LARGEST)]  # of a run's counts; any other number is no address of ours
+KnownRun = Annotated[StoredRun, Depends(known_run)]
+LARGEST_NUMBER = 2**31 - 1  # of whole numbers in an address: the database takes no more than 64 bits
+Version = Annotated[int, Path(ge=1, le=LARGEST_NUMBER)]  # of a run's counts; any other number is no address of ours
 
 
 @router.get("/runs/{id}")
-def run_page(request: Request, house: Here, run: Known) -> Response:
+def run_page(request: Request, house: Here, run: KnownRun) -> Response:
     """What a run is, what is next, and everything that happened to it."""
     facts = {
         "run": run,
@@ -50,7 +50,7 @@ def run_page(request: Request, house: Here, run: Known) -> Response:
 
 
 @router.get("/runs/{id}/print")
-def print_page(request: Request, house: Here, run: Known) -> Response:
+def print_page(request: Request, house: Here, run: KnownRun) -> Response:
     """What to print and what to give to a robot."""
     names = sorted(house.store.files(run.id))
     facts = {
@@ -63,7 +63,7 @@ def print_page(request: Request, house: Here, run: Known) -> Response:
 
 
 @router.get("/runs/{id}/plan.zip")
-def plan_zip(house: Here, run: Known) -> Response:
+def plan_zip(house: Here, run: KnownRun) -> Response:
     """The plan's folder, to keep or to use with the command."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -73,7 +73,7 @@ def plan_zip(house: Here, run: Known) -> Response:
 
 
 @router.get("/runs/{id}/sheets/{name:path}")
-def sheet(name: str, house: Here, run: Known) -> Response:
+def sheet(name: str, house: Here, run: KnownRun) -> Response:
     """A printable page of the plan, as the plan's folder has it."""
     content = house.store.file(run.id, name)
     if content is None or not name.endswith(".html"):
@@ -82,7 +82,7 @@ def sheet(name: str, house: Here, run: Known) -> Response:
 
 
 @router.get("/runs/{id}/files/{name:path}")
-def file(name: str, house: Here, run: Known) -> Response:
+def file(name: str, house: Here, run: KnownRun) -> Response:
     """A file of the plan; only names that the lab gave it are known."""
     content = house.store.file(run.id, name)
     if content is None:
@@ -92,13 +92,13 @@ def file(name: str, house: Here, run: Known) -> Response:
 
 def standalone(content: bytes) -> Response:
     """A page that carries its own style, and may do nothing else."""
-    return Response(content, media_type=KINDS["html"], headers={"Content-Security-Policy": STANDALONE})
+    return Response(content, media_type=FILE_KINDS["html"], headers={"Content-Security-Policy": STANDALONE})
 
 
 def download(content: bytes, name: str) -> Response:
     """A file to keep, under a name of ours."""
-    kind = KINDS.get(name.rsplit(".", 1)[-1], "application/octet-stream")
+    kind = FILE_KINDS.get(name.rsplit(".", 1)[-1], "application/octet-stream")
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    if kind == KINDS["html"]:
+    if kind == FILE_KINDS["html"]:
         headers["Content-Security-Policy"] = STANDALONE
     return Response(content, media_type=kind, headers=headers)

@@ -1,14 +1,119 @@
 """The first page, examples to try, signing in, and the page of a job at work."""
 
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import torch
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
+from markupsafe import Markup
 
-from qgt.web.examples import EXAMPLES, add_example
-from qgt.web.forms import Sent
-from qgt.web.guard import COOKIE, same
-from qgt.web.house import Here, House
+from qgt.decoders.amp import AMP
+from qgt.decoders.certified.decoder import Certified
+from qgt.decoders.contract import Decoder
+from qgt.decoders.gamp import GAMP
+from qgt.decoders.results import Decoded, Status
+from qgt.lab.answers.accounts import accounts
+from qgt.lab.answers.outputs import card
+from qgt.lab.plan.planning import Candidate, Plan
+from qgt.lab.plan.question import Question
+from qgt.lab.plan.simulation import Scout
+from qgt.lab.sheets.samples import Samples
+from qgt.model.design import Design
+from qgt.model.noise import Noise, Noiseless, SparseInteger
+from qgt.model.prior import Bernoulli
+from qgt.model.problem import Problem
+from qgt.pictures import pages, svg
+from qgt.pictures.pages import DecoderStanding
+from qgt.theory.limits import pools_needed
+from qgt.trust.metrics import score
+from qgt.web.counting import Entered, keep, typed_table
+from qgt.web.forms import Sent, Trouble, show
 from qgt.web.jobs import Full, Job
-from qgt.web.views import Trouble, show
+from qgt.web.middleware import COOKIE, same
+from qgt.web.planning import add_run
+from qgt.web.state import Here, House
+
+# Examples to try with one click: a plan, and counts as a laboratory would have entered them.
+
+SAMPLES, WEIGHT, POSITIVES, CERTAINTY = 96, 5, (1.0, 4.0), 0.95
+VOLUME = 10.0  # microlitres of each transfer
+EXAMPLE_PLATES, EXAMPLE_SECONDS = 200, 5.0  # simulated, to say what the design promises
+
+
+@dataclass(frozen=True)
+class Example:
+    """A plate whose truth is known, because it was simulated."""
+
+    key: str
+    title: str
+    words: str
+    pools: int
+    assay: Noise
+    seed: int  # of the plate
+    slip: float = 0.0  # what is added to the first count, as a typing error
+
+
+EXAMPLES: Mapping[str, Example] = MappingProxyType(
+    {
+        one.key: one
+        for one in (
+            Example(
+                "clear",
+                "A clear plate",
+                "96 samples in 24 pools with exact counts. All positives are found, and the answer is proved.",
+                24,
+                Noiseless(),
+                seed=3,
+            ),
+            Example(
+                "doubt",
+                "A plate in doubt",
+                "16 pools, and some counts are off by one. Other answers come close; the page says what to test again.",
+                16,
+                SparseInteger(rate=0.05, bound=1),
+                seed=2,
+            ),
+            Example(
+                "slip",
+                "A mistyped count",
+                "One exact count was typed wrongly. No answer explains the counts, and the page says where to look.",
+                24,
+                Noiseless(),
+                seed=5,
+                slip=1.0,
+            ),
+        )
+    }
+)
+
+
+def add_example(house: House, example: Example) -> str:
+    """Make an example's run, with its counts entered."""
+    made = example_plan(example)
+    problem = made.problem
+    y = problem.simulate(1, generator=torch.Generator().manual_seed(example.seed)).y
+    y[0, 0] += example.slip
+    run = add_run(house, example.title, made, VOLUME, "example")
+    names, pools, values = ["Plate 1"], problem.design.pool_names, y.tolist()
+    keep(house, run, "example", "", Entered(typed_table(names, pools, values), tuple(names), values), pools)
+    return run
+
+
+def example_plan(example: Example) -> Plan:
+    """A plan of one design, measured on simulated plates like any other."""
+    question = Question(Samples.numbered(SAMPLES), POSITIVES, example.assay, CERTAINTY)
+    scout = Scout(question.samples, question.prior, question.assay, None, seed=0)
+    design = scout.design(example.pools, WEIGHT)
+    tally = scout.measure("measuring", design, EXAMPLE_PLATES, seconds=EXAMPLE_SECONDS)
+    bound = pools_needed(example.assay, sum(POSITIVES) / 2 / SAMPLES, items=SAMPLES, size=int(design.pool_sizes.max()))
+    one = Candidate(design, WEIGHT, tally.plates, tally.right, 0.0, bound)
+    return Plan(question, (one,), one, one.interval.low >= CERTAINTY, seed=0)
+
+
+# The first page.
 
 router = APIRouter()
 
@@ -83,3 +188,89 @@ def enter(request: Request, house: Here, form: Sent) -> Response:
     answer = RedirectResponse("/", 303)
     answer.set_cookie(COOKIE, house.secret.entry(token), httponly=True, samesite="strict", max_age=7 * 86400)
     return answer
+
+
+# The paper's problem on a page: simulated counts, what decoders make of them, and what fewer pools do.
+
+ITEMS, DEMO_RATE, INSTANCES, DEMO_PART = 100, 0.06, 100, 20
+DEMO_FEWEST_POOLS, DEMO_MOST_POOLS, DEMO_PAPERS_POOLS, OPENS = (
+    12,
+    60,
+    35,
+    20,
+)  # pools; with 35 every decoder is nearly always right
+DEMO_DECODERS: Mapping[str, Decoder] = {
+    "Certified": Certified(certificates=False, time_limit=0.05),
+    "GAMP": GAMP(),
+    "AMP, scanning K": AMP(),
+}
+
+
+@router.get("/demo")
+def demo(request: Request, house: Here, pools: int = OPENS, seed: int = 0) -> Response:
+    """The demo of a number of pools and a seed: the same two give the same page."""
+    if not DEMO_FEWEST_POOLS <= pools <= DEMO_MOST_POOLS:
+        raise ValueError(f"pools={pools} is not valid: give a number from {DEMO_FEWEST_POOLS} to {DEMO_MOST_POOLS}.")
+    if not 0 <= seed < 2**31:
+        raise ValueError(f"seed={seed} is not valid: give a number from 0 to {2**31 - 1}.")
+    job, key = None, f"{pools} {seed}"
+    if house.demos.get(key) is None:
+        job = _asked(house, pools, seed)
+        if job is None:
+            return show(request, "busy.html", {"words": "Many jobs wait. This page tries again by itself."}, 429)
+        house.queue.wait(job, 0.9)
+    made = house.demos.get(key)
+    if made is None:
+        assert job is not None
+        return job_answer(request, house, job)
+    return show(
+        request, "demo.html", {**made, "fewest": DEMO_FEWEST_POOLS, "most": DEMO_MOST_POOLS, "paper": DEMO_PAPERS_POOLS}
+    )
+
+
+def _asked(house: House, pools: int, seed: int) -> Job | None:
+    where = f"/demo?pools={pools}&seed={seed}"
+
+    def work(job: Job) -> str:
+        house.demos.put(f"{pools} {seed}", simulated_demo(pools, seed, job))
+        return where
+
+    try:
+        job = Job(f"demo {pools} {seed}", "Simulating the paper's problem", work, "/demo", house.settings.longest)
+        return house.queue.add(job)
+    except Full:
+        return None
+
+
+def simulated_demo(pools: int, seed: int, job: Job) -> dict[str, object]:
+    """Instances of the paper's problem, decoded: one of them in words, all of them as scores."""
+    generator = torch.Generator().manual_seed(seed)
+    design = Design.bernoulli(pools=pools, items=ITEMS, generator=generator)
+    problem = Problem(design, Bernoulli(DEMO_RATE), SparseInteger(rate=DEMO_RATE, bound=1))
+    x, y = problem.simulate(INSTANCES, generator=generator)
+    standings, found = [], {}
+    for number, (name, decoder) in enumerate(DEMO_DECODERS.items()):
+        decode, start, parts = decoder.bind(problem), time.perf_counter(), []
+        for part in y.split(DEMO_PART):  # small ones, so that somebody who cancels need not wait
+            parts.append(decode(part))
+            job.report(f"Decoding with {name}", number, len(DEMO_DECODERS))
+        found[name] = Decoded.joined(parts)
+        seconds = time.perf_counter() - start
+        proved = name == "Certified" and bool((found[name].status != Status.TIME_LIMIT).all())
+        standings.append(DecoderStanding(name, score(x, found[name].x), seconds, limit=proved))
+    first = next(iter(found))
+    (account,) = accounts(problem, y[:1], ["1"], found[first].pick(torch.tensor([0])))
+    shown = card(problem, account, y[0], title="The first instance", truth=x[0])
+    caption = (
+        f"Success rates on {INSTANCES} simulated instances with 95 % intervals; a success has all {ITEMS} calls right."
+    )
+    return {
+        "pools": pools,
+        "seed": seed,
+        "proved": standings[0].limit,
+        "chart": pages.standings_chart(standings, caption=caption),
+        "table": pages.standings_table(standings),
+        "card": pages.decode_card(shown),
+        "picture": Markup(svg.matrix_picture(design.matrix, title="The design: pools by items")),
+        "transfers": design.transfers,
+    }

@@ -15,15 +15,121 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qgt.web.schema import prepare
+# The tables of the store, and the rules that the database itself keeps: what is written stays as it is.
 
-REFUSED = "counts refused"
-REFUSALS = 5  # sheets that were refused and are kept, of each run
-PATIENCE = 30.0  # seconds to wait for another transaction
+PAGE_APPLICATION, PAGE_SCHEMA = 0x71677402, 1  # "qgt", 2: marks the file as ours
+PAGE_TABLES = """
+CREATE TABLE keys (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE runs (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    made REAL NOT NULL,
+    name TEXT NOT NULL,
+    kind TEXT NOT NULL,   -- plan or example
+    facts TEXT NOT NULL   -- what lists of runs show, as JSON
+);
+CREATE TABLE files (
+    run TEXT NOT NULL REFERENCES runs (id),
+    name TEXT NOT NULL,
+    content BLOB NOT NULL,
+    PRIMARY KEY (run, name)
+);
+CREATE TABLE submissions (
+    run TEXT NOT NULL REFERENCES runs (id),
+    version INTEGER NOT NULL,
+    made REAL NOT NULL,
+    way TEXT NOT NULL,    -- typed, pasted, uploaded or example
+    note TEXT NOT NULL,
+    source BLOB NOT NULL, -- as it came
+    counts TEXT NOT NULL, -- as it was read, as JSON
+    PRIMARY KEY (run, version)
+);
+CREATE TABLE results (
+    run TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    made REAL NOT NULL,
+    facts TEXT NOT NULL,  -- as JSON
+    PRIMARY KEY (run, version),
+    FOREIGN KEY (run, version) REFERENCES submissions (run, version)
+);
+CREATE TABLE products (
+    run TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    content BLOB NOT NULL,
+    PRIMARY KEY (run, version, name),
+    FOREIGN KEY (run, version) REFERENCES results (run, version)
+);
+CREATE TABLE rounds (
+    number INTEGER PRIMARY KEY,
+    run TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    made REAL NOT NULL,
+    facts TEXT NOT NULL,  -- the pools proposed after a version, as JSON
+    FOREIGN KEY (run, version) REFERENCES submissions (run, version)
+);
+CREATE TABLE trail (
+    number INTEGER PRIMARY KEY,
+    made REAL NOT NULL,
+    run TEXT,
+    what TEXT NOT NULL,
+    detail TEXT NOT NULL
+);
+"""
+# Sheets that were refused: the last few of each run, and how many there were. What never was a version need not be
+# kept, and a program that sends the same wrong file all day must not fill the disk. Earlier files get the table, too.
+REFUSED_TABLE = """
+CREATE TABLE IF NOT EXISTS refused (
+    number INTEGER PRIMARY KEY,
+    made REAL NOT NULL,
+    run TEXT NOT NULL,
+    before INTEGER NOT NULL,  -- how many of the run were refused earlier
+    detail TEXT NOT NULL
+);
+"""
+KEPT_TABLES = ("runs", "files", "submissions", "results", "products", "rounds", "trail")
+REFUSED_CHANGES = "".join(
+    f"CREATE TRIGGER {table}_{verb} BEFORE {verb} ON {table} BEGIN SELECT RAISE(ABORT, '{table} are kept'); END;\n"
+    for table in KEPT_TABLES
+    for verb in ("UPDATE", "DELETE")
+)
+
+
+def prepare(db: sqlite3.Connection) -> None:
+    """Make the tables, or see that the file is ours."""
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("BEGIN IMMEDIATE")  # of two servers that start together one makes the tables
+    (ours,), (made,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
+    if (ours, made) == (0, 0) and not db.execute("SELECT 1 FROM sqlite_master").fetchone():
+        for statement in _statements(PAGE_TABLES + REFUSED_CHANGES):
+            db.execute(statement)
+        db.execute(f"PRAGMA application_id = {PAGE_APPLICATION}")
+        db.execute(f"PRAGMA user_version = {PAGE_SCHEMA}")
+    elif (ours, made) != (PAGE_APPLICATION, PAGE_SCHEMA):
+        raise sqlite3.DatabaseError("another program or another version of qgt made it")
+    db.execute(REFUSED_TABLE)
+    db.execute("COMMIT")
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a script, whose triggers hold semicolons of their own."""
+    text = ""
+    for line in script.splitlines():
+        text += line + "\n"
+        if sqlite3.complete_statement(text):
+            yield text
+            text = ""
+
+
+# The store.
+
+REFUSED_EVENT = "counts refused"
+REFUSALS_KEPT = 5  # sheets that were refused and are kept, of each run
+PAGE_PATIENCE = 30.0  # seconds to wait for another transaction
 
 
 @dataclass(frozen=True)
-class Run:
+class StoredRun:
     """A plan, with how far it got."""
 
     id: str
@@ -58,13 +164,13 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Store:
+class PageStore:
     """The file; every call opens it anew, so any thread may call.
 
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     store = Store.open(Path(folder))
+        ...     store = PageStore.open(Path(folder))
         ...     run = store.add_run("Monday", "plan", {"samples": 96}, {"problem.toml": b""})
         ...     version = store.submit(run, "typed", "", b"1", {"values": [[1.0]]})
         ...     store.runs()[0].name, version, [event.what for event in store.trail(run)]
@@ -74,7 +180,7 @@ class Store:
     path: Path
 
     @classmethod
-    def open(cls, folder: Path) -> "Store":
+    def open(cls, folder: Path) -> "PageStore":
         """The store of a folder, made where it is not there yet."""
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -146,18 +252,18 @@ class Store:
             last = db.execute("SELECT MAX(before) FROM refused WHERE run = ?", (run,)).fetchone()[0]
             row = (time.time(), run, 0 if last is None else last + 1, detail[:1000])
             db.execute("INSERT INTO refused (made, run, before, detail) VALUES (?, ?, ?, ?)", row)
-            db.execute("DELETE FROM refused WHERE run = ? AND before <= ?", (run, row[2] - REFUSALS))
+            db.execute("DELETE FROM refused WHERE run = ? AND before <= ?", (run, row[2] - REFUSALS_KEPT))
 
     def note(self, run: str | None, what: str, detail: str) -> None:
         """Add a line to the audit trail."""
         with self._writing() as db:
             _note(db, run, what, detail)
 
-    def runs(self, most: int = 200) -> list[Run]:
+    def runs(self, most: int = 200) -> list[StoredRun]:
         """Past runs, newest first."""
         return self._runs("ORDER BY number DESC LIMIT ?", most)
 
-    def run(self, run: str) -> Run | None:
+    def run(self, run: str) -> StoredRun | None:
         """One run; None where there is none of that id."""
         return next(iter(self._runs("WHERE id = ?", run)), None)
 
@@ -236,16 +342,16 @@ class Store:
             query = f"SELECT made, run, before, detail FROM refused {where} ORDER BY number"
             refused = db.execute(query, values).fetchall()
         # Earlier versions of qgt kept refusals in the trail itself.
-        kept = [Event(*row) for row in rows if row[2] != REFUSED]
-        old = [Event(*row) for row in rows if row[2] == REFUSED]
+        kept = [Event(*row) for row in rows if row[2] != REFUSED_EVENT]
+        old = [Event(*row) for row in rows if row[2] == REFUSED_EVENT]
         return sorted([*kept, *_folded(old, refused)], key=lambda event: event.made)
 
-    def _runs(self, clause: str, value: object) -> list[Run]:
+    def _runs(self, clause: str, value: object) -> list[StoredRun]:
         of_run = "(SELECT COUNT(*) FROM {} WHERE run = id)"
         columns = f"id, made, name, kind, {of_run.format('submissions')}, {of_run.format('results')}, facts"
         with self._reading() as db:
             rows = db.execute(f"SELECT {columns} FROM runs {clause}", (value,)).fetchall()
-        return [Run(*row) for row in map(_with_facts, rows)]
+        return [StoredRun(*row) for row in map(_with_facts, rows)]
 
     def _content(self, query: str, *values: object) -> Any:
         with self._reading() as db:
@@ -253,7 +359,7 @@ class Store:
         return None if row is None else row[0]
 
     def _connected(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+        db = sqlite3.connect(self.path, timeout=PAGE_PATIENCE, isolation_level=None)
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA foreign_keys = ON")
         return db
@@ -278,14 +384,14 @@ def _folded(old: Sequence[Event], refused: Sequence[tuple[float, str, int, str]]
     gone: dict[str | None, int] = {}
     for made, run, before, detail in refused:
         gone.setdefault(run, before)
-        events.setdefault(run, []).append(Event(made, run, REFUSED, detail))
+        events.setdefault(run, []).append(Event(made, run, REFUSED_EVENT, detail))
     for event in reversed(old):
         events.setdefault(event.run, []).insert(0, event)
     for owner, all_of_run in events.items():
-        left = max(0, len(all_of_run) - REFUSALS)
+        left = max(0, len(all_of_run) - REFUSALS_KEPT)
         del all_of_run[:left]
         if earlier := gone.get(owner, 0) + left:
-            all_of_run.insert(0, Event(all_of_run[0].made, owner, REFUSED, f"{earlier} earlier, not listed"))
+            all_of_run.insert(0, Event(all_of_run[0].made, owner, REFUSED_EVENT, f"{earlier} earlier, not listed"))
     return [event for all_of_run in events.values() for event in all_of_run]
 
 

@@ -22,12 +22,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qgt.web.settings import Settings
 
-POLICY = (
+PAGE_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": PAGE_POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "same-origin",  # with none at all, browsers send our own forms without an origin
@@ -37,7 +37,7 @@ HEADERS = {
 }
 SAFE = ("GET", "HEAD")
 COOKIE, SIGN_IN = "qgt_entry", "/sign-in"
-OPEN = (SIGN_IN, "/static/")  # what may be seen before the token is given
+OPEN_PATHS = (SIGN_IN, "/static/")  # what may be seen before the token is given
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Guard:
             return _plain(405, "This server takes GET and POST only.")
         if method not in SAFE and not _from_our_pages(headers, hosts[0]):
             return _plain(403, "This came from a page of another site. Open the form here, and send it again.")
-        if path.startswith(OPEN) or self.settings.token is None or self._entered(headers, self.settings.token):
+        if path.startswith(OPEN_PATHS) or self.settings.token is None or self._entered(headers, self.settings.token):
             return None
         if method in SAFE:
             return RedirectResponse(SIGN_IN, 303)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from qgt.web.guard import host_name
-from qgt.web.serving import in_background
+from qgt.web.app import in_background
+from qgt.web.middleware import host_name
 from qgt.web.settings import Settings, new_token
 
 TOKEN = "a-token-nobody-guesses"
@@ -61,9 +61,9 @@ def test_our_own_origin_passes(visitor):
 
 
 def test_every_form_needs_the_word(visitor):
-    from qgt.web import calls, counting, demo, following, planning, runs, start
+    from qgt.web import calls, counting, follow_up, planning, runs, start
 
-    parts = (calls, counting, demo, following, planning, runs, start)
+    parts = (calls, counting, follow_up, planning, runs, start)
     posts = [route.path for part in parts for route in part.router.routes if "POST" in route.methods]
     assert len(posts) >= 5
     for path in posts:

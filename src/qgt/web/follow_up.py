@@ -9,20 +9,19 @@ from qgt.lab.rounds.files import Round
 from qgt.model.noise import PositiveNegative, noise_of
 from qgt.rounds.choosing import later_noise
 from qgt.web.counting import typed_counts
-from qgt.web.forms import Form, Sent
-from qgt.web.house import Here, House
+from qgt.web.decoding import counts_file, proposal
+from qgt.web.forms import Form, Sent, Trouble, show
 from qgt.web.jobs import Full, Job
-from qgt.web.rounds import counts_file, proposal
-from qgt.web.runs import Known, Version, download
-from qgt.web.store import Run, Submission
-from qgt.web.views import Trouble, show
+from qgt.web.runs import KnownRun, Version, download
+from qgt.web.state import Here, House
+from qgt.web.store import StoredRun, Submission
 
 router = APIRouter()
 MOST_POOLS = 20  # of one plate in one round
 
 
 @router.post("/runs/{id}/versions/{version}/follow-up")
-def ask(version: Version, house: Here, run: Known, form: Sent) -> Response:
+def ask(version: Version, house: Here, run: KnownRun, form: Sent) -> Response:
     """Choose the next pools."""
     submission = _submission(house, run, version)
     pools = form.whole("pools", least=1, most=MOST_POOLS)
@@ -46,13 +45,13 @@ def ask(version: Version, house: Here, run: Known, form: Sent) -> Response:
 
 
 @router.get("/runs/{id}/versions/{version}/follow-up")
-def page(version: Version, request: Request, house: Here, run: Known) -> Response:
+def page(version: Version, request: Request, house: Here, run: KnownRun) -> Response:
     """The pools to make, and boxes for their counts."""
     return _page(request, house, run, version, Form({}), None)
 
 
 @router.get("/runs/{id}/versions/{version}/follow-up/pools.csv")
-def pools_file(version: Version, house: Here, run: Known) -> Response:
+def pools_file(version: Version, house: Here, run: KnownRun) -> Response:
     """The pools of the round as a table to fill in."""
     found = _round(house, run, version)
     if found["record"] is None:
@@ -63,7 +62,7 @@ def pools_file(version: Version, house: Here, run: Known) -> Response:
 
 
 @router.post("/runs/{id}/versions/{version}/follow-up/counts")
-def enter(version: Version, request: Request, house: Here, run: Known, form: Sent) -> Response:
+def enter(version: Version, request: Request, house: Here, run: KnownRun, form: Sent) -> Response:
     """Keep the counts of the round, with those before it, as a new version."""
     submission, found = _submission(house, run, version), _round(house, run, version)
     try:
@@ -88,7 +87,9 @@ def enter(version: Version, request: Request, house: Here, run: Known, form: Sen
     return RedirectResponse(f"/runs/{run.id}/versions/{made}", 303)
 
 
-def _page(request: Request, house: House, run: Run, version: int, form: Form, trouble: Trouble | None) -> Response:
+def _page(
+    request: Request, house: House, run: StoredRun, version: int, form: Form, trouble: Trouble | None
+) -> Response:
     found = _round(house, run, version)
     samples = house.bench.prepared(run.id).samples
     places = {
@@ -108,14 +109,14 @@ def _page(request: Request, house: House, run: Run, version: int, form: Form, tr
     return show(request, "follow_up.html", facts, 200 if trouble is None else 422)
 
 
-def _submission(house: House, run: Run, version: int) -> Submission:
+def _submission(house: House, run: StoredRun, version: int) -> Submission:
     submission = house.store.submission(run.id, version) if version > 0 else None
     if submission is None:
         raise HTTPException(404, "This run has no such version of its counts.")
     return submission
 
 
-def _round(house: House, run: Run, version: int) -> dict[str, Any]:
+def _round(house: House, run: StoredRun, version: int) -> dict[str, Any]:
     found = house.store.round(run.id, version)
     if found is None:
         raise HTTPException(404, "No next tests were chosen after this version. Open its calls, and ask for them.")

@@ -1,0 +1,172 @@
+"""What every route shares: settings, store, queue, secret, and decoders that are ready to use."""
+
+import logging
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Generic, TypeVar
+
+from fastapi import Depends, Request
+
+from qgt.decoders.registry import make_decoder
+from qgt.lab.plan.folder import read_plan
+from qgt.lab.plan.planning import Plan
+from qgt.lab.plan.simulation import decoder_name
+from qgt.lab.sheets.samples import Samples
+from qgt.model.problem import Problem
+from qgt.trust.confidence import BoundCalibrated, Calibrated
+from qgt.web.jobs import Job, Queue
+from qgt.web.middleware import Secret
+from qgt.web.settings import Settings
+from qgt.web.store import PageStore
+
+# A shelf: what was made last and can be made again, kept in memory while somebody looks at it.
+
+Thing = TypeVar("Thing")
+
+
+@dataclass(frozen=True, eq=False)
+class Recent(Generic[Thing]):
+    """So many things by their names; those not used for longest make room for new ones.
+
+    Example:
+        >>> shelf = Recent(most=1)
+        >>> shelf.put("a", 1)
+        >>> shelf.put("b", 2)
+        >>> shelf.get("a"), shelf.get("b")
+        (None, 2)
+    """
+
+    most: int
+    _kept: OrderedDict[str, Thing] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def get(self, name: str) -> Thing | None:
+        """What lies there; None where it is gone."""
+        with self._lock:
+            if name in self._kept:
+                self._kept.move_to_end(name)
+            return self._kept.get(name)
+
+    def put(self, name: str, thing: Thing) -> None:
+        """Put something there, in the place of what had its name."""
+        with self._lock:
+            self._kept.pop(name, None)
+            self._kept[name] = thing
+            while len(self._kept) > self.most:
+                self._kept.popitem(last=False)
+
+
+# Runs whose plan is read and whose decoder is ready, so that the next sheet of counts need not wait.
+
+KEPT_RUNS = 16  # runs
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What a run's plan says, and a decoder bound to its problem."""
+
+    decoder_name: str
+    problem: Problem
+    samples: Samples
+    decoder: BoundCalibrated
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRuns:
+    """The runs that were used last; runs of one problem share what was measured of it."""
+
+    settings: Settings
+    store: PageStore
+    _runs: Recent[Prepared] = field(default_factory=lambda: Recent(most=KEPT_RUNS))
+    _decoders: Recent[BoundCalibrated] = field(default_factory=lambda: Recent(most=KEPT_RUNS))
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def prepared(self, run: str) -> Prepared:
+        """A run that is ready to decode; its plan is read from the store at the first use."""
+        with self._lock:
+            found = self._runs.get(run)
+            if found is None:
+                found = self._prepare(run)
+                self._runs.put(run, found)
+        return found
+
+    def ready(self, run: str) -> bool:
+        """Whether the run's decoder has nothing left to measure."""
+        return bool(self.prepared(run).decoder._learned)
+
+    def _prepare(self, run: str) -> Prepared:
+        with tempfile.TemporaryDirectory() as name:
+            unpack_run(self.store.files(run), Path(name))
+            plan = read_plan(Path(name))
+        problem, name = plan.problem, decoder_name(plan.problem)
+        decoder = self._decoders.get(problem.fingerprint)
+        if decoder is None:
+            inner = make_decoder(name, {"time_limit": str(self.settings.seconds)})
+            decoder = Calibrated(inner, seconds=self.settings.calibrate).bind(problem)
+            self._decoders.put(problem.fingerprint, decoder)
+        return Prepared(name, problem, plan.samples, decoder)
+
+
+def unpack_run(files: dict[str, bytes], folder: Path) -> None:
+    """Write a run's files into a folder of ours; their names are those that the lab gave them."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def packed_run(folder: Path) -> dict[str, bytes]:
+    """All files of a folder by their paths in it."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# The state of a server.
+
+state_log = logging.getLogger("qgt.web")
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """A plan that nobody has made a run yet."""
+
+    name: str
+    plan: Plan
+    volume: float  # microlitres of each transfer
+
+
+@dataclass(frozen=True)
+class House:
+    """One server's own things; nothing of it is global."""
+
+    settings: Settings
+    store: PageStore
+    queue: Queue
+    secret: Secret
+    bench: PreparedRuns
+    drafts: Recent[Draft] = field(default_factory=lambda: Recent(most=50))
+    demos: Recent[Mapping[str, object]] = field(default_factory=lambda: Recent(most=50))
+
+    @classmethod
+    def open(cls, settings: Settings) -> "House":
+        """Open the folder, and get the queue ready."""
+        store = PageStore.open(settings.folder)
+        queue = Queue(settings.workers, settings.most_waiting, on_fault)
+        return cls(settings, store, queue, Secret(store.key()), PreparedRuns(settings, store))
+
+
+def on_fault(job: Job, fault: BaseException) -> str:
+    """Write a fault of ours to the log, and say so."""
+    state_log.error("job %s (%s) failed", job.id, job.key, exc_info=fault)
+    return f"Something failed that should not have. The server's log has the details, under {job.id}."
+
+
+def _house(request: Request) -> House:
+    house: House = request.app.state.house
+    return house
+
+
+Here = Annotated[House, Depends(_house)]
