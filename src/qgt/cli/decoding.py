@@ -9,17 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import qgt
-from qgt.cli.sheets import Counts, Outputs, exit_code, planned_samples, problem_file, read_sheet, tell_verdicts
 from qgt.cli.shell import (
+    CountsFile,
     Json,
+    Outputs,
     Plugins,
     app,
     check_files,
     chosen_device,
+    exit_code,
     load_plugins,
+    planned_samples,
+    problem_file,
+    read_sheet,
     share_done,
     share_of,
     tell,
+    tell_verdicts,
     write_files,
 )
 
@@ -44,7 +50,7 @@ UNMEASURED = (
 
 @app.command()
 def decode(
-    counts: Counts,
+    counts: CountsFile,
     problem: Annotated[
         Path | None,
         typer.Option(metavar="PROBLEM", help="Design, prior and noise: TOML or JSON, or a folder of 'qgt plan'."),

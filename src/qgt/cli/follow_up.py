@@ -8,26 +8,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import qgt
-from qgt.cli.sheets import (
-    Counts,
-    Outputs,
-    ProblemFile,
-    exit_code,
-    planned_samples,
-    problem_file,
-    read_sheet,
-    tell_verdicts,
-)
 from qgt.cli.shell import (
+    CountsFile,
     Json,
+    Outputs,
     Plugins,
+    ProblemFile,
     Seed,
     app,
     check_files,
+    exit_code,
     load_plugins,
     own_generator,
+    planned_samples,
+    problem_file,
+    read_sheet,
     share_of,
     tell,
+    tell_verdicts,
     write_files,
 )
 
@@ -35,12 +33,12 @@ if TYPE_CHECKING:
     from qgt.lab.rounds.files import Round
     from qgt.lab.rounds.follow_up import DecodedRounds, Proposed
 
-SHOWN = 10  # instances on the screen; pools.csv has all
+SHOWN_INSTANCES = 10  # instances on the screen; pools.csv has all
 
 
 @app.command("follow-up")
 def follow_up(
-    counts: Counts,
+    counts: CountsFile,
     problem: ProblemFile,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="The new round's folder.")],
     rounds: Annotated[
@@ -216,10 +214,10 @@ def _tell(
         title += f" Wrote {folder}, round {record.number}: {_many(tests, 'pool')} for {_many(len(found), 'instance')}."
         title += f" Tests that remain in all, these counted: about {remaining}."
     if stuck:
-        title += f" For {', '.join(stuck[:SHOWN])} no pool would help: check the counts and the limits given."
-    rows = [[one.account.name, str(one.account.verdict), proposal_in_words(one)] for one in found[:SHOWN]]
+        title += f" For {', '.join(stuck[:SHOWN_INSTANCES])} no pool would help: check the counts and the limits given."
+    rows = [[one.account.name, str(one.account.verdict), proposal_in_words(one)] for one in found[:SHOWN_INSTANCES]]
     tell(None, title, ["instance", "verdict", "next"], *rows)
-    if len(found) > SHOWN:
-        tell(None, f"{len(found) - SHOWN} more in {folder}/pools.csv.", [])
+    if len(found) > SHOWN_INSTANCES:
+        tell(None, f"{len(found) - SHOWN_INSTANCES} more in {folder}/pools.csv.", [])
     for note in notes:
         tell(None, f"\n{note}", [])

@@ -34,7 +34,7 @@ Device = Annotated[
     str, typer.Option(metavar="D", help="auto, cpu or cuda (in one process; with --scheduler: that of its workers).")
 ]
 OF_POLICIES = ("tests", "rounds")  # what is drawn of policies: tests over the prevalence, and over rounds
-FORMATS = (".svg", ".png", ".pdf")
+FIGURE_FORMATS = (".svg", ".png", ".pdf")
 
 
 @app.command()
@@ -112,8 +112,10 @@ def figure(
 
     source = study.with_suffix(".db") if db is None else db
     check_outputs([output, *([] if csv is None else [csv])], inputs=[study, source, *(plugin or ())])
-    if output.suffix.lower() not in FORMATS:
-        raise ValueError(f"{output}: is no figure that can be drawn; give a name that ends in {', '.join(FORMATS)}.")
+    if output.suffix.lower() not in FIGURE_FORMATS:
+        raise ValueError(
+            f"{output}: is no figure that can be drawn; give a name that ends in {', '.join(FIGURE_FORMATS)}."
+        )
     if metric not in (None, "all", *METRICS, *OF_POLICIES):
         raise ValueError(f"metric={metric!r} is not known: give one of {', '.join((*METRICS, *OF_POLICIES))}, or all.")
     load_plugins(plugin)

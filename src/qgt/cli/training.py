@@ -1,14 +1,15 @@
 """The verb that trains networks."""
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import qgt
-from qgt.cli.processes import processes
 from qgt.cli.shell import Json, Plugins, Seed, app, load_plugins, own_generator, share_of, tell
 from qgt.files.store import alone_in, check_room, working_in
 
@@ -17,6 +18,46 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
     from qgt.learning.limit import AgainstLimit
+
+
+# Processes that `torchrun` started to train together: what each finds in its environment.
+
+
+@dataclass(frozen=True, eq=False)
+class Processes:
+    """The processes of one command; a command that was started alone has no group."""
+
+    group: "ProcessGroup | None" = None
+    size: int = 1
+    rank: int = 0
+    device: str | None = None  # what torchrun gave to this process; None: what the options say
+
+    @property
+    def follows(self) -> bool:
+        """Whether another process speaks and writes for this one."""
+        return self.rank > 0
+
+
+@contextmanager
+def processes() -> Iterator[Processes]:
+    """The group that torchrun made, for as long as it is needed."""
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        yield Processes()
+        return
+    import torch
+    from torch import distributed
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda":  # each process has a GPU of its own
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    distributed.init_process_group("nccl" if device == "cuda" else "gloo")
+    try:
+        yield Processes(distributed.group.WORLD, distributed.get_world_size(), distributed.get_rank(), device)
+    finally:
+        distributed.destroy_process_group()
+
+
+# The verb.
 
 CHECKPOINT = "checkpoint.safetensors"
 CHECKPOINT_BYTES = 16  # for each weight: itself, the best so far, and Adam's two moments
@@ -197,14 +238,16 @@ def _tell_time(
     _, whole = estimated_seconds(problem, network, config, device=generator.device.type)
     most = "at most about" if config.patience else "about"
     shared = f", less where {processes} processes share it" if processes > 1 else ""
-    typer.echo(f"qgt: training will take {most} {in_words(whole)}{shared}; Ctrl-C keeps the best until then.", err=True)
+    typer.echo(
+        f"qgt: training will take {most} {time_in_words(whole)}{shared}; Ctrl-C keeps the best until then.", err=True
+    )
 
 
-def in_words(seconds: float) -> str:
+def time_in_words(seconds: float) -> str:
     """A time in the unit that suits it.
 
     Example:
-        >>> in_words(0.4), in_words(95.0), in_words(400.0), in_words(9000.0)
+        >>> time_in_words(0.4), time_in_words(95.0), time_in_words(400.0), time_in_words(9000.0)
         ('1 second', '95 seconds', '7 minutes', '2.5 hours')
     """
     if seconds < 100:

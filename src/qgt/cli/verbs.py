@@ -2,7 +2,7 @@
 
 from typer.main import get_command
 
-from qgt.cli import checking, data, decoding, follow_up, network, planning, serving, studies, training
+from qgt.cli import checking, data, decoding, follow_up, planning, serving, studies, training
 from qgt.cli.shell import app
 
 __all__ = [
@@ -11,7 +11,6 @@ __all__ = [
     "data",
     "decoding",
     "follow_up",
-    "network",
     "planning",
     "serving",
     "studies",
