@@ -4,10 +4,10 @@
 
 Each round draws a problem (12 noises, eight priors, 6 to 40 items; in every fourth round counts are missing), decodes
 instances with and without time limits, checks what was claimed, directly and through a file, and forges each
-certificate in every way of `qgt.testing.forgery`, some ways several times. A changed certificate counts as forged only
+certificate in every way of `tests/forgeries`, some ways several times. A changed certificate counts as forged only
 where its claim is false, or is not shown: by trying every x up to 14 items, otherwise by the honest result; and it
 counts once, however often it was made. On problems of up to ten items an adversary then looks for certificates of false
-claims, led by what the checker says (`qgt.testing.forgery.adversary`). Rounds are numbered, so
+claims, led by what the checker says (`forgeries.adversary`). Rounds are numbered, so
 `--first ROUND --rounds 1 --processes 1` repeats one. Results are written every half minute. `--add FILE` adds a run of
 another seed to them.
 """
@@ -16,6 +16,7 @@ import argparse
 import json
 import math
 import multiprocessing
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -24,17 +25,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))  # where the forgeries are made
+
 import torch
 from torch import Generator, Tensor
 
 import qgt
-from qgt.testing.forgery import problems
-from qgt.testing.forgery.adversary import KIND as ADVERSARY
-from qgt.testing.forgery.adversary import attack
-from qgt.testing.forgery.case import Case
-from qgt.testing.forgery.forging import KINDS, Forged, accepted, forged, why_false
-from qgt.testing.forgery.problems import NOISES, PRIORS
-from qgt.testing.forgery.truth import FEW_ITEMS, MOST_ITEMS, Truth
+from forgeries import problems
+from forgeries.adversary import KIND as ADVERSARY
+from forgeries.adversary import attack
+from forgeries.case import Case
+from forgeries.forging import KINDS, Forged, accepted, forged, why_false
+from forgeries.problems import NOISES, PRIORS
+from forgeries.truth import FEW_ITEMS, MOST_ITEMS, Truth
 from setting import in_processes, provenance, write
 
 ITEMS = (8, 6, 10, 8, 14, 9, 12, 8, 20, 10, 14, 8, 30, 7, 9, 40)

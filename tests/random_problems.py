@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
+from forgeries.problems import Control
 from qgt import (
     Bernoulli,
     Binned,
@@ -33,7 +34,6 @@ from qgt import (
     UnknownRate,
     check_certificate,
 )
-from qgt.testing.forgery.problems import Control
 
 THOROUGH = bool(os.environ.get("QGT_THOROUGH"))  # `make thorough` sets it
 

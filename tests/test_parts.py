@@ -8,10 +8,10 @@ import torch
 from torch import Generator, Tensor
 
 import qgt
+from forgeries.problems import Control
 from qgt.model.prior import ItemCosts
 from qgt.model.problem import NOISES, PRIORS
 from qgt.testing import NOISE_CHECKS, PRIOR_CHECKS, ConformanceError, check_noise, check_prior
-from qgt.testing.forgery.problems import Control
 
 FAMILIES = qgt.Households(size=3, seed_rate=0.2, attack_rate=0.5, background=0.03)
 BUILT_IN: list[tuple[qgt.Prior, int]] = [

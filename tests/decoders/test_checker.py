@@ -20,9 +20,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import qgt
+from forgeries.problems import Control
 from qgt.decoders import certificate_file, checker
 from qgt.model.prior import FREE, ItemCosts
-from qgt.testing.forgery.problems import Control
 
 
 def one_leaf(problem: qgt.Problem, x: Tensor, *, pi: float = 0.0, shares: bool = False) -> qgt.Decoded:

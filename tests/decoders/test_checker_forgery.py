@@ -13,11 +13,11 @@ from forged_proofs import cases, expect_only_honest_accepted
 from torch import Tensor
 
 import qgt
+from forgeries.case import Case, with_evidence
+from forgeries.forging import KINDS, accepted, forged
+from forgeries.truth import fails_by_trying
 from qgt.decoders.checker import check_claims
 from qgt.model.noise import Noise, Noiseless, Outliers
-from qgt.testing.forgery.case import Case, with_evidence
-from qgt.testing.forgery.forging import KINDS, accepted, forged
-from qgt.testing.forgery.truth import fails_by_trying
 from random_problems import counts_of, random_problem
 
 NOISES: dict[str, Noise] = {

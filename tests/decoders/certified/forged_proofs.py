@@ -6,9 +6,9 @@ import torch
 from torch import Generator, Tensor
 
 import qgt
-from qgt.testing.forgery.case import Case
-from qgt.testing.forgery.forging import accepted, forged, why_false, witnesses_of
-from qgt.testing.forgery.truth import Truth
+from forgeries.case import Case
+from forgeries.forging import accepted, forged, why_false, witnesses_of
+from forgeries.truth import Truth
 
 
 def cases(problem: qgt.Problem, y: Tensor) -> list[Case]:

@@ -9,12 +9,12 @@ from forged_proofs import cases, expect_only_honest_accepted
 from numpy.typing import NDArray
 
 import qgt
+from forgeries.adversary import Attack, attack
+from forgeries.case import Case
+from forgeries.problems import NOISES, PRIORS, Control, counts_of, problem_of
 from qgt.decoders import checker
 from qgt.decoders.checker import STEP_MARGIN, InstanceCosts
 from qgt.model.prior import FREE, ItemCosts
-from qgt.testing.forgery.adversary import Attack, attack
-from qgt.testing.forgery.case import Case
-from qgt.testing.forgery.problems import NOISES, PRIORS, Control, counts_of, problem_of
 
 pytestmark = pytest.mark.usefixtures("unchecked")  # a third faster, and some forgeries are of types that are refused
 

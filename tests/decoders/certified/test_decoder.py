@@ -7,12 +7,12 @@ import pytest
 import torch
 
 import qgt
+from forgeries.forging import accepted
 from qgt.decoders.certified.costs import PIECES, Model, Tables
 from qgt.decoders.certified.relaxation import Iterates, Multipliers, Sets, lower_bound, relax, relaxed_together, rows_of
 from qgt.decoders.results import Answers, Decoded, Spans
 from qgt.model.factors import pool_costs
 from qgt.model.prior import FREE
-from qgt.testing.forgery.forging import accepted
 from random_problems import case, proved_as_by_enumeration, some_of
 
 

@@ -7,9 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Generator, Tensor
 
-from qgt.decoders.results import Decoded, Status
-from qgt.model.prior import FREE
-from qgt.testing.forgery.case import (
+from forgeries.case import (
     Case,
     Forger,
     answer_only,
@@ -21,6 +19,8 @@ from qgt.testing.forgery.case import (
     with_evidence,
     with_leaves,
 )
+from qgt.decoders.results import Decoded, Status
+from qgt.model.prior import FREE
 
 ANSWERS: dict[str, Forger] = {}
 ABOUT_LOG_JOINT = {"log joint: another"}  # kinds that tell a log joint; elsewhere it is made right for the new answer

@@ -13,13 +13,13 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
+from forgeries.answers import ABOUT_LOG_JOINT, ANSWERS
+from forgeries.case import Case, Forger
+from forgeries.proofs import PROOFS
+from forgeries.truth import FEW_ITEMS, fails_by_trying, in_leaves, leaves_out
 from qgt.decoders.checker import check_certificate
 from qgt.decoders.results import Decoded, Evidence, Status
 from qgt.model.problem import Problem
-from qgt.testing.forgery.answers import ABOUT_LOG_JOINT, ANSWERS
-from qgt.testing.forgery.case import Case, Forger
-from qgt.testing.forgery.proofs import PROOFS
-from qgt.testing.forgery.truth import FEW_ITEMS, fails_by_trying, in_leaves, leaves_out
 
 WITNESSES = 40  # x looked at, to see whether some lies in no leaf
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Generator, Tensor
 
+from forgeries.truth import Truth
 from qgt.decoders.results import Answers, Decoded, Proof, Spans, Status
 from qgt.model.problem import Problem
-from qgt.testing.forgery.truth import Truth
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,12 +19,12 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from forgeries.case import Case, claiming, listed, one_of, proof_of, with_evidence
+from forgeries.forging import Forged, accepted
+from forgeries.truth import CLEAR, in_each_leaf
 from qgt.decoders.checker import CLOSE, InstanceCosts, LeafTable, Shared, closed
 from qgt.decoders.results import KEPT, Answers, Decoded, Proof, Spans, Status
 from qgt.model.prior import FREE
-from qgt.testing.forgery.case import Case, claiming, listed, one_of, proof_of, with_evidence
-from qgt.testing.forgery.forging import Forged, accepted
-from qgt.testing.forgery.truth import CLEAR, in_each_leaf
 
 GENERATIONS = 12
 CHILDREN = 8  # of a generation, one of which may become the parent
@@ -88,7 +88,7 @@ def attack(case: Case, generator: Generator, *, generations: int = GENERATIONS, 
         >>> import torch, qgt
         >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1))
         >>> y = torch.tensor([[1.0, 1.0]], dtype=torch.float64)
-        >>> from qgt.testing.forgery.truth import Truth
+        >>> from forgeries.truth import Truth
         >>> honest = qgt.Certified().bind(problem)(y)
         >>> case = Case(problem, y, honest, Truth.by_trying(problem, y), honest, honest)
         >>> found = attack(case, torch.Generator().manual_seed(0))

@@ -6,9 +6,9 @@ from dataclasses import replace
 import torch
 from torch import Generator
 
+from forgeries.case import Case, Forger, one_of, proof_of, with_leaves
 from qgt.decoders.results import KEPT, Decoded
 from qgt.model.prior import FREE
-from qgt.testing.forgery.case import Case, Forger, one_of, proof_of, with_leaves
 
 PROOFS: dict[str, Forger] = {}
 
