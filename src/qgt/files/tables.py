@@ -214,7 +214,7 @@ def read_number(name: str, text: str) -> WrittenNumber:
 
     Example:
         >>> read_number("off", "5 %"), read_number("off", "0,2")
-        (Number(value=5.0, percent=True), Number(value=0.2, percent=False))
+        (WrittenNumber(value=5.0, percent=True), WrittenNumber(value=0.2, percent=False))
     """
     return _only(name, text, _readings(text, _LIST, 1), "write a number", _as_list)[0]
 

@@ -123,9 +123,8 @@ def household_words(question: Question) -> list[str]:
     Example:
         >>> from qgt.lab.sheets.samples import Samples
         >>> samples = Samples.placed(["a", "b", "c", "d"], households=["x", "x", "y", "y"])
-        >>> print(household_words(Question(samples, (0.1, 0.1)))[0])
-        Households: where there is an outbreak, each member is positive with probability 50 % (attack rate, the usual
-        value); every other sample with 0.5 % (background, the usual value).
+        >>> household_words(Question(samples, (0.1, 0.1)))[0].split("; ")[1]
+        'every other sample with 0.5 % (background, the usual value).'
     """
     rates = question.household_rates
     if rates is None:
