@@ -1,8 +1,8 @@
 """The command `qgt`: thin verbs over the library's public calls, files in and files out.
 
-Every name is reached through `qgt`, which imports torch only when one is used, so help answers at once. What the
-library refuses (a ValueError), what the command line lacks and what the system refuses become one line on stderr and
-exit code 2; any other exception is a bug and shows its traceback.
+Every name is reached through `qgt`, which imports torch only when a name is used, so `--help` is fast. Values that the
+library refuses (a ValueError), mistakes on the command line and errors of the system become one line on stderr and exit
+code 2; any other exception is a bug and shows its traceback.
 """
 
 import contextlib

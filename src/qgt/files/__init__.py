@@ -1,6 +1,6 @@
-"""Files: tables of numbers, plain data, plugins, and writes that are whole or not at all.
+"""Files: tables of numbers, plain data, plugins, and writes that are complete or do not happen.
 
-Here is what knows of paths, text and formats, and nothing of pools or decoders: what a file *means* belongs to the room
-of its meaning, a design to `model`, a sheet of counts to `lab`. Read `store` (whole writes, folders, locks), then
-`codec` and `documents` (plain data), `tables` and `grids` (numbers and cells), and `plugins`.
+This room handles paths, text and formats, and does not use pools or decoders. The meaning of a file belongs to another
+room: a design to `model`, a sheet of counts to `lab`. Read `store` (whole writes, folders, locks), then `codec` and
+`documents` (plain data), `tables` and `grids` (numbers and cells), and `plugins`.
 """

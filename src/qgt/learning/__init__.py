@@ -1,6 +1,7 @@
 """Learning: how a network gets its weights.
 
-Here are losses, data, optimisation, checkpoints and the choice of a threshold; the networks themselves, as decoders
-that can be saved, loaded and called, are in `decoders.neural`. Read `training` (the loop), `run` (one epoch), `steps`
-(one step) and `data`; then `optimizers`, `checkpoints`, and `limit`, which says how far a decoder is from the best.
+This room has losses, data, optimisation, checkpoints and the choice of a threshold; the networks themselves, as
+decoders that can be saved, loaded and called, are in `decoders.neural`. Read `training` (the loop), `run` (one epoch),
+`steps` (one step) and `data`; then `optimizers`, `checkpoints`, and `limit`, which measures how far a decoder is from
+the best.
 """

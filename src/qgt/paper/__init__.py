@@ -1,9 +1,10 @@
-"""The paper's experiments again: two figures and a table, beside decoders it did not have and the limit of all.
+"""The paper's experiments, repeated: two figures and a table, with more decoders and with the limit of all decoders.
 
 counts = reproduce("out/paper", QUICK, workers=2)
 redraw("out/paper")
 
-Here is a client of `study`: nothing that another study would need. Read `plan`, `running`, `tables` and `drawing`.
+This room only uses `study`: code that another study would need belongs there. Read `plan`, `running`, `tables` and
+`drawing`.
 """
 
 from qgt.paper.plan import FULL, QUICK, PaperPlan, ResidualNetworks, Scale

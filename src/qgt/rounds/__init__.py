@@ -1,6 +1,6 @@
-"""Rounds: what to test next, given what is known, and how many tests that takes until the answer is sure.
+"""Rounds: what to test next, given the counts so far, and how many tests it takes until the answer is sure.
 
-Here is the choice of pools by what they would tell, the history of instances whose rounds differ, and policies with the
-simulator that counts their tests; files and words of a later round belong to the lab and the shells. Read `history`,
-`choosing`, `stopping` and `policies`; `schemes` has those of others, to compare with.
+This room chooses informative pools, keeps the history of instances whose rounds differ, and has policies with the
+simulator that counts their tests; files and words of a later round belong to the lab, the command and the page. Read
+`history`, `choosing`, `stopping` and `policies`; `schemes` has the schemes of others, for comparison.
 """

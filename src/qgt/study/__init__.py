@@ -1,13 +1,13 @@
-"""Studies: grids of problems and decoders in, outcomes in a database out, and what they add up to.
+"""Studies: from grids of problems and decoders to outcomes in a database, and the rates computed from them.
 
 study = Study.load("study.toml")
 run_study(study, "study.db", workers=4)
 found = study_results(study, "study.db")
 compare_decoders(found, "AMP", "GAMP")
 
-Here is what is measured and how it is kept; how it looks belongs to `pictures`. Read `plan` (tasks), `batch` (the unit
-of work), `running` with `workers` or `cluster` (who does it), `networks` (what is trained for it), `store` and
-`reading`.
+This room measures outcomes and stores them; figures belong to `pictures`. Read `plan` (tasks), `batch` (the unit of
+work), `running` with `workers` or `cluster` (which run the batches), `networks` (the networks trained for a study),
+`store` and `reading`.
 """
 
 from qgt.study.networks import NetworkTraining, ensure_stack, network_path, training_seconds

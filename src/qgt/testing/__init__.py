@@ -1,6 +1,6 @@
 """The public conformance suites: `qgt.testing.check_decoder`, `check_prior` and `check_noise`.
 
-Here are the checks that every decoder, prior and noise must pass, ours or a stranger's, each with a name; tests of
+This room has the checks that every decoder, prior and noise must pass, ours or yours, each with a name; tests of
 particular ones belong to the project's own tests. Read `suite`, then `checks` (decoders) and `parts` (priors and
 noises).
 """

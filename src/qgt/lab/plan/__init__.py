@@ -1,6 +1,6 @@
-"""Plans: from what somebody knows of the samples to pools, sheets to print and worklists for robots.
+"""Plans: from what a laboratory knows about its samples to pools, sheets to print and worklists for robots.
 
-Here is everything before the pools are made; counts are not decoded here, except simulated ones. Read `question`,
-`transfers` (designs), `simulation` (how well they do), `planning` (which to take), then `folder` and `robots` (what is
-written).
+This room has everything that happens before the pools are made; only simulated counts are decoded here. Read
+`question`, `transfers` (designs), `simulation` (how well they do), `planning` (which one to recommend), then `folder`
+and `robots` (the files).
 """

@@ -1,4 +1,4 @@
-"""Later rounds, for people: the files of a round, which instances need one, and what all rounds together say.
+"""Later rounds, for people: files of a round, instances that need one, and the answer from all rounds together.
 
-Here is the laboratory's side; which pools tell most is decided in `qgt.rounds`. Read `files`, then `follow_up`.
+This room has the laboratory's side; `qgt.rounds` chooses the most informative pools. Read `files`, then `follow_up`.
 """
