@@ -44,7 +44,7 @@ def fits_memory(name: str, needed: float) -> None:
 
 
 def memory() -> float:
-    """The bytes of memory of this machine; without end where the system does not tell."""
+    """This machine's memory in bytes; infinite if the system does not report it."""
     try:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, OSError, ValueError):

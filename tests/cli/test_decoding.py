@@ -142,15 +142,15 @@ CHECK = "check counts.csv --problem problem.toml --certificate proofs.safetensor
 def test_proofs_are_written_and_checked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     run(f"{DECODE} --certificate proofs.safetensors --calibrate 0", capsys)
     out = run(f"{CHECK} --calls calls.csv", capsys)
-    assert "The proofs of 11 of 11 instances hold." in out and "11: no other answer is more probable." in out
-    assert "1/100 as probable is listed" in out and "The calls of 11 of 11 instances are what is proved." in out
+    assert "The proofs of 11 of 11 plates hold." in out and "11: no other answer is more probable." in out
+    assert "1/100 as probable is listed" in out and "The calls of 11 of 11 plates contradict no proof." in out
     holds = torch.tensor([False, *[True] * 9, False])
     monkeypatch.setattr("qgt.lab.answers.checking.check_certificate", lambda problem, y, result: holds)
     facts = json.loads(run(f"{CHECK} --json", capsys, code=1))
     assert (facts["instances"], facts["proved"], facts["not_proved"]) == (11, 9, ["s0", "s10"])
     assert facts["odds"] == 100 and facts["claims"] == {"optimal": 11, "listed": 11, "impossible": 0}
     out = run(CHECK, capsys, code=1)
-    assert "The proofs of 9 of 11 instances hold." in out and "s10" in out and "does not show what it claims" in out
+    assert "The proofs of 9 of 11 plates hold." in out and "s10" in out and "does not show what it claims" in out
 
 
 def test_calls_that_are_not_what_is_proved_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,7 +167,7 @@ def test_calls_that_are_not_what_is_proved_are_told_apart(capsys: pytest.Capture
     assert facts["proved"] == 11 and set(facts["other_calls"]) == {"s2"}  # what is not called cannot differ
     assert "differ from the proved answer in" in facts["other_calls"]["s2"]
     out = run(f"{CHECK} --calls calls.csv", capsys, code=1)
-    assert "The calls of 10 of 11 instances are what is proved." in out
+    assert "The calls of 10 of 11 plates contradict no proof." in out
     Path("calls.csv").write_text("\n".join([header, *map(",".join, rows[:-1])]))
     assert "has no row for instance 's10'" in run(f"{CHECK} --calls calls.csv", capsys, code=2)
     rows[0][1] = "2"

@@ -149,7 +149,7 @@ def test_what_could_not_be_seen_is_not_said_to_fit() -> None:
     reference = Reference.of_answers(problem, y, answers, x, generator=torch.Generator().manual_seed(0))
     found = file_fit(problem, y[:1], x[:1], reference)
     assert found.blind and not found.suspect
-    assert found.words.startswith("Too few instances were simulated to say whether the counts fit the model")
+    assert found.words.startswith("Too few plates were simulated to say whether the counts fit the model")
 
 
 # p-values are shares of simulated instances: valid, monotone and never 0; one misfit is costs added up.

@@ -173,6 +173,20 @@ def test_impossible_counts_call_nothing(visitor):
     assert set(calls.removeprefix("Monday 1")) == {","}
 
 
+def test_a_result_of_an_earlier_version_is_not_shown(visitor):
+    """Its files could have 0 for a sample in doubt, and its accounts have no calls."""
+    run, problem = visitor.run()
+    given = {"names": ["1"], "pools": list(problem.design.pool_names), "values": [counts(problem)], "notes": []}
+    version = visitor.store.submit(run, "typed", "", b"", given)
+    old = {"instance": "1", "verdict": "unsure", "confidence": 0.5, "defective": [], "undecided": [], "retests": []}
+    facts = {"results": [old], "verdicts": {"unsure": 1}, "file": [], "file_suspect": False, "seconds": 0.1}
+    visitor.store.add_result(run, version, facts, {"calls.csv": b"instance,S1\n1,0\n"})
+    page = visitor.get(f"/runs/{run}/versions/{version}")
+    assert page.status_code == 410 and "Enter these counts again" in page.text and "negative" in page.text
+    assert visitor.get(f"/runs/{run}/versions/{version}/calls.csv").status_code == 410
+    assert visitor.get(f"/runs/{run}/counts?version={version}").status_code == 200
+
+
 def test_large_sheets_are_refused(visitor, refused):
     run, problem = refused
     rows = "\n".join(f"plate {n},{','.join(['0'] * problem.pools)}" for n in range(101))

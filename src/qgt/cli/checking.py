@@ -17,6 +17,7 @@ from qgt.cli.shell import (
     check_files,
     load_plugins,
     own_generator,
+    planned_samples,
     problem_file,
     read_sheet,
     tell,
@@ -51,7 +52,7 @@ def check(
 
     load_plugins(plugin)
     loaded = qgt.Problem.load(problem)
-    read = read_sheet(counts, problem, loaded)
+    read = read_sheet(counts, loaded, planned_samples(problem))
     y, names = read.y, read.names
     result = qgt.load_certificate(certificate, loaded, y)
     called = None if calls is None else read_calls(calls, loaded.design, names or len(y), str(counts))

@@ -159,11 +159,11 @@ def decode(
         from qgt.model.prior import with_attack_rate
 
         loaded = dataclasses.replace(loaded, prior=with_attack_rate(loaded.prior, attack_rate))
-    read = read_sheet(counts, problem, loaded)
+    samples = planned_samples(problem)
+    read = read_sheet(counts, loaded, samples)
     why = [*why, *([UNMEASURED] if not calibrate or defectives is not None else ())]
     sheet = _decoded(read, chosen, loaded, defectives, calibrate, cache, chosen_device(device))
     facts = {"counts": counts, "problem": problem or model, "decoder": name, **_versions(loaded)}
-    samples = planned_samples(problem)
     write_files(_files(sheet, outputs, facts, samples))
     written = outputs.written
     if as_json:

@@ -109,7 +109,7 @@ def decoded_rounds(
     from qgt.rounds.stopping import Settle
 
     loaded = qgt.Problem.load(problem)
-    read = read_sheet(counts, problem, loaded)
+    read = read_sheet(counts, loaded, planned_samples(problem))
     called = list(read.names or numbers(len(read.y)))
     histories, before = joined_rounds([History.start(loaded, row) for row in read.y], called, rounds)
     settle = Settle(confidence=confidence, time_limit=time_limit)

@@ -316,11 +316,8 @@ def problem_file(path: Path) -> Path:
     return path / "problem.toml" if path.is_dir() else path
 
 
-def read_sheet(counts: Path, problem: Path | None, loaded: "qgt.Problem") -> "CountSheet":
-    """The counts of a problem's pools.
-
-    Where the problem's file belongs to a plan, samples are known by name, and a plan that was changed is refused.
-    """
+def read_sheet(counts: Path, loaded: "qgt.Problem", samples: "Samples | None") -> "CountSheet":
+    """The counts of a problem's pools; the samples of a plan are known by name too."""
     from qgt.lab.rounds.files import COUNTS, RECORD
     from qgt.lab.sheets.counts import read_counts
 
@@ -328,11 +325,11 @@ def read_sheet(counts: Path, problem: Path | None, loaded: "qgt.Problem") -> "Co
         raise ValueError(
             f"{counts}: has the counts of a later round; give those of the first round, and --round {counts.parent}."
         )
-    return read_counts(counts, loaded.design, planned_samples(problem), noise=loaded.noise)
+    return read_counts(counts, loaded.design, samples, noise=loaded.noise)
 
 
 def planned_samples(problem: Path | None) -> "Samples | None":
-    """The samples of the plan that a problem's file belongs to; None where it belongs to none."""
+    """The samples of the plan that a problem's file belongs to, or None; a plan that was changed is refused."""
     from qgt.lab.plan.folder import read_plan
 
     home = problem.parent if problem is not None and problem.name == "problem.toml" else None

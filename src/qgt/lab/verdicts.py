@@ -1,6 +1,6 @@
 """Verdicts and calls: how far to trust one answer, and what to report for each sample, in words to act on.
 
-    impossible  no set of defective items explains the counts
+    impossible  no set of positive samples explains the counts
     suspect     the counts fit the model so badly that the model, the design or a count is probably wrong
     certain     the probability that the answer is right is known, and 99 % or more
     confident   the same with 90 % or more

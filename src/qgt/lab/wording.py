@@ -216,7 +216,7 @@ def advice(word: Verdict, status: Status, retests: Sequence[str], uncalled: int 
         >>> advice(Verdict.UNSURE, Status.TIME_LIMIT, [], 40)
         'No probability is known, so 40 samples are not called: decode again with more time.'
     """
-    if word is Verdict.CERTAIN:
+    if word is Verdict.CERTAIN and not retests:
         return "Nothing needs a retest."
     if word is Verdict.SUSPECT:
         return ""

@@ -458,7 +458,7 @@ class Missed:
             share = Monotone(self.at, self.share)(scores.flatten()).view_as(scores).to(known.device)
             # Shares are means over all items; an item with a higher rate than most is missed more often.
             unusual = (rate / rate.mean().clamp(min=1e-300)).clamp(min=1.0)
-            share = torch.where(result.x == 0, share * unusual, share)
+            share = torch.where(result.x == 0, share * unusual, share).clamp(max=1.0)
         return (known + rest[:, None] * share).clamp(0.0, 1.0)
 
 

@@ -307,21 +307,21 @@ class FileFit:
 
         Example:
             >>> FileFit(40, 1e-30, 27.1, 2.3, "P7", 1e-9).words
-            "These 40 instances do not look like the model: on average 27.1 of an instance's counts are off; 2.3 are expected."
-        """  # noqa: E501 - an example's line
-        many = f"These {self.instances} instances do" if self.instances > 1 else "This instance does"
+            "These 40 plates do not look like the model: on average 27.1 of a plate's counts are off; 2.3 are expected."
+        """
+        many = f"These {self.instances} plates do" if self.instances > 1 else "This plate does"
         if self.blind and not self.suspect:
             return (
-                f"Too few instances were simulated to say whether the {self.noun} fit the model: {self.off:.1f} an "
-                f"instance are off, {self.expected:.1f} are expected. Give the simulations more time."
+                f"Too few plates were simulated to say whether the {self.noun} fit the model: {self.off:.1f} a "
+                f"plate are off, {self.expected:.1f} are expected. Give the simulations more time."
             )
         if not self.suspect:
             return (
-                f"The {self.noun} fit the model: on average {self.off:.1f} of an instance's {self.noun} are off; "
+                f"The {self.noun} fit the model: on average {self.off:.1f} of a plate's {self.noun} are off; "
                 f"{self.expected:.1f} are expected."
             )
         return (
-            f"{many} not look like the model: on average {self.off:.1f} of an instance's {self.noun} are off; "
+            f"{many} not look like the model: on average {self.off:.1f} of a plate's {self.noun} are off; "
             f"{self.expected:.1f} are expected."
         )
 

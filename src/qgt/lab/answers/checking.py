@@ -113,15 +113,15 @@ def summary(made: Sequence[Checked], odds: float) -> list[str]:
 
     Example:
         >>> print(*summary([Checked("a", True, True, False, True, "", True)], 100.0), sep="\\n")
-        The proofs of 1 of 1 instances hold.
+        The proofs of 1 of 1 plates hold.
         1: no other answer is more probable.
         1: complete at the certificate's own odds of 100: every answer more than 1/100 as probable is listed.
-        The calls of 1 of 1 instances are what is proved.
+        The calls of 1 of 1 plates contradict no proof.
     """
     holds = [one for one in made if one.holds]
     own = f"{odds:.10g}"  # of odds close to 1 the digits matter: such a list need hold nothing
     complete = f"complete at the certificate's own odds of {own}: every answer more than 1/{own} as probable is listed"
-    lines = [f"The proofs of {len(holds)} of {len(made)} instances hold."]
+    lines = [f"The proofs of {len(holds)} of {len(made)} plates hold."]
     for number, words in (
         (sum(one.optimal for one in holds), "no other answer is more probable"),
         (sum(one.listed for one in holds), complete),
@@ -130,5 +130,5 @@ def summary(made: Sequence[Checked], odds: float) -> list[str]:
         lines += [f"{number}: {words}."] if number else []
     if made and made[0].calls is not None:
         same = sum(one.calls is True for one in made)
-        lines.append(f"The calls of {same} of {len(made)} instances are what is proved.")
+        lines.append(f"The calls of {same} of {len(made)} plates contradict no proof.")
     return lines
