@@ -5,7 +5,7 @@ a fingerprint by which results and trained decoders name the problem they belong
 
 A problem file may describe its design in four ways: `matrix` (rows of 0s and 1s), `lists` (the items of each pool,
 counted from 0) with the number of `items`, `file` (a CSV beside the problem file), or `kind` with a maker's arguments
-and a `seed`. The spec has a matrix for a small or dense design, and lists for a sparse one.
+and, if the maker draws, a `seed`. The spec has a matrix for a small or dense design, and lists for a sparse one.
 """
 
 import hashlib
@@ -64,7 +64,13 @@ MAKERS: dict[str, Callable[..., Design]] = {
     "column_regular": Design.column_regular,
     "coupled": Design.coupled,
     "doubly_regular": Design.doubly_regular,
+    "hypercube": Design.hypercube,
+    "kirkman_triples": Design.kirkman_triples,
+    "reed_solomon": Design.reed_solomon,
+    "rows_and_columns": Design.rows_and_columns,
+    "shifted_transversal": Design.shifted_transversal,
     "sparse_graph_code": Design.sparse_graph_code,
+    "steiner_triples": Design.steiner_triples,
 }
 Spec = Mapping[str, codec.Table]  # a problem as plain data: design, prior and noise
 PARTS: codec.Kinds = {Sampler: PRIORS, Prior: PRIORS, Noise: NOISES}
@@ -273,10 +279,12 @@ def _design(where: str, spec: codec.Table, folder: Path) -> Design:
             return stored_design(spec)
         maker: Callable[..., Design] = codec.kind_of(where, spec, MAKERS)
         parameters = inspect.signature(maker).parameters.values()
-        wanted = {p.name for p in parameters if p.name != "generator"}
+        wanted = {"seed" if p.name == "generator" else p.name for p in parameters}
         optional = {p.name for p in parameters if p.default is not inspect.Parameter.empty}
-        codec.check_keys(where, spec, required={"kind", "seed", *wanted - optional}, optional=optional)
-        generator = torch.Generator().manual_seed(whole("seed", spec["seed"], most=2**63 - 1))
-        return maker(generator=generator, **{k: v for k, v in spec.items() if k not in ("kind", "seed")})
+        codec.check_keys(where, spec, required={"kind", *wanted - optional}, optional=optional)
+        arguments = {key: value for key, value in spec.items() if key not in ("kind", "seed")}
+        if "seed" in wanted:
+            arguments["generator"] = torch.Generator().manual_seed(whole("seed", spec["seed"], most=2**63 - 1))
+        return maker(**arguments)
     except (ValueError, TypeError) as error:
         raise ValueError(str(error) if str(error).startswith(where) else f"{where}: {error}") from error
