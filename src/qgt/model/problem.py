@@ -270,6 +270,16 @@ def stored_design(spec: codec.Table) -> Design:
     )
 
 
+def draws(kind: str) -> bool:
+    """Whether designs of this kind are drawn at random, so that a recipe for one has a seed.
+
+    Example:
+        >>> draws("column_regular"), draws("steiner_triples")
+        (True, False)
+    """
+    return kind in MAKERS and "generator" in inspect.signature(MAKERS[kind]).parameters
+
+
 def _design(where: str, spec: codec.Table, folder: Path) -> Design:
     try:
         if "file" in spec:
