@@ -28,7 +28,7 @@ from torch import Tensor
 from qgt.arguments import whole
 from qgt.model.lists import Lists
 
-LARGEST_FIELD = 2**16  # elements: a generator is found in about a second
+LARGEST_FIELD = 2**16  # elements: a generator is found in a few seconds
 # Kirkman triple systems of 33 and 69 pools, which neither of Ray-Chaudhuri and Wilson's constructions gives. Points are
 # numbers level * q + x with x modulo q, for q = 11 and 23. Translations of the first triples, which are one parallel
 # class, give q classes; each of the others is one class with its translations. Found by a random search of our own for
