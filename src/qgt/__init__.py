@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from qgt.decoders.greedy import Prevalence as Prevalence
     from qgt.decoders.highs.exact import ExactMAP as ExactMAP
     from qgt.decoders.highs.linear_program import LinearProgram as LinearProgram
+    from qgt.decoders.loads.posterior import LoadPosterior as LoadPosterior
     from qgt.decoders.neural.decoder import NeuralDecoder as NeuralDecoder
     from qgt.decoders.neural.decoder import load as load
     from qgt.decoders.neural.mlp import MLP as MLP
@@ -70,6 +71,9 @@ if TYPE_CHECKING:
     from qgt.model.design import Design as Design
     from qgt.model.factors import Factors as Factors
     from qgt.model.factors import PoolCosts as PoolCosts
+    from qgt.model.loads import Amount as Amount
+    from qgt.model.loads import CycleThreshold as CycleThreshold
+    from qgt.model.loads import Loads as Loads
     from qgt.model.noise import Binned as Binned
     from qgt.model.noise import Gaussian as Gaussian
     from qgt.model.noise import Noise as Noise
@@ -134,6 +138,7 @@ _PUBLIC = {
     "decoders.gamp": ("GAMP",),
     "decoders.greedy": ("MaximumNeighborhood", "Prevalence"),
     "decoders.highs.linear_program": ("LinearProgram",),
+    "decoders.loads.posterior": ("LoadPosterior",),
     "decoders.peeling": ("Peeling",),
     "decoders.neural.decoder": ("NeuralDecoder", "load"),
     "decoders.neural.model_file": ("ModelFileError",),
@@ -143,6 +148,7 @@ _PUBLIC = {
     "decoders.neural.mlp": ("MLP", "ResidualMLP"),
     "decoders.neural.network": ("Architecture",),
     "decoders.neural.refining": ("Refining",),
+    "model.loads": ("Amount", "CycleThreshold", "Loads"),
     "model.noise": (
         "Binned",
         "Gaussian",

@@ -30,6 +30,14 @@ def positive(name: str, value: object) -> float:
     return number
 
 
+def finite(name: str, value: object) -> float:
+    """Return `value` as a finite float, or raise a ValueError that names it."""
+    number = _real(value)
+    if number is None or not math.isfinite(number):
+        raise ValueError(f"{name}={value!r} is not valid: give a finite number.")
+    return number
+
+
 def fits_memory(name: str, needed: float) -> None:
     """Raise a ValueError that names something, if it needs more bytes than this machine has memory.
 

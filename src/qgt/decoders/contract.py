@@ -16,6 +16,7 @@ from jaxtyping import Float64, Int64
 from torch import Tensor
 
 from qgt.decoders.results import Decoded, Status
+from qgt.model.loads import detects_nothing
 from qgt.model.problem import Problem
 
 NEEDS_ALL = (
@@ -92,7 +93,8 @@ def check_counts(
     if y.is_complex() or y.dtype == torch.bool:
         raise ValueError(f"y of {y.dtype} is not valid: give counts as float64.")
     y = y.detach().to(torch.float64)
-    for instance, pool in (torch.isinf(y) | (y.isnan() & (not missing))).nonzero()[:1].tolist():
+    infinite = y == -torch.inf if detects_nothing(problem.noise) else torch.isinf(y)
+    for instance, pool in (infinite | (y.isnan() & (not missing))).nonzero()[:1].tolist():
         value = y[instance, pool].item()
         if value == value:
             raise ValueError(f"y[{instance}, {pool}]={value} is not a count: give finite numbers, NaN where missing.")
@@ -105,6 +107,13 @@ def refuse_unsupported(decoder: Decoder, problem: Problem) -> None:
     reason = decoder.supports(problem)
     if reason is not None:
         raise ValueError(f"{type(decoder).__name__} cannot decode this problem: {reason}")
+
+
+def no_amounts(problem: Problem) -> str | None:
+    """None if items are statuses, else why a decoder of counts cannot decode the problem."""
+    return (
+        None if problem.loads is None else "its items have amounts, and its pools report no counts; use LoadPosterior."
+    )
 
 
 def _per_instance(defectives: Tensor | int, y: Tensor, items: int) -> Int64[Tensor, " instances"]:

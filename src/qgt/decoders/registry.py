@@ -13,6 +13,7 @@ from qgt.decoders.gamp import GAMP
 from qgt.decoders.greedy import MaximumNeighborhood, Prevalence
 from qgt.decoders.highs.exact import ExactMAP
 from qgt.decoders.highs.linear_program import LinearProgram
+from qgt.decoders.loads.posterior import LoadPosterior
 from qgt.decoders.peeling import Peeling
 from qgt.files import codec
 from qgt.model.problem import PARTS
@@ -27,6 +28,7 @@ DECODERS: dict[str, type[Decoder]] = {
     "exhaustive": Exhaustive,
     "gamp": GAMP,
     "linear_program": LinearProgram,
+    "load_posterior": LoadPosterior,
     "maximum_neighborhood": MaximumNeighborhood,
     "peeling": Peeling,
     "prevalence": Prevalence,

@@ -193,6 +193,7 @@ class Evidence:
     complete: Bool[Tensor, " instances"] | None = None  # whether every answer that comes close is listed
     confidence: Float64[Tensor, " instances"] | None = None  # the probability of the answer, as far as is known
     marginals: Float64[Tensor, "instances items"] | None = None  # of each item being defective; NaN where not known
+    interval: Float64[Tensor, "instances items 2"] | None = None  # 90 % of the amount, where called; NaN elsewhere
     unsettled: Bool[Tensor, "instances items"] | None = None  # items on which the answers listed differ
     alternatives: Answers | None = None  # the answers that come close, the answer itself first
     fit: Float64[Tensor, " instances"] | None = None  # p-value: how often counts of the model fit their answer worse
@@ -215,7 +216,8 @@ class Evidence:
 class Decoded:
     """The calls for a batch of instances, with what is known about them.
 
-    `scores` (None where a decoder has none) rank the items of an instance, larger meaning more surely defective.
+    `scores` (None where a decoder has none) rank the items of an instance, larger meaning more surely defective. Where
+    items have loads, `amounts` says how much each item has that is called defective, and 0 for the others.
 
     Example:
         >>> import torch
@@ -229,12 +231,11 @@ class Decoded:
     scores: Float64[Tensor, "instances items"] | None = None
     evidence: Evidence = field(default_factory=Evidence)
     proof: Proof | None = None
+    amounts: Float64[Tensor, "instances items"] | None = None
 
     def pick(self, instances: Int64[Tensor, " picked"]) -> "Decoded":
         """The result for some of the instances, in the order given."""
-        proof = None if self.proof is None else self.proof.pick(instances)
-        scores = None if self.scores is None else self.scores[instances]
-        return Decoded(self.x[instances], self.status[instances], scores, self.evidence.pick(instances), proof)
+        return Decoded(**{name: _pick(getattr(self, name), instances) for name in _names(self)})
 
     def proved_by(self, instance: int) -> str | None:
         """Who proved an instance's answer, "certified" or "highs"; None if nobody did, or another decoder."""
@@ -254,10 +255,10 @@ def _names(record: Any) -> list[str]:
     return [field.name for field in dataclasses.fields(record)]
 
 
-def _pick(part: Tensor | Answers | None, instances: Tensor) -> Any:
+def _pick(part: Tensor | Answers | Evidence | Proof | None, instances: Tensor) -> Any:
     if part is None:
         return None
-    return part.pick(instances) if isinstance(part, Answers) else part[instances]
+    return part[instances] if isinstance(part, Tensor) else part.pick(instances)
 
 
 def _joined(parts: Sequence[Any]) -> Any:

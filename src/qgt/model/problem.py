@@ -25,6 +25,7 @@ from qgt.arguments import whole
 from qgt.files import codec, documents, plugins
 from qgt.model.design import Design
 from qgt.model.factors import Factors, pool_costs
+from qgt.model.loads import Amount, CycleThreshold, Loads, as_statuses, possible_totals
 from qgt.model.noise import (
     Binned,
     Gaussian,
@@ -44,11 +45,14 @@ PRIORS: dict[str, type] = {
     "bernoulli": Bernoulli,
     "fixed_weight": FixedWeight,
     "households": Households,
+    "loads": Loads,
     "unknown_level": UnknownLevel,
     "unknown_rate": UnknownRate,
 }
 NOISES: dict[str, type] = {
+    "amount": Amount,
     "binned": Binned,
+    "cycle_threshold": CycleThreshold,
     "gaussian": Gaussian,
     "noiseless": Noiseless,
     "outliers": Outliers,
@@ -78,10 +82,15 @@ DRAWN_AT_A_TIME = 2**20  # numbers drawn at a time on a CPU, so that scratch mem
 
 
 class Instances(NamedTuple):
-    """Statuses and the counts observed for them, row by row."""
+    """Statuses, or amounts where items have loads, and what was observed for them, row by row."""
 
-    x: UInt8[Tensor, "instances items"]
+    x: UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"]
     y: Float64[Tensor, "instances pools"]
+
+    @property
+    def statuses(self) -> UInt8[Tensor, "instances items"]:
+        """Who is defective, whatever x is."""
+        return as_statuses(self.x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +116,17 @@ class Problem:
             self.prior.marginals(self.design.items)  # raises where the prior is for another number of items
         if isinstance(self.noise, PerPool):
             self.noise.check(self.design.pools)
+        if isinstance(self.prior, Loads):
+            self.prior.statuses().marginals(self.design.items)
+            if self.noise.integer:
+                raise ValueError(
+                    f"noise={self.noise} reports whole numbers, and items have amounts: give CycleThreshold or Amount."
+                )
+
+    @property
+    def loads(self) -> Loads | None:
+        """The prior of amounts, where items have any."""
+        return self.prior if isinstance(self.prior, Loads) else None
 
     @property
     def pools(self) -> int:
@@ -121,7 +141,8 @@ class Problem:
     def simulate(self, instances: int, *, generator: Generator) -> Instances:
         """Draw statuses and counts on the generator's device, in chunks, so that scratch memory stays small."""
         instances, device = whole("instances", instances), generator.device
-        x = torch.empty(instances, self.items, dtype=torch.uint8, device=device)
+        kind = torch.uint8 if self.loads is None else torch.float64
+        x = torch.empty(instances, self.items, dtype=kind, device=device)
         y = torch.empty(instances, self.pools, dtype=torch.float64, device=device)
         # On a GPU large launches are the cheap ones.
         rows = max(1, DRAWN_AT_A_TIME // max(self.items, self.pools)) if device.type == "cpu" else 2**18
@@ -136,7 +157,7 @@ class Problem:
         self, x: UInt8[Tensor, "instances items"], y: Float64[Tensor, "instances pools"]
     ) -> Float64[Tensor, " instances"]:
         """The log probability of x and y together, missing counts (NaN) left out: the oracle for every decoder."""
-        if not isinstance(self.prior, Prior):
+        if not isinstance(self.prior, Prior | Loads):
             raise ValueError(f"{self.prior} can only be sampled: give it methods `log_prob` and `marginals`.")
         return self.prior.log_prob(x) + self._reported(x, y).sum(1)
 
@@ -170,6 +191,9 @@ class Problem:
 
         False proves that no x explains the instance; True proves nothing, since pools may contradict each other.
         """
+        if self.loads is not None:
+            sizes = self.design.pool_sizes.to(y.device, torch.float64)
+            return possible_totals(self.loads, self.noise, y, sizes).all(1)
         return pool_costs(self.design, self.noise, y).possible(self.design.pool_sizes).all(1)
 
     def factors(self, y: Float64[Tensor, "instances pools"]) -> Factors:
