@@ -17,7 +17,7 @@ from jaxtyping import Float64, Int64, UInt8
 from torch import Tensor
 
 from qgt.model.design import Design
-from qgt.model.noise import Noise, Outliers, PerPool
+from qgt.model.noise import Noise, by_pool
 from qgt.model.prior import ItemCosts
 
 MOST_TABLE_ENTRIES = 2**24  # entries of all tables at which it pays to look for equal reports of equal pools first
@@ -73,13 +73,12 @@ def pool_costs(design: Design, noise: Noise, y: Float64[Tensor, "instances pools
 def _reported(design: Design, noise: Noise, y: Tensor) -> PoolCosts:
     """The tables of reports none of which is missing, each pool's by its own noise."""
     sizes = design.pool_sizes.to(y.device)
-    if isinstance(noise, Outliers) and isinstance(noise.noise, PerPool):
-        noise = noise.each_pool(noise.noise)
-    if not isinstance(noise, PerPool):
+    each = by_pool(noise)
+    if each is None:
         return _tables(noise, sizes, y)
     tables: list[Tensor] = []
     width, which = int(sizes.max()) + 1, torch.empty_like(y, dtype=torch.int64)
-    for one, pools in noise.pools_of().items():
+    for one, pools in each.pools_of().items():
         found = _tables(one, sizes[pools], y[:, pools])
         which[:, pools] = found.which + sum(len(part) for part in tables)
         tables.append(torch.nn.functional.pad(found.tables, (0, width - found.tables.shape[1]), value=torch.inf))

@@ -37,6 +37,7 @@ from qgt.model.noise import (
     RoundedGaussian,
     Saturating,
     SparseInteger,
+    by_pool,
 )
 from qgt.model.prior import Bernoulli, FactoredPrior, FixedWeight, Households, Prior, Sampler, UnknownLevel, UnknownRate
 
@@ -99,8 +100,8 @@ class Problem:
     def __post_init__(self) -> None:
         if isinstance(self.prior, Prior):
             self.prior.marginals(self.design.items)  # raises where the prior is for another number of items
-        if isinstance(self.noise, PerPool):
-            self.noise.check(self.design.pools)
+        if (each := by_pool(self.noise)) is not None:
+            each.check(self.design.pools)
 
     @property
     def pools(self) -> int:

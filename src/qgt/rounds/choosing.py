@@ -18,7 +18,7 @@ from torch import Generator, Tensor
 from qgt.arguments import fraction, whole
 from qgt.decoders.contract import check_counts
 from qgt.decoders.results import Decoded, Status
-from qgt.model.noise import Noise, PerPool
+from qgt.model.noise import Noise, by_pool
 from qgt.model.prior import FREE, ItemCosts
 from qgt.model.problem import Problem
 
@@ -414,8 +414,8 @@ def next_pools(
 
 def later_noise(noise: Noise) -> Noise:
     """The noise of pools that are still to come: the one of all pools so far."""
-    if isinstance(noise, PerPool):
-        first, *others = noise.noises
+    if (each := by_pool(noise)) is not None:
+        first, *others = each.noises
         if any(other != first for other in others):
             raise ValueError("noise differs from pool to pool, so that of new pools is not known: give one for all.")
         return first

@@ -27,7 +27,7 @@ from qgt.lab.sheets.names import check_code, code_in
 from qgt.lab.sheets.samples import Samples
 from qgt.lab.wording import in_one_phrase
 from qgt.model.design import Design
-from qgt.model.noise import Noise, PositiveNegative, noise_of
+from qgt.model.noise import Noise, noise_of, reports_of
 
 NAMED_MISSING = 6  # missing counts that a note names
 
@@ -104,7 +104,7 @@ def _sheet_names(grid: Grid, one: CountSheet) -> Sequence[str]:
 
 def _read_sheet(grid: Grid, design: Design, samples: Samples | None, noise: Noise | None) -> CountSheet:
     first, notes = _remarks(grid), _code(grid, design)
-    words = noise is not None and any(isinstance(noise_of(noise, i), PositiveNegative) for i in range(design.pools))
+    words = noise is not None and any(reports_of(noise_of(noise, i)).binary for i in range(design.pools))
     sheet = LayoutSheet(grid, design.pool_names, () if samples is None else samples.names, first, words)
     if not sheet.rows:
         raise ValueError(f"{grid.name}: is empty; give one row per line, cells separated by commas.")
