@@ -14,10 +14,10 @@ from qgt.cli.shell import (
     Json,
     Plugins,
     app,
+    bar_or_lines,
     check_outputs,
     chosen_device,
     load_plugins,
-    now_and_then,
     tell,
     write_files,
 )
@@ -202,23 +202,16 @@ def _cores() -> int:
 @contextmanager
 def _progress_bar(unit: str = "batches") -> Iterator[Callable[["StudyProgress"], None]]:
     """What is being done, on stderr: on a terminal one bar for each study in turn, elsewhere a line now and then."""
-    from rich import progress as rich
-    from rich.console import Console
     from rich.markup import escape
+    from rich.progress import TextColumn
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        last: list[StudyProgress] = []
-        with now_and_then(lambda: _line(last, unit)):
-            yield lambda progress: last.__setitem__(slice(None), [progress])
-        return
-    counts = (rich.BarColumn(20), rich.MofNCompleteColumn(), unit, rich.TimeRemainingColumn())
-    columns = (*counts, rich.TextColumn("{task.description}"))
-    with rich.Progress(*columns, console=console, transient=True) as bar:
-        whole = bar.add_task("starting", total=None)
+    last: list[StudyProgress] = []
+    with bar_or_lines(lambda: _line(last, unit), unit, TextColumn("{task.description}")) as bar:
+        whole = bar.task_ids[0]
 
         def show(progress: "StudyProgress") -> None:
-            if bar.tasks[0].total != progress.total:  # what earlier runs did says nothing of this one's speed
+            last[:] = [progress]
+            if bar.tasks[0].total != progress.total:  # earlier runs do not show how fast this one is
                 bar.reset(whole, completed=progress.done, total=progress.total)
             bar.update(whole, completed=progress.done, description=escape(progress.doing))
 
