@@ -122,7 +122,7 @@ def check_files(outputs: Sequence[Path | None], inputs: Sequence[Path | None] = 
 
 
 def check_outputs(outputs: Sequence[Path], inputs: Sequence[Path] = ()) -> None:
-    """Refuse, before any work, to write over what is no file, or over a file that this command also needs."""
+    """Refuse, before any work, to write over what is not a file, or over a file that this command also needs."""
     for number, path in enumerate(outputs):
         try:
             file = stat.S_ISREG(path.stat().st_mode)

@@ -50,7 +50,9 @@ def bench(
     scheduler: Scheduler = None,
     instances: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Instead of the study's number; a decoder's own, if smaller, stays."),
+        typer.Option(
+            metavar="N", min=1, help="Instances, instead of the study's number; a decoder keeps a smaller one."
+        ),
     ] = None,
     counts: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write all counts as JSON, small enough to commit.")
@@ -100,7 +102,7 @@ def figure(
 ) -> None:
     """Draw what a study has found so far: a metric against the grid's first key, with 95 % bands.
 
-    Of policies it draws how many tests they need: over the prevalence (tests), or over their rounds (rounds).
+    For policies it plots the number of tests: over the prevalence (tests), or over their rounds (rounds).
 
     \b
     Example:
@@ -114,7 +116,7 @@ def figure(
     check_outputs([output, *([] if csv is None else [csv])], inputs=[study, source, *(plugin or ())])
     if output.suffix.lower() not in FIGURE_FORMATS:
         raise ValueError(
-            f"{output}: is no figure that can be drawn; give a name that ends in {', '.join(FIGURE_FORMATS)}."
+            f"{output}: is not a figure that can be drawn; give a name that ends in {', '.join(FIGURE_FORMATS)}."
         )
     if metric not in (None, "all", *METRICS, *OF_POLICIES):
         raise ValueError(f"metric={metric!r} is not known: give one of {', '.join((*METRICS, *OF_POLICIES))}, or all.")

@@ -20,8 +20,8 @@ from qgt.model.prior import FactoredPrior
 from qgt.model.problem import Problem
 
 NEEDS_ALL = (
-    "this decoder needs them all: leave the instance out, or use a decoder that takes missing counts "
-    "(exact, gamp, exhaustive)."
+    "this decoder needs every count: leave the instance out, or use a decoder that accepts missing counts, such as "
+    "certified."
 )
 
 

@@ -1,7 +1,7 @@
 """What a pool reported, in words: a count, a positive, a range or reads; written for people, and read from sheets.
 
-Of words, only those are read whose meaning nobody doubts, and only where the assay reports positive or negative. A word
-with two meanings is refused with both: `n.d.` is written for "not detected" and for "not done".
+A word is read only if it has one meaning, and only where the assay reports positive or negative. A word with two
+meanings is refused, and the message names both: `n.d.` is written for "not detected" and for "not done".
 """
 
 import math
@@ -56,7 +56,7 @@ def word(text: str) -> str:
 
 
 def is_word(text: str) -> bool:
-    """Whether a cell may be meant as a result, though it is no number: of such a cell nobody should say "not read".
+    """Whether a cell that is not a number may be meant as a result; then it must not be reported as "not read".
 
     Example:
         >>> is_word("NEG"), is_word("n.d."), is_word("OVRFLW"), is_word("Ann")
@@ -154,7 +154,7 @@ def _doubt(text: str, reports: Reports | None) -> tuple[str, str] | None:
         return "which does not say what the question was", RESULT
     if plain in REPORT_WORDS and not results:
         if math.isnan(REPORT_WORDS[plain]):
-            return "which is no number", empty
+            return "which is not a number", empty
         count = "write the number of positive samples in the pool"
         return "but this assay does not report positive or negative", (reports and reports.remedy) or count
     return None

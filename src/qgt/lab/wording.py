@@ -27,7 +27,7 @@ class Residual(NamedTuple):
     pool: str
     counted: float
     expected: float
-    reported: str = ""  # in words, where it is no count
+    reported: str = ""  # in words, where the report is not a count
 
     @property
     def off(self) -> float:

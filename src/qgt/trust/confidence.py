@@ -542,7 +542,7 @@ class BoundCalibrated:
         told = learned.applied(self.problem, y, result, self._wider)
         if learned.scored is None or not bool(lacking.any()):
             return told
-        # What was learned of whole instances knows nothing of those that lack counts: they are simulated as they are.
+        # The calibration used whole instances; others are simulated again, with the same counts missing.
         again = learn(self.config, self.problem, self.decode, y.device, y[lacking].isnan().cpu())
         own, evidence = again.applied(self.problem, y, result, self._wider).evidence, told.evidence
         both = replace(

@@ -80,7 +80,7 @@ def enter(request: Request, house: Here, run: KnownRun, form: Sent) -> Response:
 
 
 def keep(house: House, run: str, way: str, note: str, entered: Entered, pools: tuple[str, ...]) -> int:
-    """Keep counts as a run's next version; the same counts once more are no new version."""
+    """Keep counts as a run's next version; the same counts once more are not a new version."""
     counts = {
         "names": list(entered.names),
         "pools": list(pools),

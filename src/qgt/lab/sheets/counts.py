@@ -4,8 +4,8 @@ Read are a column per pool, a row per pool (`pool,count`), rows of `plate,pool,c
 bench, several in one file; commas, semicolons or tabs between cells; decimal points or commas; empty cells as missing
 counts; for an assay that reports positive or negative, the words of laboratories and instruments. Titles above the
 table and columns of other texts are left out. Whatever was detected or left out stands in the notes. Whatever could be
-read in two ways, and every cell that is no report, is refused with its sheet, row and column, what was found and what
-to write.
+read in two ways, and every cell that is not a report, is refused with its sheet, row and column, what was found and
+what to write.
 
 Lines at the top that begin with # are remarks. Where any line shows a check code, it must be the design's.
 """
@@ -150,7 +150,7 @@ def _odd(y: Tensor, design: Design, noise: Noise | None) -> tuple[str, ...]:
 
 
 def _missing(sheet: LayoutSheet, layout: Layout, y: Tensor) -> tuple[str, ...]:
-    """A note on missing counts; an instance without any is refused, for a blank sheet is no all-clear."""
+    """A note on missing counts; an instance without any is refused, because a blank sheet is not an all-clear."""
     gone = y.isnan()
     for i in gone.all(1).nonzero().flatten().tolist():
         row, column = layout.cells[i][0]
