@@ -184,6 +184,6 @@ def test_causes_of_results_speak_of_results() -> None:
 @pytest.mark.parametrize("noise", [qgt.Noiseless(), qgt.Outliers(qgt.SparseInteger(0.02, 1), 0.01)], ids=repr)
 def test_more_errors_are_named_under_any_noise_of_whole_counts(noise: qgt.Noise) -> None:
     g, usual = torch.Generator().manual_seed(0), setting()
-    y = qgt.Problem(usual.design, usual.prior, qgt.SparseInteger(0.15, 1)).simulate(PLATES, generator=g).y
+    y = qgt.Problem(usual.design, usual.prior, qgt.SparseInteger(0.1, 1)).simulate(PLATES, generator=g).y
     found = {cause.kind: cause for cause in likely_causes(qgt.Problem(usual.design, usual.prior, noise), y, qgt.GAMP())}
     assert "of the counts are off" in found["noise"].words
