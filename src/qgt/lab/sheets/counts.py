@@ -77,6 +77,7 @@ def read_counts(
         >>> read_counts("typed", design, data=b"plate,P1,P2\\nA,1,x\\n")
         Traceback (most recent call last):
         ValueError: typed: row 2, column 3 holds 'x'; write a finite number, or leave the cell empty if it is missing.
+        >>> from qgt.model.noise import PositiveNegative
         >>> sheet = read_counts("typed", design, noise=PositiveNegative(), data=b"Pool;Ergebnis\\nP1;POS\\nP2;neg\\n")
         >>> sheet.y, sheet.notes[-1]
         (tensor([[1., 0.]], dtype=torch.float64), '2 cells read as words: 1 negative (neg), 1 positive (POS).')
