@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from qgt.model.noise import PerPool as PerPool
     from qgt.model.noise import PositiveNegative as PositiveNegative
     from qgt.model.noise import Reads as Reads
+    from qgt.model.noise import Reports as Reports
     from qgt.model.noise import RoundedGaussian as RoundedGaussian
     from qgt.model.noise import Saturating as Saturating
     from qgt.model.noise import SparseInteger as SparseInteger
@@ -158,6 +159,7 @@ _PUBLIC = {
         "PerPool",
         "PositiveNegative",
         "Reads",
+        "Reports",
         "RoundedGaussian",
         "Saturating",
         "SparseInteger",

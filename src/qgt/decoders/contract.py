@@ -17,11 +17,12 @@ from torch import Tensor
 
 from qgt.decoders.results import Decoded, Status
 from qgt.model.loads import detects_nothing
+from qgt.model.prior import FactoredPrior
 from qgt.model.problem import Problem
 
 NEEDS_ALL = (
-    "this decoder needs them all: leave the instance out, or use a decoder that takes missing counts "
-    "(exact, gamp, exhaustive)."
+    "this decoder needs every count: leave the instance out, or use a decoder that accepts missing counts, such as "
+    "certified."
 )
 
 
@@ -125,3 +126,11 @@ def _per_instance(defectives: Tensor | int, y: Tensor, items: int) -> Int64[Tens
     if bool(((whole != given) | (whole < 0) | (whole > items)).any()):
         raise ValueError(f"defectives={defectives} is not valid: give whole numbers from 0 to {items}.")
     return whole.expand(len(y))
+
+
+def without_costs(problem: Problem) -> str | None:
+    """None if the cost of x is a sum over items, groups of them and pools; otherwise the reason that it is not."""
+    if isinstance(problem.prior, FactoredPrior):
+        return None
+    kind = type(problem.prior).__name__
+    return f"its prior {kind} is not a sum over items and groups: it has no `costs` (Exhaustive takes any)."

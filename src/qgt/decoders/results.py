@@ -129,10 +129,6 @@ class Answers:
         found = torch.zeros(len(self.spans), dtype=torch.float64, device=self.x.device)
         return found.index_add_(0, self.spans.owner, self.probability)
 
-    def cpu(self) -> "Answers":
-        """The same, on the CPU."""
-        return Answers(Spans(self.spans.ends.cpu()), self.x.cpu(), self.log_joint.cpu(), self.probability.cpu())
-
     def pick(self, instances: Int64[Tensor, " picked"]) -> "Answers":
         """The answers to some instances."""
         spans, rows = self.spans.pick(instances)
@@ -244,6 +240,11 @@ class Decoded:
             return None
         return "highs" if bool(by_highs[instance]) else "certified"
 
+    def cpu(self) -> "Decoded":
+        """The same, on the CPU."""
+        here: Decoded = _on_cpu(self)
+        return here
+
     @classmethod
     def joined(cls, parts: "Sequence[Decoded]") -> "Decoded":
         """The results of several batches by the same decoder as one."""
@@ -259,6 +260,15 @@ def _pick(part: Tensor | Answers | Evidence | Proof | None, instances: Tensor) -
     if part is None:
         return None
     return part[instances] if isinstance(part, Tensor) else part.pick(instances)
+
+
+def _on_cpu(part: Any) -> Any:
+    """A record with its tensors on the CPU; what is neither a record nor a tensor stays as it is."""
+    if isinstance(part, Tensor):
+        return part.cpu()
+    if not dataclasses.is_dataclass(part) or isinstance(part, type):
+        return part
+    return dataclasses.replace(part, **{name: _on_cpu(getattr(part, name)) for name in _names(part)})
 
 
 def _joined(parts: Sequence[Any]) -> Any:

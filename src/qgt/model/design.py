@@ -78,7 +78,7 @@ class Design:
     def __post_init__(self) -> None:
         if not len(self.lists) or self.lists.bound < 1:
             raise ValueError(
-                f"{len(self.lists)} pools of {self.lists.bound} items are no design: give at least one of each."
+                f"{len(self.lists)} pools of {self.lists.bound} items cannot be a design: give at least one of each."
             )
         _check_size(self.pools, self.items, float(self.transfers))
         pool_names = checked_names("pool_names", self.own_pool_names, "P", self.pools)

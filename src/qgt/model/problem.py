@@ -38,6 +38,7 @@ from qgt.model.noise import (
     RoundedGaussian,
     Saturating,
     SparseInteger,
+    by_pool,
 )
 from qgt.model.prior import Bernoulli, FactoredPrior, FixedWeight, Households, Prior, Sampler, UnknownLevel, UnknownRate
 
@@ -114,8 +115,8 @@ class Problem:
     def __post_init__(self) -> None:
         if isinstance(self.prior, Prior):
             self.prior.marginals(self.design.items)  # raises where the prior is for another number of items
-        if isinstance(self.noise, PerPool):
-            self.noise.check(self.design.pools)
+        if (each := by_pool(self.noise)) is not None:
+            each.check(self.design.pools)
         if isinstance(self.prior, Loads):
             self.prior.statuses().marginals(self.design.items)
             if self.noise.integer:

@@ -19,7 +19,7 @@ from qgt.decoders.contract import Decoder
 from qgt.decoders.results import Decoded
 from qgt.model.design import Design
 from qgt.model.lists import Lists
-from qgt.model.noise import Noise, PerPool
+from qgt.model.noise import Noise, PerPool, by_pool
 from qgt.model.prior import Sampler
 from qgt.model.problem import Problem
 from qgt.rounds.choosing import later_noise
@@ -104,7 +104,7 @@ def with_pools(problem: Problem, matrix: UInt8[Tensor, "new items"], pool_names:
     if pool_names or design.own_pool_names:
         names = (*design.pool_names, *(pool_names or (f"P{number}" for number in range(design.pools + 1, pools + 1))))
     noise = later_noise(problem.noise)
-    if isinstance(problem.noise, PerPool):
+    if by_pool(problem.noise) is not None:
         noise = PerPool([noise] * pools)
     return Problem(Design(lists, names, design.own_item_names), problem.prior, noise)
 

@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
-from qgt.arguments import whole
+from qgt.arguments import check_device, whole
 from qgt.decoders.neural.decoder import NeuralDecoder, load
 from qgt.decoders.neural.record import Epoch
 from qgt.files.provenance import provenance
@@ -71,9 +69,7 @@ def run_study(
         [2000]
     """
     whole("workers", workers, least=1)
-    missing = device == "cuda" and scheduler is None and not torch.cuda.is_available()
-    if device not in ("cpu", "cuda") or missing:
-        raise ValueError(f"device={device!r} cannot be used here: give cpu or, where there is a GPU, cuda.")
+    check_device(device, here=scheduler is None)
     if scheduler is not None:
         check_address(scheduler)
     folder = networks_folder(db) if networks is None else networks

@@ -542,7 +542,7 @@ class BoundCalibrated:
         told = learned.applied(self.problem, y, result, self._wider)
         if learned.scored is None or not bool(lacking.any()):
             return told
-        # What was learned of whole instances knows nothing of those that lack counts: they are simulated as they are.
+        # The calibration used whole instances; others are simulated again, with the same counts missing.
         again = learn(self.config, self.problem, self.decode, y.device, y[lacking].isnan().cpu())
         own, evidence = again.applied(self.problem, y, result, self._wider).evidence, told.evidence
         both = replace(
@@ -767,7 +767,7 @@ def _simulated(
         left = max(seconds - (time.perf_counter() - start), seconds / 10)
         truths.append(x)
         counts.append(y)
-        results.append(_on_cpu(bound(left / len(x))(y.to(device))))
+        results.append(_needed(bound(left / len(x))(y.to(device))).cpu())
         done += len(x)
         spent = time.perf_counter() - start
         wrong += _surprises(x, results[-1])
@@ -786,11 +786,8 @@ def _surprises(x: Tensor, result: Decoded) -> int:
     return len(x) - int((answers.x == x[answers.spans.owner]).all(1).sum())
 
 
-def _on_cpu(result: Decoded) -> Decoded:
-    """What is needed of a result, on the CPU; proofs are not."""
-    evidence, answers = result.evidence, result.evidence.alternatives
-    names = ("log_joint", "bound", "complete", "confidence")
-    kept = {name: part.cpu() for name in names if (part := getattr(evidence, name)) is not None}
-    scores = None if result.scores is None else result.scores.cpu()
-    told = Evidence(**kept, alternatives=None if answers is None else answers.cpu())
-    return Decoded(result.x.cpu(), result.status.cpu(), scores, told)
+def _needed(result: Decoded) -> Decoded:
+    """What the measurements need of a result; the proofs and the items' probabilities would fill the memory."""
+    told = result.evidence
+    kept = Evidence(told.log_joint, told.bound, told.complete, told.confidence, alternatives=told.alternatives)
+    return Decoded(result.x, result.status, result.scores, kept)

@@ -17,7 +17,7 @@ from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.contract import Decode, Decoder
 from qgt.decoders.results import Decoded, Status
 from qgt.model.factors import pool_costs
-from qgt.model.noise import Noise, Outliers, RoundedGaussian, SparseInteger
+from qgt.model.noise import Noise, Outliers, RoundedGaussian, SparseInteger, reports_of, usual_reports
 from qgt.model.prior import Bernoulli, Households, Prior, UnknownLevel, with_attack_rate
 from qgt.model.problem import Problem
 from qgt.trust.fit import INSTANCE_ALARM, MOST_DRAWN, SMALLEST, expected_off, misfit
@@ -265,9 +265,10 @@ class Cause:
     gain: float  # nats
     pools: tuple[int, ...] = ()  # the numbers of those it is about, from 0
     remedy: str = ""  # what to do about it, where the counts themselves are right
+    noun: str = "counts"  # what the reports are called
 
     def __str__(self) -> str:
-        return f"{self.words} (the counts are {_times(self.gain)} as probable)"
+        return f"{self.words} (the {self.noun} are {_times(self.gain)} as probable)"
 
 
 def _times(gain: float) -> str:
@@ -325,7 +326,7 @@ def likely_causes(
     best: dict[str, Cause] = {}
     for cause in sorted(found, key=lambda cause: -cause.gain):
         if cause.gain > WORTH:
-            best.setdefault(cause.kind, cause)
+            best.setdefault(cause.kind, replace(cause, noun=reports_of(problem.noise).noun))
     return list(best.values())[:most]
 
 
@@ -361,19 +362,20 @@ def _swapped_pools(problem: Problem, table: _Table) -> Iterator[Cause]:
     pairs = problem.pools * (problem.pools - 1) / 2
     for i, j in (gain > WORTH).triu(1).nonzero().tolist():
         a, b = problem.design.pool_names[i], problem.design.pool_names[j]
-        words = f"the counts of pools {a} and {b} are swapped"
+        words = f"the {reports_of(problem.noise).noun} of pools {a} and {b} are swapped"
         if float(gain[i, j]) - math.log(pairs) > WORTH:
             yield Cause("pools swapped", words, float(gain[i, j]) - math.log(pairs), (i, j))
 
 
 def _failed_pools(problem: Problem, table: _Table, y: Tensor) -> Iterator[Cause]:
     """Pools whose counts say nothing about their items: as probable under how often each count occurs there."""
+    reports = reports_of(problem.noise)
     for i, name in enumerate(problem.design.pool_names):
         gain = _without_items(table, y, i) - math.log(problem.pools)
         if gain > WORTH:
             seen = y[~y[:, i].isnan(), i]
-            alike = f", always {seen[0]:g}," if len(seen) and bool((seen == seen[0]).all()) else ""
-            words = f"pool {name} failed: its counts{alike} have nothing to do with its items"
+            alike = f", always {reports.shown(float(seen[0]))}," if len(seen) and bool((seen == seen[0]).all()) else ""
+            words = f"pool {name} failed: its {reports.noun}{alike} have nothing to do with its items"
             yield Cause("pool failed", words, gain, (i,))
 
 
@@ -398,7 +400,7 @@ def _other_design(problem: Problem, y: Tensor, decode: Decode, robust: Problem) 
     if _score(here - there) > SURELY:
         return
     gain = sum(_by_frequency(y[:, i]) for i in range(problem.pools)) - float(here.sum())
-    words = "the counts belong to another design, or the pools are in another order"
+    words = f"the {reports_of(problem.noise).noun} belong to another design, or the pools are in another order"
     yield Cause("another design", words, gain)
 
 
@@ -462,11 +464,11 @@ def _other_noise(problem: Problem, y: Tensor, x: Tensor, table: _Table, apart: s
     y, own = y[rows][:, pools], table.own[rows][:, pools]
     seen = ~y.isnan()
     wrong = float((y != counts)[seen].double().mean()) if bool(seen.any()) else 0.0
-    if not isinstance(noise, SparseInteger | RoundedGaussian) or not usual < wrong < HALF_OF_COUNTS:
+    if not _errs_by_whole_numbers(noise, counts, sizes) or not usual < wrong < HALF_OF_COUNTS:
         return
     off, sigma = f"{100 * wrong:.0f} % of the counts are off, not {100 * usual:.0f} %", _sigma(wrong)
     kinds: list[tuple[Noise, str]] = [(RoundedGaussian(sigma), f"{off}, as by an error of about {sigma:.1f}")]
-    bound = noise.bound if isinstance(noise, SparseInteger) else 0
+    bound = int(noise.reach(int(sizes.max()), RARE_ERROR))
     for most in sorted({max(1, bound), *BOUNDS}):
         words = off if most == bound else f"{off}, and by up to {most}"
         kinds.append((SparseInteger(min(1.0, wrong * (2 * most + 1) / (2 * most)), most), words))
@@ -475,6 +477,12 @@ def _other_noise(problem: Problem, y: Tensor, x: Tensor, table: _Table, apart: s
     gain = gains[best] - math.log(len(kinds))
     if gain > WORTH:
         yield Cause("noise", kinds[best][1], gain)
+
+
+def _errs_by_whole_numbers(noise: Noise, counts: Tensor, sizes: Tensor) -> bool:
+    """Whether a noise reports counts with whole errors, as the noises that are tried instead of it do."""
+    plain = noise.integer and reports_of(noise).counts
+    return plain and torch.equal(usual_reports(noise, counts, sizes), counts)
 
 
 def _attack_rate(problem: Problem, x: Tensor) -> Iterator[Cause]:

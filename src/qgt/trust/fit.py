@@ -14,7 +14,7 @@ from scipy.special import stdtr
 from torch import Generator, Tensor
 
 from qgt.model.factors import pool_costs
-from qgt.model.noise import reports_counts, usual_reports
+from qgt.model.noise import reports_of, usual_reports
 from qgt.model.prior import Prior
 from qgt.model.problem import Problem
 
@@ -361,7 +361,7 @@ def file_fit(
         # An instance that could not be at all condemns a file of however many.
         *([1.0] if not instances else [4 * instances * float(_fit(found, reference).min())]),
     )
-    off, noun = _off(problem, y, x), "counts" if reports_counts(problem.noise) else "results"
+    off, noun = _off(problem, y, x), reports_of(problem.noise).noun
     name = problem.design.pool_names[worst]
     blind = reference.noise_spread.freedom < BLIND
     return FileFit(instances, p, off, expected_off(problem), name, float(by_pool[worst]), noun, blind)

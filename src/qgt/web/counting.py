@@ -13,7 +13,7 @@ from fastapi.responses import RedirectResponse, Response
 from qgt.files.tables import MISSING, cell_of, escape
 from qgt.lab.reported import REPORT_WORDS, read_reports
 from qgt.lab.sheets.counts import read_counts
-from qgt.model.noise import Noise, PositiveNegative, noise_of, reports_counts
+from qgt.model.noise import Noise, noise_of, reports_of
 from qgt.model.problem import Problem
 from qgt.web.decoding import ready_job
 from qgt.web.forms import Form, Sent, Trouble, show
@@ -80,7 +80,7 @@ def enter(request: Request, house: Here, run: KnownRun, form: Sent) -> Response:
 
 
 def keep(house: House, run: str, way: str, note: str, entered: Entered, pools: tuple[str, ...]) -> int:
-    """Keep counts as a run's next version; the same counts once more are no new version."""
+    """Keep counts as a run's next version; the same counts once more are not a new version."""
     counts = {
         "names": list(entered.names),
         "pools": list(pools),
@@ -191,7 +191,7 @@ def _form(
     trouble: Trouble | None = None,
 ) -> Response:
     problem = house.bench.prepared(run.id).problem
-    results = isinstance(noise_of(problem.noise, 0), PositiveNegative)
+    results = reports_of(noise_of(problem.noise, 0)).binary
     sizes, degrees = problem.design.pool_sizes.tolist(), set(problem.design.item_degrees.tolist())
     facts = {
         "run": run,
@@ -200,7 +200,7 @@ def _form(
         "pools": list(zip(problem.design.pool_names, sizes, strict=True)),
         "plates": max(1, min(MOST_TYPED, plates)),
         "most_typed": MOST_TYPED,
-        "weight": degrees.pop() if len(degrees) == 1 and reports_counts(problem.noise) else 0,
+        "weight": degrees.pop() if len(degrees) == 1 and reports_of(problem.noise).counts else 0,
         "whole": problem.noise.integer,
         "results": results,
         "words": "|".join(["-", *REPORT_WORDS]) if results else "",

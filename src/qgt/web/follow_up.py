@@ -6,7 +6,7 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
 from qgt.lab.rounds.files import Round
-from qgt.model.noise import PositiveNegative, noise_of
+from qgt.model.noise import noise_of, reports_of
 from qgt.rounds.choosing import later_noise
 from qgt.web.counting import typed_counts
 from qgt.web.decoding import counts_file, proposal
@@ -103,7 +103,7 @@ def _page(
         "found": found,
         "places": places,
         "boxes": form.fields,
-        "results": isinstance(noise_of(house.bench.prepared(run.id).problem.noise, 0), PositiveNegative),
+        "results": reports_of(noise_of(house.bench.prepared(run.id).problem.noise, 0)).binary,
         "trouble": trouble,
     }
     return show(request, "follow_up.html", facts, 200 if trouble is None else 422)

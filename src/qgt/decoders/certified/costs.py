@@ -14,11 +14,9 @@ import torch
 from torch import Tensor
 
 from qgt.decoders.envelopes import Envelope, envelope_of
-from qgt.model.factors import PoolCosts
+from qgt.model.factors import PoolCosts, finite_tables
 from qgt.model.prior import ALONE, FREE, FactoredPrior, Groups, ItemCosts
 from qgt.model.problem import Problem
-
-# Tables of costs without infinities, for searches that must find their way back from what is impossible.
 
 BEYOND_POSSIBLE = 10.0  # what each step beyond the possible counts costs, where an answer must cost something
 
@@ -31,12 +29,8 @@ def softened(tables: Tensor) -> Tensor:
         >>> softened(torch.tensor([[torch.inf, 3.0]], dtype=torch.float64))
         tensor([[23., 13.,  3., 13.]])
     """
-    table = torch.nn.functional.pad(tables, (1, 1), value=torch.inf)
-    possible = table.isfinite()
-    at = torch.arange(table.shape[1], device=table.device)
-    far = (at[:, None] - at).abs() + torch.where(possible[:, None], 0, table.shape[1])  # (rows, counts, counts)
-    worst = torch.where(possible, table, 0.0).amax(1, keepdim=True)
-    return torch.where(possible, table, worst + BEYOND_POSSIBLE * far.amin(2)).float()
+    padded = torch.nn.functional.pad(tables, (1, 1), value=torch.inf)
+    return finite_tables(padded, price=0.0, step=BEYOND_POSSIBLE).float()
 
 
 # Disjoint groups of items inside the minimum over x: exact, by sorting each group.
@@ -229,14 +223,6 @@ def _others(cost: Tensor, number: Tensor) -> Tensor:
 # The costs of a batch.
 
 PIECES = 8  # of an envelope, at most: beyond, its outermost slopes go on, which keeps it below
-
-
-def supported(problem: Problem) -> str | None:
-    """None if the cost of x is a sum over items, groups of them and pools, else the reason it is not."""
-    if isinstance(problem.prior, FactoredPrior):
-        return None
-    kind = type(problem.prior).__name__
-    return f"its prior {kind} is not a sum over items and groups: it has no `costs` (Exhaustive takes any)."
 
 
 @dataclass(frozen=True, eq=False)

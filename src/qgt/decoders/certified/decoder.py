@@ -27,12 +27,12 @@ from torch import Tensor
 
 from qgt.arguments import fraction, positive
 from qgt.decoders.certified import large as large_problems
-from qgt.decoders.certified.costs import Model, Tables, supported
+from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.nodes import polished
 from qgt.decoders.certified.relaxation import Recordings
 from qgt.decoders.certified.search import BatchOutcome, Search, as_decoded
 from qgt.decoders.certified.stragglers import Stragglers
-from qgt.decoders.contract import BoundDecoder, Decoder, refuse_unsupported
+from qgt.decoders.contract import BoundDecoder, Decoder, refuse_unsupported, without_costs
 from qgt.decoders.highs import integer_program
 from qgt.decoders.results import Decoded
 from qgt.model.factors import pool_costs
@@ -99,7 +99,7 @@ class Certified:
     def supports(self, problem: Problem) -> str | None:
         """Any prior with `integer_program`, and any noise; and what the proposals support."""
         reason = None if self.proposals is None else self.proposals.supports(problem)
-        return reason or supported(problem)
+        return reason or without_costs(problem)
 
     def bind(self, problem: Problem) -> BoundDecoder:
         """Set up what all instances share, once for each device."""

@@ -194,17 +194,9 @@ def _wider(tables: Floats, width: int) -> Floats:
 TABLE_ENTRIES_AT_A_TIME = 2**20  # table entries at a time, so that memory does not grow with the instances
 
 
-def supported(problem: Problem) -> str | None:
-    """None if the cost of x is a sum over items, groups of them and pools, else the reason it is not."""
-    if isinstance(problem.prior, FactoredPrior):
-        return None
-    kind = type(problem.prior).__name__
-    return f"its prior {kind} is not a sum over items and groups: it has no `costs` (Exhaustive takes any)."
-
-
 def program_of(problem: Problem) -> Program:
     """What all instances of the problem share."""
-    assert isinstance(problem.prior, FactoredPrior)  # what `supported` says, for the type checker
+    assert isinstance(problem.prior, FactoredPrior)  # what `without_costs` says, for the type checker
     costs = problem.prior.costs(problem.items)
     known = costs.known.numpy()
     return Program(

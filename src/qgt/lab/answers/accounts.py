@@ -329,7 +329,7 @@ def _why_impossible(problem: Problem, one: _Instance) -> str:
     if broken and (odd := reported.mistaken(problem.noise, y, sizes)):
         return f"{wording.UNEXPLAINED} {odd}"
     if broken and (remedy := reported.allowed(problem.noise)):
-        return wording.no_report(broken, problem.pools, remedy)
+        return wording.no_report(broken, problem.pools, remedy, noun=reported.noun(problem.noise))
     fractions = [row for row in broken if not row[1].is_integer()] if problem.noise.integer else []
     exact = isinstance(problem.noise, Noiseless)
     why = wording.impossible(fractions or broken, problem.pools, fractions=bool(fractions), exact=exact)

@@ -1,10 +1,9 @@
 """Decoding a sheet of counts, in parts, so that a person can see how far it is."""
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jaxtyping import Float64
 from torch import Tensor
@@ -160,7 +159,7 @@ def decode_sheet(
         here = part.to(device)
         told = isinstance(bound, BoundDecoder) and defectives is not None
         found = bound(here, defectives=defectives) if told else bound(here)  # type: ignore[call-arg]
-        parts.append(_on_cpu(found))
+        parts.append(found.cpu())
         done += len(part)
         if on_progress is not None:
             on_progress(done, len(y))
@@ -218,12 +217,3 @@ def _rescues(problem: Problem, y: Tensor, result: Decoded) -> dict[int, Rescue]:
     seconds = min(1.0, RESCUE / max(1, len(failed)))
     found = {i: rescue(problem, y[i], seconds=seconds) for i in failed if seconds > 0.01}
     return {i: one for i, one in found.items() if one is not None}
-
-
-def _on_cpu(part: Any) -> Any:
-    """A result, or a part of one, with its tensors on the CPU."""
-    if isinstance(part, Tensor):
-        return part.cpu()
-    if not dataclasses.is_dataclass(part) or isinstance(part, type):
-        return part
-    return dataclasses.replace(part, **{f.name: _on_cpu(getattr(part, f.name)) for f in dataclasses.fields(part)})
