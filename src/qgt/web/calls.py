@@ -14,7 +14,7 @@ from qgt.web.decoding import decode_again, decoding_job
 from qgt.web.forms import Sent, show
 from qgt.web.runs import KnownRun, Version, download, standalone
 from qgt.web.start import job_answer
-from qgt.web.state import Here, AppState
+from qgt.web.state import AppState, Here
 from qgt.web.store import StoredRun, Submission
 
 router = APIRouter()

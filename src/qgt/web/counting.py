@@ -18,7 +18,7 @@ from qgt.model.problem import Problem
 from qgt.web.decoding import ready_job
 from qgt.web.forms import Form, Sent, Trouble, show
 from qgt.web.runs import LARGEST_NUMBER, KnownRun
-from qgt.web.state import Here, AppState, Prepared
+from qgt.web.state import AppState, Here, Prepared
 from qgt.web.store import StoredRun
 
 router = APIRouter()

@@ -13,7 +13,7 @@ from qgt.web.decoding import counts_file, proposal
 from qgt.web.forms import Form, Sent, Trouble, show
 from qgt.web.jobs import Full, Job
 from qgt.web.runs import KnownRun, Version, download
-from qgt.web.state import Here, AppState
+from qgt.web.state import AppState, Here
 from qgt.web.store import StoredRun, Submission
 
 router = APIRouter()

@@ -15,7 +15,7 @@ from starlette.datastructures import UploadFile
 from qgt.files.tables import read_amount, read_number
 from qgt.version import __version__
 from qgt.web.middleware import same
-from qgt.web.state import Here, AppState
+from qgt.web.state import AppState, Here
 
 MOST_FIELDS = 20_000
 WORD = "word"  # the hidden field that every form of ours has

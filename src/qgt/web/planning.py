@@ -20,7 +20,7 @@ from qgt.model.noise import Noise
 from qgt.pictures import svg
 from qgt.web.forms import Form, Sent, Trouble, show
 from qgt.web.jobs import Full, Job
-from qgt.web.state import Draft, Here, AppState, packed_run
+from qgt.web.state import AppState, Draft, Here, packed_run
 
 router = APIRouter()
 PLAN_SEED = 0

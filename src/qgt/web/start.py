@@ -34,7 +34,7 @@ from qgt.web.forms import Sent, Trouble, show
 from qgt.web.jobs import Full, Job
 from qgt.web.middleware import COOKIE, same
 from qgt.web.planning import add_run
-from qgt.web.state import Here, AppState
+from qgt.web.state import AppState, Here
 
 # Examples to try with one click: a plan, and counts as a laboratory would have entered them.
 
