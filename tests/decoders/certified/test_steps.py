@@ -9,8 +9,10 @@ from forged_proofs import cases, expect_only_honest_accepted
 
 import qgt
 from qgt.decoders.certified.costs import Tables
+from qgt.decoders.certified.nodes import SEARCH_TOLERANCE, Nodes, split_off_complement
+from qgt.decoders.certified.relaxation import Iterates
 from qgt.decoders.certified.steps import BIG_M, Ranges, has_steps, turning_costs
-from qgt.decoders.checker import LeafTable, Shared, _covers, hold_every_x
+from qgt.decoders.checker import CHECKER_TOLERANCE, LeafTable, Shared, _covers, hold_every_x
 from qgt.decoders.results import LeafItem
 from qgt.model.factors import pool_costs
 from qgt.model.noise import Noise
@@ -107,14 +109,33 @@ def _least(tables: Tables, matrix: torch.Tensor, node: int, fixed: torch.Tensor,
     return torch.where(inside, tables.costs[tables.which[node]] + pi[:, None] * counts, torch.inf).amin(1)
 
 
-# --- leaves that keep items -----------------------------------------------------------------------------------------
+# --- complement leaves ----------------------------------------------------------------------------------------------
 
 
-def test_a_leaf_that_keeps_items_holds_what_turns_one_of_them() -> None:
+def test_a_node_splits_into_a_box_and_its_complement() -> None:
+    assert (LeafItem.FREE, LeafItem.ZERO, LeafItem.ONE) == (FREE, 0, 1)  # as priors and nodes have them
+    none = torch.zeros(1, 4)
+    state = Iterates(none, none, none, none)
+    known, total = torch.tensor([[1, FREE, FREE, FREE]], dtype=torch.int8), torch.tensor([FREE])
+    node = Nodes(torch.tensor([0]), known, total, torch.zeros(1, dtype=torch.float64), state)
+    settled, own = torch.tensor([[False, True, True, False]]), torch.tensor([[1, 0, 1, 0]], dtype=torch.uint8)
+    leaf, box = (one.fixed.tolist() for one in split_off_complement(node, settled, own))
+    assert (leaf, box) == ([[LeafItem.ONE, LeafItem.BOX_0, LeafItem.BOX_1, LeafItem.FREE]], [[1, 0, 1, FREE]])
+    for x in itertools.product([0, 1], repeat=4):  # each x of the node is in one of the two
+        assert _holds(leaf[0], x) + _holds(box[0], x) == _holds(known[0].tolist(), x)
+    leaves, same = split_off_complement(node, settled & False, own)
+    assert len(leaves.owner) == 0 and torch.equal(same.fixed, known)
+
+
+def test_the_checker_leaves_room_for_its_rounding() -> None:
+    assert SEARCH_TOLERANCE < CHECKER_TOLERANCE
+
+
+def test_a_complement_leaf_holds_what_turns_one_of_its_items() -> None:
     at0, at1 = LeafItem.BOX_0, LeafItem.BOX_1
     assert _covers(np.array([[at0, at1, FREE], [0, 1, FREE]], dtype=np.int8))
     assert _covers(np.array([[at0, at1, FREE], [FREE, 1, 0], [0, FREE, 1]], dtype=np.int8))
-    assert not _covers(np.array([[at0, at1, FREE]], dtype=np.int8))  # nothing holds the x with both as kept
+    assert not _covers(np.array([[at0, at1, FREE]], dtype=np.int8))  # nothing holds the smaller box
     assert not _covers(np.array([[at0, at1, FREE], [0, 1, 0]], dtype=np.int8))
     assert not _covers(np.array([[at0, at1, FREE], [0, 0, FREE]], dtype=np.int8))
     assert _covers(np.array([[0, FREE, FREE], [1, at0, FREE], [1, 0, FREE]], dtype=np.int8))
@@ -139,9 +160,8 @@ def test_boxes_that_are_said_to_cover_hold_every_x(seed: int) -> None:
 
 def _holds(row: list[int], x: tuple[int, ...]) -> bool:
     turned = [v != r - LeafItem.BOX_0 for r, v in zip(row, x, strict=True) if r >= LeafItem.BOX_0]
-    return all(r in (FREE, v) for r, v in zip(row, x, strict=True) if r < LeafItem.BOX_0) and (
-        any(turned) or not turned
-    )
+    agrees = all(r in (FREE, v) for r, v in zip(row, x, strict=True) if r < LeafItem.BOX_0)
+    return agrees and (any(turned) or not turned)
 
 
 @pytest.mark.usefixtures("unchecked")  # some forgeries are of types that annotations refuse
