@@ -41,9 +41,9 @@ def make_decoder(kind: str, options: Mapping[str, str] = types.MappingProxyType(
     """The decoder of a kind, ours or "file:Class" of a plugin, with some of its fields given as texts.
 
     Example:
-        >>> made = make_decoder("certified", {"odds": "10", "proposals": "gamp"})
-        >>> made.odds, made.proposals
-        (10.0, GAMP(damping=0.7, iterations=100))
+        >>> made = make_decoder("certified", {"odds": "10", "certificates": "false"})
+        >>> made.odds, made.certificates
+        (10.0, False)
         >>> make_decoder("gamp", {"damping": "2"})
         Traceback (most recent call last):
         ValueError: gamp.damping=2.0 is not valid: give a number from 0 to 1.

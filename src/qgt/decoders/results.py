@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Floats = NDArray[np.float64]
-KEPT = 2  # added to the status, 0 or 1, of an item that a leaf keeps: the leaf has the x in which a kept item differs
 
 
 class Status(IntEnum):
@@ -135,13 +134,32 @@ class Answers:
         return Answers(spans, self.x[rows], self.log_joint[rows], self.probability[rows])
 
 
+class LeafItem(IntEnum):
+    """What a leaf of a proof says of one item: the int8 codes of `Proof.fixed`.
+
+    A leaf without BOX items is a box: the x that have 0 and 1 where it says so. A leaf with BOX items is a *complement
+    leaf*: such a box without the smaller box in which every BOX item has its value. So at least one BOX item of each
+    of its x has the other value. The smaller box, with these items fixed, belongs to other leaves. (BOX_0 plus a value,
+    0 or 1, is the code for that value.)
+
+    Example:
+        >>> LeafItem(LeafItem.BOX_0 + 1)  # of two items, [2, 3] is all x but 01, and [-1, 3] is 00 and 10
+        <LeafItem.BOX_1: 3>
+    """
+
+    FREE = -1  # 0 or 1
+    ZERO = 0
+    ONE = 1
+    BOX_0 = 2  # 0 in the box that the leaf leaves out
+    BOX_1 = 3  # 1 in the box that the leaf leaves out
+
+
 @dataclass(frozen=True, eq=False)
 class Proof:
     """The leaves of each instance's search: sets of x, with the multipliers that exclude what is in them.
 
-    A leaf is all x whose items agree with `fixed` (-1: free) and whose number of defectives lies between `least` and
-    `most`. One that *keeps* items (2: at 0, 3: at 1) is only those of them in which some such item is turned round;
-    what is left has the items as they are kept. `qgt.check_certificate` says what such a proof must show.
+    A leaf is all x whose items are as `fixed` says (the codes of `LeafItem`) and whose number of defectives lies
+    between `least` and `most`. `qgt.check_certificate` says what such a proof must show.
 
     Example:
         >>> import torch, qgt
@@ -194,7 +212,6 @@ class Evidence:
     alternatives: Answers | None = None  # the answers that come close, the answer itself first
     fit: Float64[Tensor, " instances"] | None = None  # p-value: how often counts of the model fit their answer worse
     iterations: Int64[Tensor, " instances"] | None = None  # until it settled
-    by_highs: Bool[Tensor, " instances"] | None = None  # whether HiGHS proved it, and no leaves show it
 
     @property
     def gap(self) -> Float64[Tensor, " instances"] | None:
@@ -232,13 +249,6 @@ class Decoded:
     def pick(self, instances: Int64[Tensor, " picked"]) -> "Decoded":
         """The result for some of the instances, in the order given."""
         return Decoded(**{name: _pick(getattr(self, name), instances) for name in _names(self)})
-
-    def proved_by(self, instance: int) -> str | None:
-        """Who proved an instance's answer, "certified" or "highs"; None if nobody did, or another decoder."""
-        by_highs = self.evidence.by_highs
-        if by_highs is None or int(self.status[instance]) != Status.PROVED:
-            return None
-        return "highs" if bool(by_highs[instance]) else "certified"
 
     def cpu(self) -> "Decoded":
         """The same, on the CPU."""

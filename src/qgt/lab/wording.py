@@ -120,18 +120,6 @@ def standing(status: Status, word: Verdict, confidence: float | None, at_most: f
     return "The decoder makes no claim about this answer."
 
 
-def proved_elsewhere(proved_by: str | None, word: Verdict) -> str:
-    """That it is not the search that proved the answer, where it is not.
-
-    Example:
-        >>> proved_elsewhere("highs", Verdict.UNSURE)
-        'That no other is more probable was proved by HiGHS, and its proof cannot be checked.'
-    """
-    if proved_by != "highs" or word is Verdict.SUSPECT:
-        return ""
-    return "That no other is more probable was proved by HiGHS, and its proof cannot be checked."
-
-
 def misfit_words(fit: float | None, word: Verdict, *, file_fits: bool = True) -> str:
     """That the counts do not fit the model, where they do not."""
     if word is not Verdict.SUSPECT:

@@ -39,7 +39,7 @@ class StudyProgress:
     row: Row | None = None  # just written and safe; None at the start and while networks train
 
 
-OnProgress = Callable[[StudyProgress], None]
+OnStudyProgress = Callable[[StudyProgress], None]
 
 
 def run_study(
@@ -50,7 +50,7 @@ def run_study(
     device: str = "cpu",
     networks: Path | None = None,
     scheduler: str | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: OnStudyProgress | None = None,
 ) -> None:
     """Decode whatever of a study is not yet in the database.
 
@@ -102,7 +102,7 @@ class Ledger:
     """What is done and what is missing."""
 
     tallies: dict[Task, TaskTally]
-    on_progress: OnProgress | None
+    on_progress: OnStudyProgress | None
 
     def missing(self) -> Iterator[tuple[Task, int]]:
         """The batches to decode, in order. Asked for one at a time, it stops a task as soon as its rows say so."""

@@ -18,7 +18,7 @@ from qgt.model.problem import Problem
 from qgt.web.decoding import ready_job
 from qgt.web.forms import Form, Sent, Trouble, show
 from qgt.web.runs import LARGEST_NUMBER, KnownRun
-from qgt.web.state import Here, House, Prepared
+from qgt.web.state import AppState, Here, Prepared
 from qgt.web.store import StoredRun
 
 router = APIRouter()
@@ -79,7 +79,7 @@ def enter(request: Request, house: Here, run: KnownRun, form: Sent) -> Response:
     return RedirectResponse(f"/runs/{run.id}/versions/{version}", 303)
 
 
-def keep(house: House, run: str, way: str, note: str, entered: Entered, pools: tuple[str, ...]) -> int:
+def keep(house: AppState, run: str, way: str, note: str, entered: Entered, pools: tuple[str, ...]) -> int:
     """Keep counts as a run's next version; the same counts once more are not a new version."""
     counts = {
         "names": list(entered.names),
@@ -111,7 +111,7 @@ def typed(form: Form, problem: Problem) -> Entered:
     return Entered(typed_table(names, pools, values), tuple(names), values, notes)
 
 
-def check_size(house: House, entered: Entered) -> None:
+def check_size(house: AppState, entered: Entered) -> None:
     """Refuse sheets that are larger than a decode may be."""
     settings, rows = house.settings, len(entered.values)
     if rows > settings.most_instances:
@@ -182,7 +182,7 @@ def _boxes(counts: Mapping[str, Any]) -> dict[str, str]:
 
 def _form(
     request: Request,
-    house: House,
+    house: AppState,
     run: StoredRun,
     boxes: Mapping[str, str],
     *,

@@ -30,7 +30,7 @@ from qgt.rounds.stopping import Settle
 from qgt.version import __version__
 from qgt.web.jobs import Full, Job
 from qgt.web.settings import Settings
-from qgt.web.state import House
+from qgt.web.state import AppState
 from qgt.web.store import StoredRun, Submission
 
 # Follow-up rounds of a run: the next pools for every plate that is not certain, and all rounds decoded together.
@@ -117,7 +117,7 @@ def _generator() -> torch.Generator:
 # The job.
 
 
-def decoding_job(house: House, run: StoredRun, version: int) -> Job | None:
+def decoding_job(house: AppState, run: StoredRun, version: int) -> Job | None:
     """The job that decodes a version, newly queued if need be; None where the queue is full."""
     key = f"decode {run.id} {version}"
     last = house.queue.find(key)
@@ -126,7 +126,7 @@ def decoding_job(house: House, run: StoredRun, version: int) -> Job | None:
     return decode_again(house, run, version)
 
 
-def decode_again(house: House, run: StoredRun, version: int) -> Job | None:
+def decode_again(house: AppState, run: StoredRun, version: int) -> Job | None:
     """Queue the decoding of a version, whatever became of it before."""
     where = f"/runs/{run.id}/versions/{version}"
 
@@ -142,7 +142,7 @@ def decode_again(house: House, run: StoredRun, version: int) -> Job | None:
         return None
 
 
-def ready_job(house: House, run: StoredRun) -> None:
+def ready_job(house: AppState, run: StoredRun) -> None:
     """Measure, while somebody types the counts, how far answers can be trusted: decoding then waits for nothing."""
 
     def work(job: Job) -> str:
@@ -156,7 +156,7 @@ def ready_job(house: House, run: StoredRun) -> None:
             return  # the decoding itself measures it then
 
 
-def decode_version(house: House, run: StoredRun, version: int, job: Job) -> None:
+def decode_version(house: AppState, run: StoredRun, version: int, job: Job) -> None:
     """Decode a version and keep its result, unless it has one already."""
     submission = house.store.submission(run.id, version)
     if submission is None:
@@ -183,7 +183,7 @@ def decode_version(house: House, run: StoredRun, version: int, job: Job) -> None
     house.store.add_result(run.id, version, _facts(sheet, took, decoder), made)
 
 
-def _decode_rounds(house: House, run: StoredRun, submission: Submission, job: Job) -> None:
+def _decode_rounds(house: AppState, run: StoredRun, submission: Submission, job: Job) -> None:
     """Decode a version that has later rounds, all of them together."""
     job.report("Decoding all rounds together")
     prepared, start = house.bench.prepared(run.id), time.perf_counter()

@@ -13,7 +13,7 @@ from qgt.web.decoding import counts_file, proposal
 from qgt.web.forms import Form, Sent, Trouble, show
 from qgt.web.jobs import Full, Job
 from qgt.web.runs import KnownRun, Version, download
-from qgt.web.state import Here, House
+from qgt.web.state import AppState, Here
 from qgt.web.store import StoredRun, Submission
 
 router = APIRouter()
@@ -88,7 +88,7 @@ def enter(version: Version, request: Request, house: Here, run: KnownRun, form: 
 
 
 def _page(
-    request: Request, house: House, run: StoredRun, version: int, form: Form, trouble: Trouble | None
+    request: Request, house: AppState, run: StoredRun, version: int, form: Form, trouble: Trouble | None
 ) -> Response:
     found = _round(house, run, version)
     samples = house.bench.prepared(run.id).samples
@@ -109,14 +109,14 @@ def _page(
     return show(request, "follow_up.html", facts, 200 if trouble is None else 422)
 
 
-def _submission(house: House, run: StoredRun, version: int) -> Submission:
+def _submission(house: AppState, run: StoredRun, version: int) -> Submission:
     submission = house.store.submission(run.id, version) if version > 0 else None
     if submission is None:
         raise HTTPException(404, "This run has no such version of its counts.")
     return submission
 
 
-def _round(house: House, run: StoredRun, version: int) -> dict[str, Any]:
+def _round(house: AppState, run: StoredRun, version: int) -> dict[str, Any]:
     found = house.store.round(run.id, version)
     if found is None:
         raise HTTPException(404, "No next tests were chosen after this version. Open its calls, and ask for them.")

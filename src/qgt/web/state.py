@@ -139,8 +139,8 @@ class Draft:
 
 
 @dataclass(frozen=True)
-class House:
-    """One server's own things; nothing of it is global."""
+class AppState:
+    """What one server works with: settings, store, queue and caches. None of it is global."""
 
     settings: Settings
     store: PageStore
@@ -151,7 +151,7 @@ class House:
     demos: Recent[Mapping[str, object]] = field(default_factory=lambda: Recent(most=50))
 
     @classmethod
-    def open(cls, settings: Settings) -> "House":
+    def open(cls, settings: Settings) -> "AppState":
         """Open the folder, and get the queue ready."""
         store = PageStore.open(settings.folder)
         queue = Queue(settings.workers, settings.most_waiting, on_fault)
@@ -164,9 +164,9 @@ def on_fault(job: Job, fault: BaseException) -> str:
     return f"Something failed that should not have. The server's log has the details, under {job.id}."
 
 
-def _house(request: Request) -> House:
-    house: House = request.app.state.house
+def _house(request: Request) -> AppState:
+    house: AppState = request.app.state.house
     return house
 
 
-Here = Annotated[House, Depends(_house)]
+Here = Annotated[AppState, Depends(_house)]

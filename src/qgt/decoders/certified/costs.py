@@ -239,7 +239,7 @@ class Model:
     constant: float
     groups: Groups | None  # of items, with costs of their own
     members: Members | None  # the same, for the minimum over x
-    dear: int = 0  # pools that are no longer there, and whose costs in the constant are not the least there are
+    pools_above_least: int = 0  # pools that are no longer there, and whose costs in the constant are not the least
 
     @classmethod
     def of(cls, problem: Problem, device: torch.device) -> "Model":
@@ -248,7 +248,7 @@ class Model:
         return cls.build(problem.design.matrix, problem.prior.costs(problem.items), device)
 
     @classmethod
-    def build(cls, pools: Tensor, costs: ItemCosts, device: torch.device, dear: int = 0) -> "Model":
+    def build(cls, pools: Tensor, costs: ItemCosts, device: torch.device, pools_above_least: int = 0) -> "Model":
         """Take pools (pools, items) of 0 and 1, and what items cost."""
         pools = pools.to(device, torch.float64)
         matrix = torch.cat([pools, pools.new_ones(1, pools.shape[1])])
@@ -266,7 +266,7 @@ class Model:
             costs.constant,
             groups,
             None if groups is None else Members.of(groups, device),
-            dear,
+            pools_above_least,
         )
 
     @cached_property

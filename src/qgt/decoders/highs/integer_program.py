@@ -425,23 +425,11 @@ def _options(deadline: float | None, **options: float | bool) -> dict[str, float
     return options if deadline is None else {**options, "time_limit": max(0.0, deadline - time.perf_counter())}
 
 
-class KnownAnswer(NamedTuple):
-    """An x that may be the cheapest, whether or not a program allows it."""
-
-    x: NDArray[np.uint8]
-    cost: float
-
-
-def solve(
-    program: Program, costs: Floats, time_limit: float | None = None, known: KnownAnswer | None = None
-) -> Solution:
-    """The cheapest x for one instance's table (pools, counts), or the known one where the program allows none cheaper.
-
-    The time limit is in seconds.
-    """
+def solve(program: Program, costs: Floats, time_limit: float | None = None) -> Solution:
+    """The cheapest x for one instance's table (pools, counts); the time limit is in seconds."""
     deadline = None if time_limit is None else time.perf_counter() + time_limit
-    known = known or KnownAnswer(np.zeros(len(program.weights), dtype=np.uint8), np.inf)
-    start = Solution(known.x, known.cost, -np.inf, ProgramOutcome.TIME_LIMIT)
+    none = np.zeros(len(program.weights), dtype=np.uint8)
+    start = Solution(none, np.inf, -np.inf, ProgramOutcome.TIME_LIMIT)
     solution = _solve(program, program.reachable(program.with_groups(costs)), start, deadline)
     x = solution.x if np.isfinite(solution.cost) else np.zeros_like(solution.x)
     return solution._replace(x=x)

@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float64, Int64, UInt8
 from torch import Tensor
 
-from qgt.decoders.loads.tables import NEVER, Curves, Reports, prior_curve
+from qgt.decoders.loads.tables import NEVER, Curves, ReportCurves, prior_curve
 from qgt.model.loads import Loads
 from qgt.model.prior import ItemCosts
 from qgt.model.problem import Problem
@@ -112,13 +112,13 @@ class Plates:
     loads: Loads
     costs: ItemCosts
     y: Float64[Tensor, "instances pools"]
-    reports: Reports
+    reports: ReportCurves
     prior: Curves
 
     @classmethod
     def of(cls, problem: Problem, loads: Loads, costs: ItemCosts, y: Tensor) -> "Plates":
         """Make the tables."""
-        return cls(problem, loads, costs, y, Reports.of(problem, loads, y), prior_curve(loads, y.device))
+        return cls(problem, loads, costs, y, ReportCurves.of(problem, loads, y), prior_curve(loads, y.device))
 
     def __len__(self) -> int:
         return len(self.y)
@@ -264,7 +264,7 @@ class Plates:
         """The log prior probability that just these items are positive."""
         return -self.costs.of(sets.statuses(self.problem.items)).clamp(max=-NEVER)
 
-    def sampled(self, fitted: Fitted, points: Float64[Tensor, "samples dimensions"]) -> "Samples":
+    def sampled(self, fitted: Fitted, points: Float64[Tensor, "samples dimensions"]) -> "DrawnLoads":
         """The evidence of sets by importance sampling, with loads drawn from the posterior given each set.
 
         Loads that the reports settle are drawn from the normal of the fit, made wider; the others one after another
@@ -301,7 +301,7 @@ class Plates:
         outside = (many.inside & ((many.logs < low) | (many.logs > high))).any(1)
         joint = torch.where(missing, 0.0, each).sum(1) + density
         weight = torch.where(outside, -torch.inf, joint - drawn).view(len(sets), samples)
-        return Samples(self.log_prior(sets), weight, many.logs.view(len(sets), samples, places))
+        return DrawnLoads(self.log_prior(sets), weight, many.logs.view(len(sets), samples, places))
 
     def _draw_wide(self, many: Sets, totals: Tensor, drawn: Tensor, rows: Tensor, place: int, uniform: Tensor) -> None:
         """Draw one place's load from its conditional on the grid, in place."""
@@ -322,7 +322,7 @@ class Plates:
 
 
 @dataclass(frozen=True, eq=False)
-class Samples:
+class DrawnLoads:
     """Loads drawn for some sets, with their importance weights."""
 
     prior: Float64[Tensor, " sets"]  # the log prior of each set

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from qgt.arguments import positive, whole
 from qgt.decoders.contract import BoundDecoder, refuse_unsupported
-from qgt.decoders.loads.evidence import Fitted, Plates, Samples, Sets
-from qgt.decoders.loads.search import RARE, Listing, Search
+from qgt.decoders.loads.evidence import Fitted, Plates, DrawnLoads, Sets
+from qgt.decoders.loads.search import RARE, SetListing, SetSearch
 from qgt.decoders.loads.tables import LEAST_NODES, NEVER
 from qgt.decoders.results import Answers, Decoded, Evidence, Spans, Status
 from qgt.model.prior import FactoredPrior
@@ -82,7 +82,7 @@ class LoadPosterior:
 
 
 def _decoded(options: LoadPosterior, plates: Plates) -> Decoded:
-    search = Search(plates, window=math.log(options.odds), width=3, rounds=options.rounds)
+    search = SetSearch(plates, window=math.log(options.odds), width=3, rounds=options.rounds)
     listing = search.run()
     close = _close(listing, len(plates), math.log(options.odds) + BEYOND)
     samples = _weighed(plates, close, FIRST_SAMPLES)
@@ -92,14 +92,14 @@ def _decoded(options: LoadPosterior, plates: Plates) -> Decoded:
     return _result(plates, listing, close, samples, hidden, math.log(options.odds))
 
 
-def _weighed(plates: Plates, close: Fitted, number: int) -> Samples:
+def _weighed(plates: Plates, close: Fitted, number: int) -> DrawnLoads:
     """Loads drawn for sets, some sets at a time."""
     points = _points(number, close.sets.items.shape[1] + 1, plates.y.device)
     rows = torch.arange(len(close.sets), device=plates.y.device).split(max(1, AT_A_TIME // number))
     return _joined([plates.sampled(close[part], points) for part in rows])
 
 
-def _weighed_again(plates: Plates, close: Fitted, samples: Samples, number: int) -> tuple[Fitted, Samples]:
+def _weighed_again(plates: Plates, close: Fitted, samples: DrawnLoads, number: int) -> tuple[Fitted, DrawnLoads]:
     """The sets that matter, weighed by more draws; all sets keep as many draws as the first look had, for loads."""
     owner = close.sets.owner
     share = (close.evidence - _log_sum(close.evidence, owner, len(plates))[owner]).exp()
@@ -112,13 +112,13 @@ def _weighed_again(plates: Plates, close: Fitted, samples: Samples, number: int)
     return replace(close, evidence=close.evidence.index_copy(0, rows, better)), samples
 
 
-def _with_evidence(close: Fitted, samples: Samples) -> Fitted:
+def _with_evidence(close: Fitted, samples: DrawnLoads) -> Fitted:
     """The sets with the evidence of the draws; where no draw is possible, as for absurd reports, that of the fit."""
     drawn = samples.evidence
     return replace(close, evidence=torch.where(drawn > -torch.inf, drawn, close.evidence))
 
 
-def _hidden(search: Search, close: Fitted, samples: Samples) -> Float64[Tensor, "sets items"]:
+def _hidden(search: SetSearch, close: Fitted, samples: DrawnLoads) -> Float64[Tensor, "sets items"]:
     """The odds of one more positive in each set, where so rare that the set with it is not listed.
 
     For sets that matter these odds are the mean over loads drawn from the posterior given the set; for the others they
@@ -138,7 +138,7 @@ def _hidden(search: Search, close: Fitted, samples: Samples) -> Float64[Tensor, 
     return torch.where(rare, odds, 0.0)
 
 
-def _close(listing: Listing, instances: int, window: float) -> Fitted:
+def _close(listing: SetListing, instances: int, window: float) -> Fitted:
     """The sets within the window of each instance's best, the best first, not more than are worth sampling."""
     found = listing.fitted
     order = found.evidence.argsort(descending=True, stable=True)
@@ -171,8 +171,8 @@ def _points(samples: int, dimensions: int, device: torch.device) -> Float64[Tens
     return engine.draw(samples, dtype=torch.float64).clamp(1e-9, 1 - 1e-9).to(device)
 
 
-def _joined(parts: list[Samples]) -> Samples:
-    return Samples(
+def _joined(parts: list[DrawnLoads]) -> DrawnLoads:
+    return DrawnLoads(
         torch.cat([part.prior for part in parts]),
         torch.cat([part.weight for part in parts]),
         torch.cat([part.logs for part in parts]),
@@ -180,7 +180,7 @@ def _joined(parts: list[Samples]) -> Samples:
 
 
 def _result(
-    plates: Plates, listing: Listing, close: Fitted, samples: Samples, hidden: Tensor, window: float
+    plates: Plates, listing: SetListing, close: Fitted, samples: DrawnLoads, hidden: Tensor, window: float
 ) -> Decoded:
     """Probabilities from evidences, what is hidden included."""
     owner, items, instances = close.sets.owner, plates.problem.items, len(plates)
@@ -218,9 +218,9 @@ def _result(
     return Decoded(best, status, marginals.clamp(0.0, 1.0), found, amounts=amounts)
 
 
-def _amounts(close: Fitted, samples: Samples, first: Tensor, items: int) -> tuple[Tensor, Tensor]:
+def _amounts(close: Fitted, samples: DrawnLoads, first: Tensor, items: int) -> tuple[Tensor, Tensor]:
     """The median amount of each item of the best sets, and the ends of 90 % of its posterior."""
-    best = Samples(samples.prior[first], samples.weight[first], samples.logs[first])
+    best = DrawnLoads(samples.prior[first], samples.weight[first], samples.logs[first])
     low, middle, high = (10.0 ** best.quantiles(INTERVAL)).unbind(2)  # (instances, places)
     sets = close.sets[first]
     where = sets.items.where(sets.inside, items)

@@ -8,7 +8,7 @@ Shotgun stochastic search for large p regression, J. Am. Stat. Assoc. 102, 507-5
 
 Items that a plate hardly speaks about, such as a weak positive below the limit of detection, would multiply the number
 of sets without end. Where adding an item gains less than `RARE` in odds, the set with it is not listed; its odds are
-summed up by `Search.hidden` instead.
+summed up by `SetSearch.hidden` instead.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ FITTED_AT_A_TIME = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class Listing:
+class SetListing:
     """The sets found for a batch of instances."""
 
     fitted: Fitted
@@ -40,7 +40,7 @@ class Listing:
 
 
 @dataclass(frozen=True, eq=False)
-class Search:
+class SetSearch:
     """A search for the sets of positives of a batch of instances."""
 
     plates: Plates
@@ -48,8 +48,8 @@ class Search:
     width: int  # sets of each instance gone on from at a time
     rounds: int
 
-    def run(self) -> Listing:
-        """Search until the sets within the window are closed, or for so many rounds."""
+    def run(self) -> SetListing:
+        """SetSearch until the sets within the window are closed, or for so many rounds."""
         may_be = candidates(self.plates)
         found = _Found(self, self.plates.fit(self._start()))
         for _ in range(self.rounds):
@@ -61,7 +61,7 @@ class Search:
             found.add(self._repaired(found.fitted[poor], may_be, found.best))
         left = torch.zeros(len(self.plates), dtype=torch.bool, device=self.plates.y.device)
         left[found.fitted.sets.owner[found.open()]] = True
-        return Listing(found.fitted, ~left)
+        return SetListing(found.fitted, ~left)
 
     def _start(self) -> Sets:
         """For each instance the items that the prior knows to be positive, and no other."""
@@ -154,7 +154,7 @@ class Search:
 class _Found:
     """The sets that a search has looked at, and what was done with each."""
 
-    def __init__(self, search: Search, fitted: Fitted) -> None:
+    def __init__(self, search: SetSearch, fitted: Fitted) -> None:
         self.search, self.fitted = search, fitted
         self.keys = search.keys(fitted.sets)
         self.expanded = torch.zeros(len(fitted.sets), dtype=torch.bool, device=self.keys.device)

@@ -85,14 +85,14 @@ class Curves:
 
 
 @dataclass(frozen=True, eq=False)
-class Reports:
+class ReportCurves:
     """The tables of a batch's reports: curve `instance * pools + pool`, and the value at a total of zero."""
 
     curves: Curves
     zero: Float64[Tensor, "instances pools"]
 
     @classmethod
-    def of(cls, problem: Problem, loads: Loads, y: Float64[Tensor, "instances pools"]) -> "Reports":
+    def of(cls, problem: Problem, loads: Loads, y: Float64[Tensor, "instances pools"]) -> "ReportCurves":
         """Ask the noise for every report at every total of the grid; a missing report says nothing: zeros."""
         sizes = problem.design.pool_sizes.to(y.device, torch.float64)
         low, high = loads.span

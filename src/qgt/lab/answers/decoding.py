@@ -95,7 +95,7 @@ def with_settings(net: NeuralDecoder, options: Mapping[str, str]) -> NeuralDecod
 
 # Decoding.
 
-OnProgress = Callable[[int, int], None]  # instances done, and of how many
+OnInstancesDone = Callable[[int, int], None]  # instances done, and of how many
 PART, PART_ON_GPU = 128, 2**15  # instances decoded together: smaller parts lose speed, larger ones say nothing long
 SWEEPS = 30  # of belief propagation, where it asks for causes: counts that fit take ten, others never settle
 RESCUE = 5.0  # seconds for all impossible instances together
@@ -124,7 +124,7 @@ def decode_sheet(
     calibrate: float | None = 10.0,
     cache: Path | None = None,
     device: str = "cpu",
-    on_progress: OnProgress | None = None,
+    on_progress: OnInstancesDone | None = None,
 ) -> DecodedSheet:
     """Decode the counts of a sheet and account for every instance.
 

@@ -38,7 +38,7 @@ from qgt.pictures import pages
 
 CellValue = str | int | float | None
 REPORT_COLUMNS = (
-    *("plate", "verdict", "status", "confidence", "confidence_at_most", "fit", "proved_by"),
+    *("plate", "verdict", "status", "confidence", "confidence_at_most", "fit"),
     *("positive", "retest", "no_call", "answer", "residuals", "alternatives", "words"),
 )
 SAMPLE_COLUMNS = ("plate", "well", "sample", "call", "probability", "verdict", "check code", "counts")
@@ -128,7 +128,6 @@ def report_row(one: Account) -> tuple[CellValue, ...]:
     return (
         *(one.name, one.verdict.value, one.status.name, _number(one.confidence), _number(one.at_most)),
         None if one.fit is None else float(f"{one.fit:.3g}"),
-        one.proved_by or "",
         in_one_cell(one.positives),
         in_one_cell(one.retests),
         in_one_cell(one.called(Call.NONE)),

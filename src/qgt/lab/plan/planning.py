@@ -35,7 +35,7 @@ from qgt.model.design import Design
 from qgt.model.problem import Problem
 from qgt.trust.metrics import Interval, wilson
 
-OnProgress = Callable[[int, int], None]  # steps done, and of how many
+OnStepsDone = Callable[[int, int], None]  # steps done, and of how many
 DesignShape = tuple[int, int, bool]  # pools, weight, and whether households share pools
 SPREAD = (1.35, 1.15, 1.0)  # pools of the candidates, over the fewest that did well enough; the surest first
 USUAL = 6  # transfers per sample that do best in most questions: they come first
@@ -168,7 +168,7 @@ def plan(
     question: Question,
     *,
     generator: Generator,
-    progress: OnProgress | None = None,
+    progress: OnStepsDone | None = None,
     seconds: float = 45.0,
 ) -> Plan:
     """Simulate candidate designs and recommend one.
@@ -222,7 +222,7 @@ class _Desk:
 
     question: Question
     scout: Scout
-    progress: OnProgress
+    progress: OnStepsDone
     start: float
     seconds: float
 
