@@ -421,6 +421,31 @@ def _pooled(yes: torch.Tensor, fitted: Monotone) -> float:
     return total
 
 
+@pytest.mark.parametrize("values", [3, 12, 10**6])
+def test_monotone_pools_neighbours_whose_shares_are_equal(values: int) -> None:
+    """Each stretch counts one yes and one no more, so two stretches of equal shares are not as good as one."""
+    g = torch.Generator().manual_seed(values)
+    for number in (0, 1, 2, 7, 60, 300):
+        score = torch.randint(values, (number,), generator=g).double()
+        yes = torch.rand(number, generator=g) < 0.4
+        fitted, blocks = Monotone.fit(score, yes), _blocks(score, yes)
+        assert fitted.at.view(-1, 2).tolist() == [[first, last] for *_, first, last in blocks]
+        share = torch.tensor([(hits + 1) / (size + 2) for hits, size, *_ in blocks], dtype=torch.float64)
+        assert torch.equal(fitted.share, share.cummax(0).values.repeat_interleave(2))
+
+
+def _blocks(score: torch.Tensor, yes: torch.Tensor) -> list[tuple[int, int, float, float]]:
+    """Stretches by pooling neighbours in whole numbers: how many yes, of how many, the first and the last score."""
+    blocks: list[tuple[int, int, float, float]] = []
+    for at in score.unique().tolist():
+        block = (int(yes[score == at].sum()), int((score == at).sum()), at, at)
+        while blocks and blocks[-1][0] * block[1] >= block[0] * blocks[-1][1]:
+            hits, size, first, _ = blocks.pop()
+            block = (hits + block[0], size + block[1], first, block[3])
+        blocks.append(block)
+    return blocks or [(0, 0, 0.0, 0.0)]
+
+
 def test_monotone_never_falls_and_is_never_certain() -> None:
     g = torch.Generator().manual_seed(0)
     score = torch.rand(500, generator=g, dtype=torch.float64)

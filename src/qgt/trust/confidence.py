@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Float64, Int64
+from scipy.optimize import isotonic_regression
 from torch import Tensor
 
 from qgt.arguments import positive, whole
@@ -46,6 +47,7 @@ GUESS_RIDGE = 0.25  # the same of the bias where there are guesses: they may be 
 NEWTON_STEPS = 30
 CERTAIN, NOT_CERTAIN = 0.99, 0.989  # the confidence from which an answer is called certain; one that is just below
 EQUAL = 1e9  # scores that agree to so many parts of 1 are equal
+SAME_LEVEL = 1e-12  # shares this close are equal, but for the rounding of sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,16 +171,17 @@ class Monotone:
         """
         values, which, number = score.mul(EQUAL).round().unique(return_inverse=True, return_counts=True)
         hits = torch.zeros(len(values), dtype=torch.float64).index_add_(0, which, yes.double())
-        blocks: list[tuple[float, float, float, float]] = []  # yes, number, first and last score
-        for at, hit, size in zip(values.div(EQUAL).tolist(), hits.tolist(), number.tolist(), strict=True):
-            block = (hit, float(size), at, at)
-            while blocks and blocks[-1][0] * block[1] >= block[0] * blocks[-1][1]:
-                last = blocks.pop()
-                block = (last[0] + block[0], last[1] + block[1], last[2], block[3])
-            blocks.append(block)
-        table = torch.tensor(blocks or [(0.0, 0.0, 0.0, 0.0)], dtype=torch.float64)
-        share = ((table[:, 0] + 1) / (table[:, 1] + 2)).cummax(0).values
-        return cls(table[:, 2:].flatten(), share.repeat_interleave(2))
+        if not len(values):
+            return cls(score.new_zeros(2), score.new_full((2,), 0.5))
+        at, sizes = values.div(EQUAL), number.double()
+        level = torch.from_numpy(isotonic_regression((hits / sizes).numpy(), weights=sizes.numpy()).x)
+        rises = level.diff() > SAME_LEVEL
+        ends = torch.cat([rises.nonzero().flatten(), torch.tensor([len(level) - 1])])  # the last value of each stretch
+        begins = torch.cat([torch.zeros(1, dtype=torch.int64), ends[:-1] + 1])
+        none = torch.zeros(1, dtype=torch.float64)
+        yes_in, all_in = (torch.cat([none, part.cumsum(0)[ends]]).diff() for part in (hits, sizes))  # whole numbers
+        share = ((yes_in + 1) / (all_in + 2)).cummax(0).values
+        return cls(torch.stack([at[begins], at[ends]], 1).flatten(), share.repeat_interleave(2))
 
     def __call__(self, score: Float64[Tensor, " n"]) -> Float64[Tensor, " n"]:
         """The shares at some scores: those of the first and last stretch beyond them."""
