@@ -5,6 +5,7 @@ import torch
 
 import qgt
 from qgt.trust.diagnosis import Cause, likely_causes
+from qgt.trust.fit import expected_off
 
 PLATES = 40
 
@@ -168,3 +169,16 @@ def test_large_designs_need_no_table_of_pairs(monkeypatch: pytest.MonkeyPatch) -
     assert all(cause.kind not in ("pools swapped", "transfer") for cause in causes(swapped))
     noisier = qgt.Problem(problem.design, problem.prior, qgt.SparseInteger(0.15, 1))
     assert causes(simulated(noisier))[0].kind == "noise"
+
+
+def test_the_usual_counts_are_simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, drawn, real = setting(), [], qgt.Problem.simulate
+    y = simulated(problem).flip(1)
+    monkeypatch.setattr(
+        qgt.Problem, "simulate", lambda self, number, **given: drawn.append(number) or real(self, number, **given)
+    )
+    alone = likely_causes(problem, y, qgt.GAMP())
+    assert len(drawn) == 2  # the usual counts, and how many of them are off
+    drawn.clear()
+    assert likely_causes(problem, y, qgt.GAMP(), usually_off=expected_off(problem)) == alone
+    assert len(drawn) == 2  # one of them is the test's own

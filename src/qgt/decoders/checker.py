@@ -771,7 +771,12 @@ def check_certificate(
         >>> check_certificate(problem, y, result), check_certificate(problem, y + 1, result)
         (tensor([True]), tensor([False]))
     """
-    claims, evidence, status = check_claims(problem, y, result), result.evidence, result.status.cpu()
+    return claims_hold(check_claims(problem, y, result), result)
+
+
+def claims_hold(claims: Claims, result: Decoded) -> Bool[Tensor, " instances"]:
+    """What `check_certificate` tells, from what `check_claims` found of the same result."""
+    evidence, status = result.evidence, result.status.cpu()
     holds = (status == Status.PROVED) & claims.optimal & claims.sober
     if evidence.by_highs is not None:
         holds &= ~evidence.by_highs.cpu()  # it claims no certificate

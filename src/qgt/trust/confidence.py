@@ -36,7 +36,7 @@ from qgt.model.prior import Prior
 from qgt.model.problem import Problem
 from qgt.trust import cache
 from qgt.trust.diagnosis import second_look
-from qgt.trust.fit import Reference, instance_fit, misfit
+from qgt.trust.fit import Misfit, Reference, fit_of, misfit
 
 # Probabilities from features: a logistic regression, and the monotone step function nearest to what was seen.
 #
@@ -214,10 +214,9 @@ class Scoring:
         return self.read(self.weigh(given))
 
 
-def features(problem: Problem, y: Tensor, result: Decoded) -> Float64[Tensor, "instances features"]:
+def features(off: Misfit, result: Decoded) -> Float64[Tensor, "instances features"]:
     """What tells right answers from wrong ones: misfit, unusual calls, doubtful scores, an iteration that failed."""
-    off = misfit(problem, y.cpu(), result.x.cpu())
-    noise, prior = off.noise.clamp(max=FAR_MISFIT), off.prior.clamp(max=1e6)
+    noise, prior = off.noise.cpu().clamp(max=FAR_MISFIT), off.prior.cpu().clamp(max=1e6)
     settled = (result.status.cpu() <= Status.PROVED).double()
     doubt, margin = torch.zeros_like(noise), torch.zeros_like(noise)
     if result.scores is not None:
@@ -641,16 +640,15 @@ class Learned:
             result: What the decoder returned.
             wider: The probabilities of answers by longer lists: asked where simulations are too few to support them.
         """
-        fit = instance_fit(problem, y, result.x, self.reference).to(y.device)
-        fit, sound = second_look(problem, y, result, fit)
+        off = misfit(problem, y, result.x)
+        fit, sound = second_look(problem, y, result, fit_of(off, self.reference).to(y.device))
         evidence = result.evidence
         if self.listed is not None and evidence.alternatives is not None:
             evidence = self._supported(self.listed.applied(result, sound, ~y.isnan().any(1)), y, wider)
             evidence = self._with_marginals(result, evidence)
         elif self.scored is not None:
-            off = misfit(problem, y, result.x)
             possible = (result.status != Status.INFEASIBLE) & (off.noise + off.prior).isfinite()
-            sure = self.scored(features(problem, y, result)).to(y.device)
+            sure = self.scored(features(off, result)).to(y.device)
             evidence = self._supported(replace(evidence, confidence=torch.where(possible, sure, 0.0)), y, wider)
             evidence = self._with_marginals(result, evidence)
         return replace(result, evidence=replace(evidence, fit=fit))
@@ -707,11 +705,12 @@ def learn(
             missed = Missed.learn(problem, x, result, found_among(x, result.evidence.alternatives))
             reference, claims = Reference.of(problem, generator=generator), listed.claims(x, result)
             return Learned(len(x), reference, listed, None, missed, claims)
-        given, right = features(problem, y, result), (result.x == x).all(1)
+        off, right = misfit(problem, y, result.x), (result.x == x).all(1)
+        given = features(off, result)
         scored, missed = Scoring.learn(given, right), Missed.learn(problem, x, result, right)
         finished = result.status <= Status.PROVED
         claims = CertainCalls.of(scored(given)[finished], right[finished])
-        reference = Reference.of_answers(problem, y, result.x, x, generator=generator)
+        reference = Reference.of_misfits(problem, y, off, x, generator=generator)
         return Learned(len(x), reference, None, scored, missed, claims)
     plain, wide = replace(decoder, certificates=False), replace(decoder, certificates=False, odds=WIDER * decoder.odds)
     # How good an incomplete list is depends on the time there was: it must be the decoder's own.
@@ -742,12 +741,17 @@ def _hurried(decoder: Certified, problem: Problem) -> Callable[[float], Decode]:
 
     A list that is complete is the same however long the search was allowed to take.
     """
+    bound: dict[
+        float, Decode
+    ] = {}  # by the limit: most batches have the decoder's own, and share what binding prepares
 
-    def bound(seconds: float) -> Decode:
+    def within(seconds: float) -> Decode:
         limit = seconds if decoder.time_limit is None else min(seconds, decoder.time_limit)
-        return replace(decoder, time_limit=limit).bind(problem)
+        if limit not in bound:
+            bound[limit] = replace(decoder, time_limit=limit).bind(problem)
+        return bound[limit]
 
-    return bound
+    return within
 
 
 def _simulated(
