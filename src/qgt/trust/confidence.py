@@ -540,7 +540,11 @@ class BoundCalibrated:
         y = check_counts(self.problem, y, missing=True)  # the decoder refuses missing ones if it takes none
         if bool(y.isnan().any()):
             refuse_short_lists(self.config.decoder, "where counts are missing")
-        learned, result, lacking = self.learned(y.device), self.decode(y), y.isnan().any(1)
+        return self.judged(y, self.decode(y))
+
+    def judged(self, y: Float64[Tensor, "instances pools"], result: Decoded) -> Decoded:
+        """The decoder's answers to some counts, with their confidence and their fit by what was learned."""
+        learned, lacking = self.learned(y.device), y.isnan().any(1)
         told = learned.applied(self.problem, y, result, self._wider)
         if learned.scored is None or not bool(lacking.any()):
             return told
