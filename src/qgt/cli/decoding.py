@@ -145,8 +145,9 @@ def decode(
         chosen = _chosen(
             problem, decoder, model, texts, keep_proofs=certificate is not None, limited=time_limit is None
         )
-        how = Decoding(defectives, calibrate or None, cache, device, attack_rate)
-        done = _one_round(counts, problem, chosen, how)
+        if attack_rate is not None:
+            chosen = chosen.with_attack_rate(attack_rate)
+        done = _one_round(counts, problem, chosen, defectives, calibrate or None, cache, device)
     facts = {"counts": counts, "problem": problem or model, **done.how, **_versions(done.sheet.problem)}
     write_files(_files(done, outputs, facts, time_limit or ROUNDS_LIMIT))
     if as_json:
@@ -202,6 +203,13 @@ class Chosen(NamedTuple):
     problem: "qgt.Problem"
     why: Sequence[str]
 
+    def with_attack_rate(self, rate: float) -> "Chosen":
+        """The same for households with another attack rate."""
+        from qgt.model.prior import with_attack_rate
+
+        prior = with_attack_rate(self.problem.prior, rate)
+        return self._replace(problem=dataclasses.replace(self.problem, prior=prior))
+
 
 def _chosen(
     problem: Path | None,
@@ -235,42 +243,36 @@ def _chosen(
     return Chosen(name, make_decoder(name, options), loaded, [why] if why else ())
 
 
-class Decoding(NamedTuple):
-    """How to decode a sheet of one round."""
-
-    defectives: int | None
-    calibrate: float | None
-    cache: Path | None
-    device: str
-    attack_rate: float | None
-
-
-def _one_round(counts: Path, problem: Path | None, chosen: Chosen, how: Decoding) -> Done:
+def _one_round(
+    counts: Path,
+    problem: Path | None,
+    chosen: Chosen,
+    defectives: int | None,
+    calibrate: float | None,
+    cache: Path | None,
+    device: str,
+) -> Done:
     """A sheet of one round, decoded by the decoder that was chosen."""
     from qgt.lab.answers.decoding import decode_sheet
-    from qgt.model.prior import with_attack_rate
     from qgt.trust.cache import cache_folder
 
-    name, decoder, loaded, why = chosen
-    if how.attack_rate is not None:
-        loaded = dataclasses.replace(loaded, prior=with_attack_rate(loaded.prior, how.attack_rate))
     samples = planned_samples(problem)
-    read = read_sheet(counts, loaded, samples)
+    read = read_sheet(counts, chosen.problem, samples)
     with share_done("decoding") as show:
         sheet = decode_sheet(
-            loaded,
+            chosen.problem,
             read.y,
             read.names,
-            decoder,
-            defectives=how.defectives,
-            calibrate=how.calibrate,
-            cache=cache_folder(how.cache),
-            device=chosen_device(how.device),
+            chosen.decoder,
+            defectives=defectives,
+            calibrate=calibrate,
+            cache=cache_folder(cache),
+            device=chosen_device(device),
             on_progress=show,
         )
-    why = [*why, *([UNMEASURED] if how.calibrate is None or how.defectives is not None else ())]
+    why = [*chosen.why, *([UNMEASURED] if calibrate is None or defectives is not None else ())]
     said = [*why, *([f"{counts}: {' '.join(read.notes)}"] if read.notes else ())]
-    return Done(sheet, samples, name, {"decoder": name}, [*why, *read.notes], said)
+    return Done(sheet, samples, chosen.name, {"decoder": chosen.name}, [*why, *read.notes], said)
 
 
 def _all_rounds(counts: Path, problem: Path, rounds: Sequence[Path], seconds: float) -> Done:
@@ -286,29 +288,26 @@ def _files(
     done: Done, outputs: Outputs, facts: Mapping[str, object], seconds: float
 ) -> dict[Path, Callable[[Path], object]]:
     """What writes each file that was asked for; `seconds` are for the proofs of later rounds."""
-    from qgt.lab.answers import outputs as made
+    from qgt.lab.answers import outputs as files
     from qgt.lab.sheets.names import check_code
 
-    sheet, samples = done.sheet, done.samples
-    given, design = sheet.accounts, sheet.problem.design
-    files: dict[Path, Callable[[Path], object]] = {}
-    if outputs.calls is not None:
-        files[outputs.calls] = partial(made.write_calls, made=given, items=design.item_names)
-    if outputs.by_sample is not None:
-        lines = made.sample_rows(given, check_code(design), None if samples is None else samples.places)
-        files[outputs.by_sample] = partial(made.write_samples, rows=lines)
-    if outputs.report is not None:
-        files[outputs.report] = partial(made.write_report, made=given)
-    if outputs.answers is not None:
-        answers = partial(made.write_answers, result=sheet.result, names=sheet.names, items=design.item_names)
-        files[outputs.answers] = answers
-    if outputs.page is not None:
-        title = f"Decoded: {Path(str(facts['counts'])).name}"
-        page = made.sheet_page(sheet, title=title, facts=facts, samples=samples)
-        files[outputs.page] = partial(Path.write_text, data=page, encoding="utf-8")
-    if outputs.certificate is not None:
-        files[outputs.certificate] = partial(made.write_proofs, sheet=sheet, seconds=seconds)
-    return files
+    sheet, samples, design = done.sheet, done.samples, done.sheet.problem.design
+    items, title = design.item_names, f"Decoded: {Path(str(facts['counts'])).name}"
+    lines = files.sample_rows(sheet.accounts, check_code(design), None if samples is None else samples.places)
+
+    def write_page(path: Path) -> None:
+        page = files.sheet_page(sheet, title=title, facts=facts, samples=samples)
+        path.write_text(page, encoding="utf-8")
+
+    writers: dict[str, Callable[[Path], object]] = {
+        "calls": partial(files.write_calls, made=sheet.accounts, items=items),
+        "by_sample": partial(files.write_samples, rows=lines),
+        "answers": partial(files.write_answers, result=sheet.result, names=sheet.names, items=items),
+        "report": partial(files.write_report, made=sheet.accounts),
+        "page": write_page,
+        "certificate": partial(files.write_proofs, sheet=sheet, seconds=seconds),
+    }
+    return {path: writers[name] for name, path in outputs._asdict().items() if path is not None}
 
 
 def _versions(problem: "qgt.Problem") -> dict[str, object]:

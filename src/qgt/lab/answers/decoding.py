@@ -212,9 +212,9 @@ def decode_history(
         ['unsure', 'certain']
     """
     names, y = _named(names, len(histories)), first_counts(problem, histories)
-    if isinstance(way, Measured):
+    if isinstance(way, Measured):  # answers, what simulations or the cache tell of them, and so confidence and fit
         result, reference = _measured(way, y)
-    else:
+    else:  # the same by longer lists
         result, reference = _settled(way, problem, histories)
     fit, trusted = _file_fit(problem, y, result, reference)
     causes = _causes(problem, y, result, fit) if isinstance(way, Measured) else ()
