@@ -145,7 +145,7 @@ def test_proofs_are_written_and_checked(monkeypatch: pytest.MonkeyPatch, capsys:
     assert "The proofs of 11 of 11 plates hold." in out and "11: no other answer is more probable." in out
     assert "1/100 as probable is listed" in out and "The calls of 11 of 11 plates contradict no proof." in out
     holds = torch.tensor([False, *[True] * 9, False])
-    monkeypatch.setattr("qgt.lab.answers.checking.check_certificate", lambda problem, y, result: holds)
+    monkeypatch.setattr("qgt.lab.answers.checking.claims_hold", lambda claims, result: holds)
     facts = json.loads(run(f"{CHECK} --json", capsys, code=1))
     assert (facts["instances"], facts["proved"], facts["not_proved"]) == (11, 9, ["s0", "s10"])
     assert facts["odds"] == 100 and facts["claims"] == {"optimal": 11, "listed": 11, "impossible": 0}

@@ -7,7 +7,7 @@ import torch
 
 import qgt
 from qgt import Design
-from qgt.model.combinatorial import LARGEST_FIELD, Field, compression_power, prime_power
+from qgt.model.combinatorial import LARGEST_FIELD, FiniteField, compression_power, prime_power
 
 FIELDS = (2, 3, 4, 5, 7, 8, 9, 16, 25, 27, 32)
 STEINER = [pools for pools in range(3, 100) if pools % 6 in (1, 3)]
@@ -147,7 +147,7 @@ def test_triples_identify_two_defectives(maker, pools, items):
 
 @pytest.mark.parametrize("size", FIELDS)
 def test_fields_are_fields(size):
-    field = Field.of(size)
+    field = FiniteField.of(size)
     a, b, c = (torch.arange(size).view(shape) for shape in ((-1, 1, 1), (1, -1, 1), (1, 1, -1)))
     for operation in (field.add, field.times):
         table = operation(a, b)[:, :, 0]
@@ -171,7 +171,7 @@ def test_powers_of_primes_are_found():
     for number in range(200):
         assert (prime_power(number) is not None) == (len(divisors(number)) == 1), number
     with pytest.raises(ValueError, match="size=12"):
-        Field.of(12)
+        FiniteField.of(12)
 
 
 TRANSVERSAL = [(20, 3, 3), (27, 3, 4), (9, 3, 3), (30, 5, 5), (96, 11, 11), (100, 7, 7), (384, 13, 8), (5, 5, 1)]

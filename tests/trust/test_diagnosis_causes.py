@@ -5,6 +5,7 @@ import torch
 
 import qgt
 from qgt.trust.diagnosis import Cause, likely_causes
+from qgt.trust.fit import expected_off
 
 PLATES = 40
 
@@ -187,3 +188,16 @@ def test_more_errors_are_named_under_any_noise_of_whole_counts(noise: qgt.Noise)
     y = qgt.Problem(usual.design, usual.prior, qgt.SparseInteger(0.1, 1)).simulate(PLATES, generator=g).y
     found = {cause.kind: cause for cause in likely_causes(qgt.Problem(usual.design, usual.prior, noise), y, qgt.GAMP())}
     assert "of the counts are off" in found["noise"].words
+
+
+def test_the_usual_counts_are_simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, drawn, real = setting(), [], qgt.Problem.simulate
+    y = simulated(problem).flip(1)
+    monkeypatch.setattr(
+        qgt.Problem, "simulate", lambda self, number, **given: drawn.append(number) or real(self, number, **given)
+    )
+    alone = likely_causes(problem, y, qgt.GAMP())
+    assert len(drawn) == 2  # the usual counts, and how many of them are off
+    drawn.clear()
+    assert likely_causes(problem, y, qgt.GAMP(), usually_off=expected_off(problem)) == alone
+    assert len(drawn) == 2  # one of them is the test's own

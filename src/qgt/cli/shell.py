@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -346,40 +346,6 @@ def planned_samples(problem: Path | None) -> "Samples | None":
     home = problem.parent if problem is not None and problem.name == "problem.toml" else None
     planned = home is not None and all((home / name).is_file() for name in ("plan.json", "samples.csv"))
     return read_plan(home).samples if home is not None and planned else None
-
-
-class Outputs(NamedTuple):
-    """The files that decoding may write; None for those that were not asked for."""
-
-    calls: Path | None
-    by_sample: Path | None
-    answers: Path | None
-    report: Path | None
-    page: Path | None
-    certificate: Path | None
-
-    @property
-    def written(self) -> dict[str, str]:
-        """The files that were asked for, by what they hold."""
-        return {name: str(path) for name, path in self._asdict().items() if path is not None}
-
-    def of_accounts(
-        self, made: "Sequence[Account]", design: "qgt.Design", samples: "Samples | None"
-    ) -> dict[Path, Callable[[Path], object]]:
-        """What writes each table of calls."""
-        from qgt.lab.answers import outputs
-        from qgt.lab.sheets.names import check_code
-
-        files: dict[Path, Callable[[Path], object]] = {}
-        if self.calls is not None:
-            files[self.calls] = partial(outputs.write_calls, made=made, items=design.item_names)
-        if self.by_sample is not None:
-            places = None if samples is None else samples.places
-            lines = outputs.sample_rows(made, check_code(design), places)
-            files[self.by_sample] = partial(outputs.write_samples, rows=lines)
-        if self.report is not None:
-            files[self.report] = partial(outputs.write_report, made=made)
-        return files
 
 
 def exit_code(made: "Sequence[Account]") -> int:

@@ -772,7 +772,12 @@ def check_certificate(
         >>> check_certificate(problem, y, result), check_certificate(problem, y + 1, result)
         (tensor([True]), tensor([False]))
     """
-    claims, evidence, status = check_claims(problem, y, result), result.evidence, result.status.cpu()
+    return claims_hold(check_claims(problem, y, result), result)
+
+
+def claims_hold(claims: Claims, result: Decoded) -> Bool[Tensor, " instances"]:
+    """What `check_certificate` tells, from what `check_claims` found of the same result."""
+    evidence, status = result.evidence, result.status.cpu()
     holds = (status == Status.PROVED) & claims.optimal & claims.not_overconfident
     if evidence.complete is not None:
         holds &= claims.listed | ~evidence.complete.cpu()

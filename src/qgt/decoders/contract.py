@@ -54,8 +54,8 @@ class BoundDecoder:
 
     The function gets float64 counts of the right width, finite but for NaN in place of missing ones where it
     `takes_missing`, and, where it `takes_defectives`, the number of defectives of each instance (or None when not
-    given). Instances with a count that no number of defectives explains come back INFEASIBLE, whatever the function
-    made of them.
+    given). Instances with a count that no number of defectives explains come back INFEASIBLE, unless the function says
+    that its answer is PROVED: its tables have shown then that the counts are possible.
 
     Example:
         >>> import torch, qgt
@@ -80,7 +80,12 @@ class BoundDecoder:
             raise ValueError("defectives was given, but this decoder cannot use it: leave it out.")
         known = None if defectives is None else _per_instance(defectives, y, self.problem.items)
         result = self.decode(y, known)
-        status = torch.where(self.problem.explainable(y), result.status, Status.INFEASIBLE).to(torch.uint8)
+        status = result.status.to(torch.uint8)
+        # A proved answer has a probability above 0, so its counts are possible: there is nothing to ask.
+        asked = ((status != Status.PROVED) & (status != Status.INFEASIBLE)).nonzero().flatten()
+        if len(asked):
+            impossible = asked[~self.problem.explainable(y[asked])]
+            status = status.index_fill(0, impossible, Status.INFEASIBLE)
         return replace(result, status=status)
 
 

@@ -202,11 +202,11 @@ def _resolved(pools: int) -> Tensor | None:
     if pools == 3:
         return torch.tensor([[[0, 1, 2]]])
     if third in STARTERS:
-        return _translated(Field.of(third), *map(torch.tensor, STARTERS[third]))
+        return _translated(FiniteField.of(third), *map(torch.tensor, STARTERS[third]))
     if third % 6 == 1 and prime_power(third):
-        return _thrice(Field.of(third))
+        return _thrice(FiniteField.of(third))
     if half % 6 == 1 and prime_power(half):
-        return _twice(Field.of(half))
+        return _twice(FiniteField.of(half))
     inner = _resolved(third) if third % 6 == 3 else None
     if inner is None:
         return None
@@ -220,7 +220,7 @@ def _crossing(third: int) -> Tensor:
     return torch.stack([group + level * third for level, group in enumerate(groups)], 2)
 
 
-def _thrice(field: "Field") -> Tensor:
+def _thrice(field: "FiniteField") -> Tensor:
     """Ray-Chaudhuri and Wilson's classes for three times q = 6 t + 1: triples whose quotients are cube roots of 1."""
     q, t = field.size, field.size // 6
     power = field.powers[torch.arange(3 * q) % (q - 1)]
@@ -233,7 +233,7 @@ def _thrice(field: "Field") -> Tensor:
     return _translated(field, torch.cat([level[None], *within, crossing[odd]]), crossing[~odd])
 
 
-def _twice(field: "Field") -> Tensor:
+def _twice(field: "FiniteField") -> Tensor:
     """Ray-Chaudhuri and Wilson's classes for 2 q + 1 pools, q = 6 t + 1, the last of which stays where it is."""
     q, t = field.size, field.size // 6
     power = field.powers[torch.arange(3 * q) % (q - 1)]
@@ -247,12 +247,12 @@ def _twice(field: "Field") -> Tensor:
     return moved
 
 
-def _translated(field: "Field", base: Tensor, alone: Tensor) -> Tensor:
+def _translated(field: "FiniteField", base: Tensor, alone: Tensor) -> Tensor:
     """A class and its translations, and for each further triple the class of its translations."""
     return torch.cat([_moved(field, alone).transpose(0, 1), _moved(field, base)])
 
 
-def _moved(field: "Field", triples: Tensor) -> Tensor:
+def _moved(field: "FiniteField", triples: Tensor) -> Tensor:
     """Points level * q + x, with every element of the field added to x: (q, triples, 3)."""
     q = field.size
     return triples // q * q + field.add(triples % q, torch.arange(q)[:, None, None])
@@ -271,13 +271,13 @@ def first_items(triples: Tensor, pools: int, items: int | None) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Field:
+class FiniteField:
     """The finite field of p^m elements, p a prime: numbers whose digits to base p are a polynomial's coefficients.
 
     The powers of one element, a generator, are all elements except 0, so products are sums of logarithms.
 
     Example:
-        >>> field = Field.of(8)
+        >>> field = FiniteField.of(8)
         >>> int(field.add(torch.tensor(3), torch.tensor(5))), int(field.times(torch.tensor(3), torch.tensor(5)))
         (6, 2)
     """
@@ -288,7 +288,7 @@ class Field:
     logs: Tensor  # of each element; that of 0 is without meaning
 
     @classmethod
-    def of(cls, size: int) -> "Field":
+    def of(cls, size: int) -> "FiniteField":
         """The field of so many elements."""
         found = prime_power(size)
         if found is None:
@@ -356,7 +356,7 @@ def is_prime(number: int) -> bool:
     return found is not None and found[1] == 1
 
 
-def polynomials(field: Field, layers: int, degree: int, items: int) -> Tensor:
+def polynomials(field: FiniteField, layers: int, degree: int, items: int) -> Tensor:
     """The values of the first polynomials at the first elements, as pools of consecutive layers.
 
     The digits of an item's number to base q are its coefficients, the constant first. So each q consecutive items have
@@ -364,7 +364,7 @@ def polynomials(field: Field, layers: int, degree: int, items: int) -> Tensor:
     elements the value is the leading coefficient.
 
     Example:
-        >>> polynomials(Field.of(2), 3, 1, 4).tolist()
+        >>> polynomials(FiniteField.of(2), 3, 1, 4).tolist()
         [[0, 2, 4], [1, 3, 4], [0, 3, 5], [1, 2, 5]]
     """
     q, number = field.size, torch.arange(items)

@@ -6,8 +6,17 @@ from typing import Any
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
-from qgt.lab.answers.outputs import BY_SAMPLE, CALLS, HTML, JSON, PROOFS, REPORT, XLSX, plate_maps
-from qgt.lab.rounds.follow_up import PROOFS_OF_ROUNDS
+from qgt.lab.answers.outputs import (
+    BY_SAMPLE,
+    CALLS,
+    HTML,
+    JSON,
+    PROOFS,
+    PROOFS_OF_ROUNDS,
+    REPORT,
+    XLSX,
+    plate_maps,
+)
 from qgt.lab.verdicts import Call, Verdict
 from qgt.lab.wording import percent
 from qgt.web.decoding import decode_again, decoding_job

@@ -9,7 +9,7 @@ from qgt.lab.rounds.files import Round
 from qgt.model.noise import noise_of, reports_of
 from qgt.rounds.choosing import later_noise
 from qgt.web.counting import typed_counts
-from qgt.web.decoding import counts_file, proposal
+from qgt.web.decoding import counts_file, proposal, settled_version
 from qgt.web.forms import Form, Sent, Trouble, show
 from qgt.web.jobs import Full, Job
 from qgt.web.runs import KnownRun, Version, download
@@ -30,8 +30,7 @@ def ask(version: Version, house: Here, run: KnownRun, form: Sent) -> Response:
 
     def work(job: Job) -> str:
         job.report("Choosing the pools that tell most")
-        problem = house.bench.prepared(run.id).problem
-        found = proposal(problem, submission.counts, house.settings, pools=pools, at_most=at_most)
+        found = proposal(settled_version(house, run, submission), pools=pools, at_most=at_most)
         house.store.add_round(run.id, version, found)
         return where
 

@@ -4,17 +4,19 @@ import logging
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Generic, NamedTuple, TypeVar
 
 from fastapi import Depends, Request
 
 from qgt.decoders.registry import make_decoder
+from qgt.lab.answers.decoding import DecodedSheet
 from qgt.lab.plan.folder import read_plan
 from qgt.lab.plan.planning import Plan
 from qgt.lab.plan.simulation import decoder_name
+from qgt.lab.rounds.files import Round
 from qgt.lab.sheets.samples import Samples
 from qgt.model.problem import Problem
 from qgt.trust.confidence import BoundCalibrated, Calibrated
@@ -138,6 +140,13 @@ class Draft:
     volume: float  # microlitres of each transfer
 
 
+class SettledVersion(NamedTuple):
+    """The plates of a version with all their rounds, decoded, and the rounds' records."""
+
+    sheet: DecodedSheet
+    before: Sequence[Round]
+
+
 @dataclass(frozen=True)
 class AppState:
     """What one server works with: settings, store, queue and caches. None of it is global."""
@@ -149,6 +158,7 @@ class AppState:
     bench: PreparedRuns
     drafts: Recent[Draft] = field(default_factory=lambda: Recent(most=50))
     demos: Recent[Mapping[str, object]] = field(default_factory=lambda: Recent(most=50))
+    settled: Recent[SettledVersion] = field(default_factory=lambda: Recent(most=KEPT_RUNS))
 
     @classmethod
     def open(cls, settings: Settings) -> "AppState":

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import qgt
-from qgt.decoders.loads.evidence import NONE, Plates, Sets
+from qgt.decoders.loads.evidence import NONE, Plates, PositiveSets
 from qgt.decoders.loads.search import candidates
 
 NODES = 24  # of the oracle's grid, for each load
@@ -78,7 +78,7 @@ def plate(noise: qgt.Noise, **loads: float) -> qgt.Problem:
 
 
 def test_answers_and_amounts_of_a_plate() -> None:
-    """Sets right as often as the confidence says, and true amounts within 90 % intervals in about 90 % of cases."""
+    """PositiveSets right as often as the confidence says, and true amounts within 90 % intervals in about 90 % of cases."""
     problem = plate(qgt.CycleThreshold(sigma=0.25, limit=38.0), mean=3.0, sd=1.2)
     x, y = problem.simulate(60, generator=torch.Generator().manual_seed(0))
     result = qgt.LoadPosterior().bind(problem)(y)
@@ -141,7 +141,7 @@ def test_the_truth_is_not_missed() -> None:
     order = x.argsort(dim=1, descending=True)[:, :places]
     amounts = x.gather(1, order)
     logs = torch.where(amounts > 0, amounts, 1.0).log10()
-    truth = plates.fit(Sets(torch.arange(80), torch.where(amounts > 0, order, NONE), logs))
+    truth = plates.fit(PositiveSets(torch.arange(80), torch.where(amounts > 0, order, NONE), logs))
     assert result.evidence.alternatives is not None and result.evidence.log_joint is not None
     assert bool((truth.evidence <= result.evidence.log_joint + 0.3).all())
 

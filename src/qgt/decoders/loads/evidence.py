@@ -41,8 +41,8 @@ EACH = 0.5 * math.log(2 * math.pi)
 
 
 @dataclass(frozen=True, eq=False)
-class Sets:
-    """Sets of positives, each of one instance, with a load for every item of a set."""
+class PositiveSets:
+    """PositiveSets of positives, each of one instance, with a load for every item of a set."""
 
     owner: Int64[Tensor, " sets"]
     items: Int64[Tensor, "sets places"]  # NONE beyond the set's size
@@ -56,17 +56,17 @@ class Sets:
         """Which places hold an item: (sets, places), bool."""
         return self.items != NONE
 
-    def __getitem__(self, which: Tensor | slice) -> "Sets":
-        return Sets(self.owner[which], self.items[which], self.logs[which])
+    def __getitem__(self, which: Tensor | slice) -> "PositiveSets":
+        return PositiveSets(self.owner[which], self.items[which], self.logs[which])
 
-    def trimmed(self) -> "Sets":
+    def trimmed(self) -> "PositiveSets":
         """Without places that no set uses; one place at least."""
         used = max(1, int(self.inside.sum(1).max())) if len(self) else 1
         order = (~self.inside).to(torch.int64).argsort(dim=1, stable=True)[:, :used]
-        return Sets(self.owner, self.items.gather(1, order), self.logs.gather(1, order))
+        return PositiveSets(self.owner, self.items.gather(1, order), self.logs.gather(1, order))
 
     @classmethod
-    def joined(cls, parts: "list[Sets]") -> "Sets":
+    def joined(cls, parts: "list[PositiveSets]") -> "PositiveSets":
         """Several tables of sets as one."""
         places = max(part.items.shape[1] for part in parts)
         wide = [part.widened(places) for part in parts]
@@ -76,11 +76,11 @@ class Sets:
             torch.cat([part.logs for part in wide]),
         )
 
-    def widened(self, places: int) -> "Sets":
+    def widened(self, places: int) -> "PositiveSets":
         """With more places."""
         more = places - self.items.shape[1]
         items = torch.nn.functional.pad(self.items, (0, more), value=NONE)
-        return Sets(self.owner, items, torch.nn.functional.pad(self.logs, (0, more)))
+        return PositiveSets(self.owner, items, torch.nn.functional.pad(self.logs, (0, more)))
 
     def statuses(self, items: int) -> UInt8[Tensor, "sets items"]:
         """The sets as rows of x."""
@@ -91,9 +91,9 @@ class Sets:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """Sets at their modes, with their evidence."""
+    """PositiveSets at their modes, with their evidence."""
 
-    sets: Sets
+    sets: PositiveSets
     totals: Float64[Tensor, "sets pools"]
     covariance: Float64[Tensor, "sets places places"]  # of the loads about the mode; rows of no item are the unit's
     wide: Tensor  # (sets, places), bool: loads that the reports leave open
@@ -158,7 +158,7 @@ class Plates:
         nodes = self.grid[0]
         return float(nodes[1] - nodes[0])
 
-    def totals(self, sets: Sets) -> Float64[Tensor, "sets pools"]:
+    def totals(self, sets: PositiveSets) -> Float64[Tensor, "sets pools"]:
         """What the pools of each set hold."""
         amounts = torch.where(sets.inside, 10.0**sets.logs, 0.0)  # (sets, places)
         return (amounts[:, None, :] @ self.members[sets.items])[:, 0]
@@ -196,7 +196,7 @@ class Plates:
             parts.append(torch.where(mine[some][..., None], each, 0.0).sum(2) + weights)
         return torch.cat(parts)
 
-    def fit(self, sets: Sets) -> Fitted:
+    def fit(self, sets: PositiveSets) -> Fitted:
         """The mode of each set's loads from where they are, and the evidence by Laplace's method and the grid."""
         at = self._surface(sets)
         damping = torch.full_like(at.value, FIRST_DAMPING)
@@ -216,7 +216,7 @@ class Plates:
                 break
         return self._laplace(at)
 
-    def _surface(self, sets: Sets) -> "_Surface":
+    def _surface(self, sets: PositiveSets) -> "_Surface":
         """The log joint of the loads (less the prior of the set), its slope, and minus its curvature (Gauss-Newton)."""
         amounts = torch.where(sets.inside, 10.0**sets.logs, 0.0)
         held = self.members[sets.items] * amounts[..., None]  # (sets, places, pools)
@@ -260,7 +260,7 @@ class Plates:
             evidence = evidence.index_add(0, row, integral - there - mode)
         return Fitted(sets, at.totals, covariance, wide, evidence)
 
-    def log_prior(self, sets: Sets) -> Float64[Tensor, " sets"]:
+    def log_prior(self, sets: PositiveSets) -> Float64[Tensor, " sets"]:
         """The log prior probability that just these items are positive."""
         return -self.costs.of(sets.statuses(self.problem.items)).clamp(max=-NEVER)
 
@@ -281,7 +281,7 @@ class Plates:
         moved = (root @ z.T).transpose(1, 2) * scale[:, None]  # (sets, samples, places)
         logs = sets.logs[:, None] + torch.where(narrow[:, None], moved, 0.0)
         drawn = _log_drawn(z, scale, narrow, root)  # (sets, samples)
-        many = Sets(
+        many = PositiveSets(
             sets.owner.repeat_interleave(samples),
             sets.items.repeat_interleave(samples, 0),
             logs.flatten(0, 1),
@@ -303,7 +303,9 @@ class Plates:
         weight = torch.where(outside, -torch.inf, joint - drawn).view(len(sets), samples)
         return DrawnLoads(self.log_prior(sets), weight, many.logs.view(len(sets), samples, places))
 
-    def _draw_wide(self, many: Sets, totals: Tensor, drawn: Tensor, rows: Tensor, place: int, uniform: Tensor) -> None:
+    def _draw_wide(
+        self, many: PositiveSets, totals: Tensor, drawn: Tensor, rows: Tensor, place: int, uniform: Tensor
+    ) -> None:
         """Draw one place's load from its conditional on the grid, in place."""
         item = many.items[rows, place]
         member = self.members[item]
@@ -359,7 +361,7 @@ class DrawnLoads:
 class _Surface:
     """The log joint at the loads of some sets."""
 
-    sets: Sets
+    sets: PositiveSets
     totals: Tensor
     value: Tensor
     slope: Tensor

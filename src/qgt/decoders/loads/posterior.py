@@ -14,7 +14,7 @@ from torch import Tensor
 
 from qgt.arguments import positive, whole
 from qgt.decoders.contract import BoundDecoder, refuse_unsupported
-from qgt.decoders.loads.evidence import Fitted, Plates, DrawnLoads, Sets
+from qgt.decoders.loads.evidence import DrawnLoads, Fitted, Plates, PositiveSets
 from qgt.decoders.loads.search import RARE, SetListing, SetSearch
 from qgt.decoders.loads.tables import LEAST_NODES, NEVER
 from qgt.decoders.results import Answers, Decoded, Evidence, Spans, Status
@@ -130,7 +130,7 @@ def _hidden(search: SetSearch, close: Fitted, samples: DrawnLoads) -> Float64[Te
     heavy = (share > HEAVY).nonzero()[:, 0]
     drawn = samples.resampled(heavy, DRAWS)  # (heavy, draws, places)
     sets = close.sets[heavy.repeat_interleave(DRAWS)]
-    sets = Sets(sets.owner, sets.items, drawn.flatten(0, 1))
+    sets = PositiveSets(sets.owner, sets.items, drawn.flatten(0, 1))
     mean = search.hidden(sets, search.plates.totals(sets)).view(len(heavy), DRAWS, odds.shape[1]).mean(1)
     # Which sets are listed was decided by the odds at the mode.
     rare = (odds < RARE) & ~search.with_one_more(close.sets)

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
-from qgt.decoders.loads.evidence import NONE, Fitted, Plates, Sets
+from qgt.decoders.loads.evidence import NONE, Fitted, Plates, PositiveSets
 from qgt.decoders.loads.tables import NEVER
 
 RARE = 0.02  # odds below which one more positive is not listed as a set of its own
@@ -63,30 +63,30 @@ class SetSearch:
         left[found.fitted.sets.owner[found.open()]] = True
         return SetListing(found.fitted, ~left)
 
-    def _start(self) -> Sets:
+    def _start(self) -> PositiveSets:
         """For each instance the items that the prior knows to be positive, and no other."""
         device, instances = self.plates.y.device, len(self.plates)
         known = (self.plates.costs.known == 1).nonzero()[:, 0].to(device)
         items = known if len(known) else torch.full((1,), NONE, device=device)
         middle = float(self.plates.grid[0][len(self.plates.grid[0]) // 2])
         logs = torch.full((instances, len(items)), middle, dtype=torch.float64, device=device)
-        return Sets(torch.arange(instances, device=device), items.repeat(instances, 1), logs)
+        return PositiveSets(torch.arange(instances, device=device), items.repeat(instances, 1), logs)
 
-    def fitted(self, sets: Sets) -> Fitted:
+    def fitted(self, sets: PositiveSets) -> Fitted:
         """The sets at the modes of their loads, some at a time."""
         parts = [sets[slice(start, start + FITTED_AT_A_TIME)] for start in range(0, len(sets), FITTED_AT_A_TIME)]
         return _joined_fits([self.plates.fit(part.trimmed()) for part in parts])
 
-    def _neighbours(self, fitted: Fitted, candidates: Tensor, best: Tensor) -> Sets:
+    def _neighbours(self, fitted: Fitted, candidates: Tensor, best: Tensor) -> PositiveSets:
         """The promising neighbours of some sets, with loads to start from."""
         sets = fitted.sets
         floor = best[sets.owner] - self.window - SLACK
         row, place = sets.inside.nonzero(as_tuple=True)
         changed = self._replaced(fitted, candidates, row, place) if len(row) else []
-        return Sets.joined([self._added(fitted, candidates, floor), *changed])
+        return PositiveSets.joined([self._added(fitted, candidates, floor), *changed])
 
-    def _repaired(self, poor: Fitted, candidates: Tensor, best: Tensor) -> Sets:
-        """Sets that explain too little, with the one item more that may mend it."""
+    def _repaired(self, poor: Fitted, candidates: Tensor, best: Tensor) -> PositiveSets:
+        """PositiveSets that explain too little, with the one item more that may mend it."""
         sets = poor.sets
         if not len(sets):
             return sets
@@ -94,7 +94,7 @@ class SetSearch:
         worth = poor.evidence[:, None] + gain > (best[sets.owner] - self.window - REPAIR_SLACK)[:, None]
         return _with(sets, candidates[sets.owner], torch.where(worth, gain, -torch.inf), log, REPAIRS)
 
-    def _added(self, fitted: Fitted, candidates: Tensor, floor: Tensor) -> Sets:
+    def _added(self, fitted: Fitted, candidates: Tensor, floor: Tensor) -> PositiveSets:
         sets = fitted.sets
         gain, log = self._gains(sets, fitted.totals, candidates[sets.owner])
         # Rare additions are summed up by `hidden`, unless the best set itself still lacks an explanation.
@@ -102,11 +102,11 @@ class SetSearch:
         gain = torch.where(worth, gain, -torch.inf)
         return _with(sets, candidates[sets.owner], gain, log, ADDS)
 
-    def _replaced(self, fitted: Fitted, candidates: Tensor, row: Tensor, place: Tensor) -> list[Sets]:
+    def _replaced(self, fitted: Fitted, candidates: Tensor, row: Tensor, place: Tensor) -> list[PositiveSets]:
         """The sets without one item, and with another in its place, however little they explain: see `_repaired`."""
         plates, sets = self.plates, fitted.sets
         item, amount = sets.items[row, place], 10.0 ** sets.logs[row, place]
-        without = Sets(sets.owner[row], sets.items[row].clone(), sets.logs[row])
+        without = PositiveSets(sets.owner[row], sets.items[row].clone(), sets.logs[row])
         without.items[torch.arange(len(row), device=row.device), place] = NONE
         totals = (fitted.totals[row] - plates.members[item] * amount[:, None]).clamp(min=0.0)
         some = candidates[without.owner]
@@ -114,7 +114,7 @@ class SetSearch:
         gain = torch.where(some == item[:, None], -torch.inf, gain)
         return [without, _with(without, some, gain, log, SWAPS)]
 
-    def _gains(self, sets: Sets, totals: Tensor, some: Tensor) -> tuple[Tensor, Tensor]:
+    def _gains(self, sets: PositiveSets, totals: Tensor, some: Tensor) -> tuple[Tensor, Tensor]:
         """The log evidence gained by adding each of some items, and the load at which it is best; -inf for members."""
         plates = self.plates
         law = plates.conditional(sets.owner, totals, some)  # (sets, some, nodes)
@@ -134,18 +134,18 @@ class SetSearch:
         numbers[items] = 0
         return numbers.to(self.plates.y.device)
 
-    def keys(self, sets: Sets) -> Int64[Tensor, " sets"]:
+    def keys(self, sets: PositiveSets) -> Int64[Tensor, " sets"]:
         """A number for each set of each instance, the same whatever the order of its items."""
         items = self.plates.problem.items
         own = self._numbers[items + 1 + sets.owner]
         return self._numbers[sets.items.where(sets.inside, items)].sum(1) + own
 
-    def with_one_more(self, sets: Sets) -> Bool[Tensor, "sets items"]:
+    def with_one_more(self, sets: PositiveSets) -> Bool[Tensor, "sets items"]:
         """Whether a set with one more item is itself among the sets."""
         keys = self.keys(sets)
         return torch.isin(keys[:, None] + self._numbers[: self.plates.problem.items], keys)
 
-    def hidden(self, sets: Sets, totals: Tensor) -> Float64[Tensor, "sets items"]:
+    def hidden(self, sets: PositiveSets, totals: Tensor) -> Float64[Tensor, "sets items"]:
         """The odds that one more item is positive than those of a set whose pools hold `totals`; members have 0."""
         items = torch.arange(self.plates.problem.items, device=self.plates.y.device).expand(len(sets), -1)
         return self._gains(sets, totals, items)[0].exp()
@@ -161,7 +161,7 @@ class _Found:
         self.repaired = self.expanded.clone()
         self.best = _best(fitted, len(search.plates))
 
-    def add(self, sets: Sets) -> None:
+    def add(self, sets: PositiveSets) -> None:
         """Fit those of the sets that are new, each once."""
         keys = self.search.keys(sets)
         new = (_first(keys) & ~torch.isin(keys, self.keys)).nonzero()[:, 0]
@@ -174,7 +174,7 @@ class _Found:
         self.best = _best(self.fitted, len(self.search.plates))
 
     def open(self) -> Bool[Tensor, " sets"]:
-        """Sets within the window that the search has not gone on from."""
+        """PositiveSets within the window that the search has not gone on from."""
         near = self.fitted.evidence >= self.best[self.fitted.sets.owner] - self.search.window
         return near & ~self.expanded
 
@@ -188,7 +188,7 @@ class _Found:
         return rows
 
     def poor(self) -> Int64[Tensor, " poor"]:
-        """Sets below the window that were not yet repaired, of instances for which an explanation is known."""
+        """PositiveSets below the window that were not yet repaired, of instances for which an explanation is known."""
         best = self.best[self.fitted.sets.owner]
         below = (self.fitted.evidence < best - self.search.window) & (best > NEVER / 2)
         rows = (below & ~self.repaired & ~self.expanded).nonzero()[:, 0]
@@ -234,14 +234,14 @@ def _needed(plates: Plates, score: Float64[Tensor, "instances items"]) -> Bool[T
     return needed.scatter_add_(1, best.indices.flatten(1), mine.flatten(1)) > 0
 
 
-def _with(sets: Sets, some: Tensor, gain: Tensor, log: Tensor, most: int) -> Sets:
+def _with(sets: PositiveSets, some: Tensor, gain: Tensor, log: Tensor, most: int) -> PositiveSets:
     """Each set with one of its best few items more, where the gain is not -inf."""
     best = gain.topk(min(most, gain.shape[1]), 1)
     row, rank = (best.values > -torch.inf).nonzero(as_tuple=True)
     which = best.indices[row, rank]
     items = torch.cat([sets.items[row], some[row, which][:, None]], 1)
     logs = torch.cat([sets.logs[row], log[row, which][:, None]], 1)
-    return Sets(sets.owner[row], items, logs)
+    return PositiveSets(sets.owner[row], items, logs)
 
 
 def _best(found: Fitted, instances: int) -> Float64[Tensor, " instances"]:
@@ -265,7 +265,7 @@ def _first(keys: Tensor) -> Tensor:
 
 def _joined_fits(parts: list[Fitted]) -> Fitted:
     """Several tables of fitted sets as one."""
-    sets = Sets.joined([part.sets for part in parts])
+    sets = PositiveSets.joined([part.sets for part in parts])
     places = sets.items.shape[1]
     return Fitted(
         sets,

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from qgt.decoders.checker import CHECKER_TOLERANCE, check_certificate, check_claims
+from qgt.decoders.checker import CHECKER_TOLERANCE, check_claims, claims_hold
 from qgt.decoders.results import Decoded, Status
 from qgt.lab.answers.accounts import numbers
 from qgt.lab.wording import NAMED_AT_MOST, in_one_phrase, percent, quoted
@@ -64,7 +64,8 @@ def check_sheet(
         >>> [one.fine for one in made], made[0].reason
         ([False, True], 'the calls are another answer, less probable than the proved one: 10 % of those listed')
     """
-    claims, holds = check_claims(problem, y, result), check_certificate(problem, y, result)
+    claims = check_claims(problem, y, result)
+    holds = claims_hold(claims, result)
     made = []
     for i, name in enumerate(numbers(len(y)) if names is None else names):
         reason = "" if holds[i] else _why_not(result, i)
