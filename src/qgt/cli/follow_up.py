@@ -109,7 +109,7 @@ def decoded_rounds(
 ) -> "tuple[DecodedSheet, list[Round], list[str]]":
     """The instances of a file with all their rounds, decoded; the rounds' records; and notes on the file."""
     from qgt.lab.answers.accounts import numbers
-    from qgt.lab.answers.decoding import Settled, decode_history
+    from qgt.lab.answers.decoding import ByLongerLists, decode_history
     from qgt.lab.rounds.files import joined_rounds
     from qgt.rounds.history import History
     from qgt.rounds.stopping import Settle
@@ -117,7 +117,9 @@ def decoded_rounds(
     read = read_sheet(counts, loaded, samples)
     called = list(read.names or numbers(len(read.y)))
     histories, before = joined_rounds([History.start(loaded, row) for row in read.y], called, rounds)
-    way = Settled(Settle(confidence=confidence, time_limit=time_limit), own_generator("decode-rounds", seed, "cpu"))
+    way = ByLongerLists(
+        Settle(confidence=confidence, time_limit=time_limit), own_generator("decode-rounds", seed, "cpu")
+    )
     decoded = decode_history(loaded, histories, called, way, rounds=1 + len(before))
     unfit = [decoded.fit.words] if decoded.fit is not None and decoded.fit.suspect else []
     notes = [f"{counts}: {' '.join(read.notes)}"] if read.notes else []

@@ -427,7 +427,7 @@ class Design:
         layers = combinatorial.checked_layers(layers, items, prime)
         _check_size(prime * layers, items, float(items * layers))
         power = combinatorial.compression_power(items, prime)
-        columns = combinatorial.polynomials(combinatorial.Field.of(prime), layers, power, items)
+        columns = combinatorial.polynomials(combinatorial.FiniteField.of(prime), layers, power, items)
         return cls(combinatorial.lists_of(columns, prime * layers))
 
     @classmethod
@@ -457,7 +457,7 @@ class Design:
         most = min(symbols ** (degree + 1), 2**62)  # more than any machine has memory for
         items = most if items is None else whole("items", items, least=symbols, most=min(most, 2**31 - 1))
         _check_size(symbols * evaluations, items, float(items * evaluations))
-        columns = combinatorial.polynomials(combinatorial.Field.of(symbols), evaluations, degree, items)
+        columns = combinatorial.polynomials(combinatorial.FiniteField.of(symbols), evaluations, degree, items)
         return cls(combinatorial.lists_of(columns, symbols * evaluations))
 
     @classmethod

@@ -14,7 +14,7 @@ from scipy.special import stdtr
 from torch import Generator, Tensor
 
 from qgt.model.factors import pool_costs
-from qgt.model.noise import usual_reports
+from qgt.model.noise import reports_of, usual_reports
 from qgt.model.prior import Prior
 from qgt.model.problem import Problem
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from qgt.files.tables import cell_of, escape
-from qgt.lab.answers.decoding import DecodedSheet, Settled, decode_history, decode_sheet
+from qgt.lab.answers.decoding import ByLongerLists, DecodedSheet, decode_history, decode_sheet
 from qgt.lab.answers.outputs import about_file, products, sheet_facts, verdict_counts
 from qgt.lab.rounds.files import COUNTS, Round, joined_rounds
 from qgt.lab.rounds.follow_up import Proposed, as_round, proposal_in_words, propose
@@ -45,7 +45,7 @@ def _settled(problem: Problem, counts: Mapping[str, Any], settings: Settings) ->
     with tempfile.TemporaryDirectory() as name:
         folders = [_folder(Path(name) / str(n), one) for n, one in enumerate(counts.get("rounds", ()))]
         histories, before = joined_rounds(first, counts["names"], folders)
-    way = Settled(Settle(confidence=CONFIDENCE, time_limit=settings.seconds), _generator())
+    way = ByLongerLists(Settle(confidence=CONFIDENCE, time_limit=settings.seconds), _generator())
     return SettledVersion(decode_history(problem, histories, counts["names"], way, rounds=1 + len(before)), before)
 
 

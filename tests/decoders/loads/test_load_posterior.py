@@ -78,7 +78,7 @@ def plate(noise: qgt.Noise, **loads: float) -> qgt.Problem:
 
 
 def test_answers_and_amounts_of_a_plate() -> None:
-    """PositiveSets right as often as the confidence says, and true amounts within 90 % intervals in about 90 % of cases."""
+    """Sets are right as often as the confidence says, and nine of ten true amounts lie within 90 % intervals."""
     problem = plate(qgt.CycleThreshold(sigma=0.25, limit=38.0), mean=3.0, sd=1.2)
     x, y = problem.simulate(60, generator=torch.Generator().manual_seed(0))
     result = qgt.LoadPosterior().bind(problem)(y)

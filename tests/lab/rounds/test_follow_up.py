@@ -8,7 +8,7 @@ import torch
 
 import qgt
 from qgt.lab.answers import decoding
-from qgt.lab.answers.decoding import Settled, decode_history
+from qgt.lab.answers.decoding import ByLongerLists, decode_history
 from qgt.lab.answers.outputs import products
 from qgt.lab.rounds.follow_up import propose
 from qgt.lab.sheets.names import check_code
@@ -32,7 +32,7 @@ def test_an_answer_that_one_wrong_count_made_is_not_trusted() -> None:
         assert believed.evidence.confidence is not None
         assert (believed.x[0] != x[place]).any()
         sure += int(believed.evidence.confidence[0] > 0.9)
-        (account,) = decode_history(problem, [history], ["a"], Settled(settle, g)).accounts
+        (account,) = decode_history(problem, [history], ["a"], ByLongerLists(settle, g)).accounts
         assert account.verdict in (Verdict.SUSPECT, Verdict.UNSURE)
     assert sure == 2
 
@@ -44,7 +44,7 @@ def test_where_no_answer_but_a_count_is_in_doubt_the_count_is_measured_again() -
     y = torch.tensor([1.0, 1.0, 0.0] * 3, dtype=torch.float64)
     y[8] = 1.0  # off by one
     g = torch.Generator().manual_seed(0)
-    way = Settled(Settle(confidence=0.99), g)
+    way = ByLongerLists(Settle(confidence=0.99), g)
     decoded = decode_history(problem, [History.start(problem, y)], ["a"], way)
     (account,) = decoded.accounts
     assert account.verdict is Verdict.CERTAIN and account.confidence is not None
@@ -61,7 +61,7 @@ def test_honest_instances_stay_certain() -> None:
     x, y = problem.simulate(20, generator=g)
     histories = [History.start(problem, row) for row in y]
     names = [str(number) for number in range(20)]
-    found = decode_history(problem, histories, names, Settled(Settle(confidence=0.99), g))
+    found = decode_history(problem, histories, names, ByLongerLists(Settle(confidence=0.99), g))
     assert (found.result.x == x).all()
     assert all(account.verdict is Verdict.CERTAIN for account in found.accounts)
 
@@ -72,7 +72,7 @@ def test_counts_that_must_be_wrong_are_looked_for_once(monkeypatch: pytest.Monke
     asked, real = [], decoding.rescue
     monkeypatch.setattr(decoding, "rescue", lambda *given, **more: asked.append(given) or real(*given, **more))
     g = torch.Generator().manual_seed(0)
-    decoded = decode_history(problem, [History.start(problem, y)], ["a"], Settled(Settle(confidence=0.99), g))
+    decoded = decode_history(problem, [History.start(problem, y)], ["a"], ByLongerLists(Settle(confidence=0.99), g))
     assert decoded.accounts[0].verdict is Verdict.IMPOSSIBLE and decoded.rescues[0].wrong == ("P5",)
     (one,) = propose(decoded, confidence=0.99, pools=3, generator=g)
     assert one.repeats == ("P5",)
@@ -89,7 +89,7 @@ def test_both_ways_lead_to_one_kind_of_sheet() -> None:
     first = list(one.histories)
     again = torch.ones(1, 30, dtype=torch.uint8)
     first[1] = first[1].after(again, torch.tensor([2.0], dtype=torch.float64), ["all"])
-    several = decode_history(problem, first, one.names, Settled(Settle(confidence=0.99), g), rounds=2)
+    several = decode_history(problem, first, one.names, ByLongerLists(Settle(confidence=0.99), g), rounds=2)
     made = [products(sheet, title="x", decoder="certified", facts={}) for sheet in (one, several)]
     assert set(made[0]) - set(made[1]) == {"proofs.safetensors"} and set(made[1]) - set(made[0]) == {"proofs.zip"}
     plain, later = (json.loads(files["results.json"]) for files in made)

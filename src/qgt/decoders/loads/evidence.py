@@ -42,7 +42,7 @@ EACH = 0.5 * math.log(2 * math.pi)
 
 @dataclass(frozen=True, eq=False)
 class PositiveSets:
-    """PositiveSets of positives, each of one instance, with a load for every item of a set."""
+    """Sets of positives, each of one instance, with a load for every item of a set."""
 
     owner: Int64[Tensor, " sets"]
     items: Int64[Tensor, "sets places"]  # NONE beyond the set's size
@@ -91,7 +91,7 @@ class PositiveSets:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """PositiveSets at their modes, with their evidence."""
+    """Sets at their modes, with their evidence."""
 
     sets: PositiveSets
     totals: Float64[Tensor, "sets pools"]

@@ -86,7 +86,7 @@ class SetSearch:
         return PositiveSets.joined([self._added(fitted, candidates, floor), *changed])
 
     def _repaired(self, poor: Fitted, candidates: Tensor, best: Tensor) -> PositiveSets:
-        """PositiveSets that explain too little, with the one item more that may mend it."""
+        """Sets that explain too little, with the one item more that may mend it."""
         sets = poor.sets
         if not len(sets):
             return sets
@@ -174,7 +174,7 @@ class _Found:
         self.best = _best(self.fitted, len(self.search.plates))
 
     def open(self) -> Bool[Tensor, " sets"]:
-        """PositiveSets within the window that the search has not gone on from."""
+        """Sets within the window that the search has not gone on from."""
         near = self.fitted.evidence >= self.best[self.fitted.sets.owner] - self.search.window
         return near & ~self.expanded
 
@@ -188,7 +188,7 @@ class _Found:
         return rows
 
     def poor(self) -> Int64[Tensor, " poor"]:
-        """PositiveSets below the window that were not yet repaired, of instances for which an explanation is known."""
+        """Sets below the window that were not yet repaired, of instances for which an explanation is known."""
         best = self.best[self.fitted.sets.owner]
         below = (self.fitted.evidence < best - self.search.window) & (best > NEVER / 2)
         rows = (below & ~self.repaired & ~self.expanded).nonzero()[:, 0]

@@ -1,8 +1,8 @@
 """Decoding a sheet of counts, of one round or with all its later rounds: answers, and how far to trust each of them.
 
 A sheet of one round is decoded by any decoder, in parts, so that a person can see how far it is. All its instances have
-the same problem, so simulations of that problem measure what an answer is worth (`Measured`). After a later round
-every instance has pools of its own. Nothing is simulated then: longer lists of answers take its place (`Settled`).
+the same problem, so simulations of that problem measure what an answer is worth (`BySimulation`). After a later round
+every instance has pools of its own. Nothing is simulated then: longer lists of answers take its place (`ByLongerLists`).
 Whatever follows from the answers is the same for both.
 """
 
@@ -176,7 +176,7 @@ def decode_sheet(
         own = decoder.config.decoder if isinstance(decoder, BoundCalibrated) else decoder
         refuse_short_lists(own, "where counts are missing" if measured else "without simulations")
     decode, trust = _bound(problem, decoder, defectives, calibrate, cache)
-    way = Measured(decode, trust, defectives, device, on_progress)
+    way = BySimulation(decode, trust, defectives, device, on_progress)
     return decode_history(problem, [History.start(problem, row) for row in y], names, way)
 
 
@@ -184,7 +184,7 @@ def decode_history(
     problem: Problem,
     histories: Sequence[History],
     names: Sequence[str] | None,
-    way: "Measured | Settled",
+    way: "BySimulation | ByLongerLists",
     *,
     rounds: int = 1,
 ) -> DecodedSheet:
@@ -205,18 +205,18 @@ def decode_history(
         >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.05))
         >>> first = History.start(problem, torch.tensor([1.0, 1.0], dtype=torch.float64))
         >>> later = first.after(torch.tensor([[0, 1, 0]], dtype=torch.uint8), torch.tensor([1.0]).double())
-        >>> way = Settled(Settle(confidence=0.99), torch.Generator().manual_seed(0))
+        >>> way = ByLongerLists(Settle(confidence=0.99), torch.Generator().manual_seed(0))
         >>> found = decode_history(problem, [first, later], ["a", "b"], way, rounds=2)
         >>> [str(one.verdict) for one in found.accounts]
         ['unsure', 'certain']
     """
     names, y = _named(names, len(histories)), first_counts(problem, histories)
-    if isinstance(way, Measured):  # answers, what simulations or the cache tell of them, and so confidence and fit
+    if isinstance(way, BySimulation):  # answers, what simulations or the cache tell of them, and so confidence and fit
         result, reference = _measured(way, y)
     else:  # the same by longer lists
         result, reference = _settled(way, problem, histories)
     fit, trusted = _file_fit(problem, y, result, reference)
-    causes = _causes(problem, y, result, fit) if isinstance(way, Measured) else ()
+    causes = _causes(problem, y, result, fit) if isinstance(way, BySimulation) else ()
     rescues = _rescues(histories, result)
     made = _accounts(histories, names, result, rescues, trusted)
     return DecodedSheet(problem, histories, names, result, made, fit, causes, rescues, rounds)
@@ -232,7 +232,7 @@ def _named(names: Sequence[str] | None, instances: int) -> Sequence[str]:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class BySimulation:
     """A decoder for the problem of a sheet, and the simulations that measure what its answers are worth."""
 
     decode: Decode
@@ -248,7 +248,7 @@ class Measured:
         return self.decode(y)
 
 
-def _measured(way: Measured, y: Tensor) -> tuple[Decoded, Reference | None]:
+def _measured(way: BySimulation, y: Tensor) -> tuple[Decoded, Reference | None]:
     """Answers, part by part, with their confidence and fit; and what instances of the model look like."""
     parts, done = [], 0
     for part in y.split(PART if way.device == "cpu" else PART_ON_GPU):
@@ -289,14 +289,14 @@ def _bound(
 
 
 @dataclass(frozen=True, eq=False)
-class Settled:
+class ByLongerLists:
     """What decodes instances with pools of their own; the generator is for their fits."""
 
     settle: Settle
     generator: Generator
 
 
-def _settled(way: Settled, problem: Problem, histories: Sequence[History]) -> tuple[Decoded, Reference | None]:
+def _settled(way: ByLongerLists, problem: Problem, histories: Sequence[History]) -> tuple[Decoded, Reference | None]:
     """Answers with their confidence and fit over all rounds; and what instances of the first round look like."""
     result = way.settle(histories)
     fits, sound = _fits(histories, result, way.generator)
