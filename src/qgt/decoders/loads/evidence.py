@@ -31,9 +31,9 @@ WIDE = 0.2  # decades: a posterior standard deviation above which a load is inte
 NONE = -1  # in place of an item, in sets smaller than the largest
 LEAST_CURVATURE = 1e-3  # per square decade
 AT_A_TIME, AT_A_TIME_ON_GPU = 2**20, 2**25  # look-ups at a time
-MOST_STEPS = 40  # of Newton's method, with Levenberg and Marquardt's damping
+MOST_STEPS = 20  # of Newton's method, with Levenberg and Marquardt's damping
 FIRST_DAMPING, MOST_DAMPING = 0.1, 1e4
-SETTLED = 1e-3  # nats that a step gained, where loads are at their mode
+SETTLED = 0.01  # nats that a step gained, where loads are at their mode
 FULL_STEP = 1.0  # decades: the longest step of Newton's method
 NEAR_SHARE, NEAR_SCALE, FAR_SCALE = 0.75, 1.1, 2.5  # loads are drawn from two normals, wider than the fit
 PRIOR_SHARE = 0.05  # of draws on the grid that follow the prior, so that no load is left out
@@ -170,32 +170,34 @@ class Plates:
         value = self.reports.curves.value(curve, torch.where(none, 1.0, totals).log10())
         return torch.where(none, self.reports.zero.view(-1)[curve], value)
 
-    def at_own_pools(self, owner: Tensor, totals: Tensor, items: Tensor) -> Float64[Tensor, "rows some"]:
-        """The log likelihood of the pools of each of some items, as they are."""
+    def at_own_pools(
+        self, owner: Int64[Tensor, " pairs"], totals: Float64[Tensor, "rows pools"], row: Tensor, item: Tensor
+    ) -> Float64[Tensor, " pairs"]:
+        """The log likelihood of the pools of an item, as a row of totals has them, for pairs of a row and an item."""
         pools, mine = self.pools_of
-        where = pools[items]  # (rows, some, weight)
-        mean = totals.gather(1, where.flatten(1)).view_as(where)
-        return torch.where(mine[items], self.likelihood(owner[:, None, None], where, mean), 0.0).sum(2)
+        where = pools[item]  # (pairs, weight)
+        each = self.likelihood(owner[:, None], where, totals[row[:, None], where])
+        return torch.where(mine[item], each, 0.0).sum(1)
 
     def conditional(
-        self, owner: Int64[Tensor, " rows"], totals: Float64[Tensor, "rows pools"], items: Int64[Tensor, "rows some"]
-    ) -> Float64[Tensor, "rows some nodes"]:
+        self, owner: Int64[Tensor, " pairs"], totals: Float64[Tensor, "rows pools"], row: Tensor, item: Tensor
+    ) -> Float64[Tensor, "pairs nodes"]:
         """The log of the prior of one more item's load times the likelihood of its pools, at each node of the grid.
 
         `logsumexp` over the nodes, less `at_own_pools`, is the log evidence gained by adding the item to what the pools
-        hold already, all other loads kept.
+        of that row hold already, all other loads kept.
         """
         nodes, weights = self.grid
         pools, mine = self.pools_of
         most = AT_A_TIME if self.y.device.type == "cpu" else AT_A_TIME_ON_GPU
-        rows = max(1, most // max(1, items.shape[1] * pools.shape[1] * len(nodes)))
-        parts = []
-        for who, base, some in zip(owner.split(rows), totals.split(rows), items.split(rows), strict=True):
-            where = pools[some][..., None]  # (rows, some, weight, 1)
-            more = base.gather(1, where.flatten(1)).view_as(where) + 10.0**nodes
-            each = self.likelihood(who[:, None, None, None], where, more)
-            parts.append(torch.where(mine[some][..., None], each, 0.0).sum(2) + weights)
-        return torch.cat(parts)
+        pairs = max(1, most // (pools.shape[1] * len(nodes)))
+        found = []
+        for who, which, one in zip(owner.split(pairs), row.split(pairs), item.split(pairs), strict=True):
+            where = pools[one]  # (pairs, weight)
+            more = totals[which[:, None], where][..., None] + 10.0**nodes
+            each = self.likelihood(who[:, None, None], where[..., None], more)
+            found.append(torch.where(mine[one][..., None], each, 0.0).sum(1) + weights)
+        return torch.cat(found)
 
     def fit(self, sets: PositiveSets) -> Fitted:
         """The mode of each set's loads from where they are, and the evidence by Laplace's method and the grid."""
@@ -254,9 +256,9 @@ class Plates:
         if len(row):
             item, log = sets.items[row, place], sets.logs[row, place]
             before = (at.totals[row] - self.members[item] * (10.0**log)[:, None]).clamp(min=0.0)
-            owner = sets.owner[row]
-            integral = self.conditional(owner, before, item[:, None]).logsumexp(2)[:, 0]
-            there = self.at_own_pools(owner, at.totals[row], item[:, None])[:, 0]
+            owner, each = sets.owner[row], torch.arange(len(row), device=row.device)
+            integral = self.conditional(owner, before, each, item).logsumexp(1)
+            there = self.at_own_pools(owner, at.totals, row, item)
             mode = self.prior.value(torch.zeros_like(item), log)
             evidence = evidence.index_add(0, row, integral - there - mode)
         return Fitted(sets, at.totals, covariance, wide, evidence)
@@ -311,7 +313,7 @@ class Plates:
         item = many.items[rows, place]
         member = self.members[item]
         base = (totals[rows] - member * (10.0 ** many.logs[rows, place])[:, None]).clamp(min=0.0)
-        law = self.conditional(many.owner[rows], base, item[:, None])[:, 0].softmax(1)
+        law = self.conditional(many.owner[rows], base, torch.arange(len(rows), device=rows.device), item).softmax(1)
         law = (1 - PRIOR_SHARE) * law + PRIOR_SHARE * self.grid[1].exp()
         up_to = law.cumsum(1)
         uniform = uniform * up_to[:, -1]

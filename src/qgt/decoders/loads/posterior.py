@@ -23,6 +23,7 @@ from qgt.model.problem import Problem
 
 INTERVAL = (0.05, 0.5, 0.95)  # quantiles: the ends of 90 % of a load's posterior, and its median
 MOST_TABLES = 2**25  # numbers of all tables of the instances that are decoded at a time
+WIDTH = 3  # sets of an instance that the search goes on from at a time
 BEYOND = 3.0  # nats beyond the odds, within which sets are weighed again by sampling
 MOST_SAMPLED = 48  # sets of an instance that are weighed again
 FIRST_SAMPLES = 128  # of the first look
@@ -48,14 +49,14 @@ class LoadPosterior:
 
     odds: float = 1000.0  # sets this many times less probable than the best are listed
     samples: int = 1024  # of the loads of each set that matters; a first look takes fewer
-    rounds: int = 60  # of the search
+    most_sets: int = 1500  # of an instance that are fitted; beyond, sets may be missing, and the list is not complete
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "odds", positive("odds", self.odds))
         if self.odds < 1:
             raise ValueError(f"odds={self.odds} is not valid: give 1 or more.")
         object.__setattr__(self, "samples", whole("samples", self.samples, least=16))
-        object.__setattr__(self, "rounds", whole("rounds", self.rounds, least=1))
+        object.__setattr__(self, "most_sets", whole("most_sets", self.most_sets, least=1))
 
     def supports(self, problem: Problem) -> str | None:
         """Problems whose items have loads."""
@@ -82,7 +83,7 @@ class LoadPosterior:
 
 
 def _decoded(options: LoadPosterior, plates: Plates) -> Decoded:
-    search = SetSearch(plates, window=math.log(options.odds), width=3, rounds=options.rounds)
+    search = SetSearch(plates, window=math.log(options.odds), width=WIDTH, most_sets=options.most_sets)
     listing = search.run()
     close = _close(listing, len(plates), math.log(options.odds) + BEYOND)
     samples = _weighed(plates, close, FIRST_SAMPLES)

@@ -46,16 +46,13 @@ class SetSearch:
     plates: Plates
     window: float  # nats: sets this far below the best are gone on from
     width: int  # sets of each instance gone on from at a time
-    rounds: int
+    most_sets: int  # of an instance, after which the search goes on from none of its sets any more
 
     def run(self) -> SetListing:
         """SetSearch until the sets within the window are closed, or for so many rounds."""
         may_be = candidates(self.plates)
         found = _Found(self, self.plates.fit(self._start()))
-        for _ in range(self.rounds):
-            chosen = found.chosen()
-            if not len(chosen):
-                break
+        while len(chosen := found.chosen()):
             found.add(self._neighbours(found.fitted[chosen], may_be, found.best))
             poor = found.poor()  # what lost an item may need two in its place
             found.add(self._repaired(found.fitted[poor], may_be, found.best))
@@ -110,20 +107,37 @@ class SetSearch:
         without.items[torch.arange(len(row), device=row.device), place] = NONE
         totals = (fitted.totals[row] - plates.members[item] * amount[:, None]).clamp(min=0.0)
         some = candidates[without.owner]
-        gain, log = self._gains(without, totals, some)
-        gain = torch.where(some == item[:, None], -torch.inf, gain)
+        some = torch.where(some == item[:, None], NONE, some)
+        gain, log = self._gains(without, totals, some, instead_of=item)
         return [without, _with(without, some, gain, log, SWAPS)]
 
-    def _gains(self, sets: PositiveSets, totals: Tensor, some: Tensor) -> tuple[Tensor, Tensor]:
-        """The log evidence gained by adding each of some items, and the load at which it is best; -inf for members."""
-        plates = self.plates
-        law = plates.conditional(sets.owner, totals, some)  # (sets, some, nodes)
-        gain = law.logsumexp(2) - plates.at_own_pools(sets.owner, totals, some)
-        x = sets.statuses(plates.problem.items)
-        change = torch.nn.functional.pad(-plates.costs.flips(x), (0, 1), value=-torch.inf)  # (sets, items + 1)
-        taken = torch.nn.functional.pad(x, (0, 1), value=1).gather(1, some.where(some != NONE, x.shape[1])) > 0
-        gain = gain + change.gather(1, some.where(some != NONE, x.shape[1]))
-        return torch.where(taken, -torch.inf, gain), plates.grid[0][law.argmax(2)]
+    def _gains(
+        self, sets: PositiveSets, totals: Tensor, some: Tensor, instead_of: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The log evidence gained by adding each of some items, and the load at which it is best; -inf for members.
+
+        An item that is to come `instead_of` another must share a pool with it: otherwise one goes and one comes.
+        """
+        plates, items = self.plates, self.plates.problem.items
+        x = sets.statuses(items)
+        safe = some.where(some != NONE, items)
+        worth = (some != NONE) & (torch.nn.functional.pad(x, (0, 1), value=1).gather(1, safe) == 0)
+        if instead_of is not None:
+            worth &= self._neighbouring[instead_of[:, None], safe]
+        row, place = worth.nonzero(as_tuple=True)
+        item, owner = some[row, place], sets.owner[row]
+        law = plates.conditional(owner, totals, row, item)  # (pairs, nodes)
+        own = law.logsumexp(1) - plates.at_own_pools(owner, totals, row, item) - plates.costs.flips(x)[row, item]
+        gain = torch.full_like(some, -torch.inf, dtype=torch.float64)
+        log = torch.zeros_like(gain)
+        gain[row, place], log[row, place] = own, plates.grid[0][law.argmax(1)]
+        return gain, log
+
+    @cached_property
+    def _neighbouring(self) -> Bool[Tensor, "items places"]:
+        """Whether two items share a pool; the last column, of no item, is False."""
+        members = self.plates.members
+        return members[:-1] @ members.T > 0
 
     @cached_property
     def _numbers(self) -> Int64[Tensor, " numbers"]:
@@ -180,10 +194,12 @@ class _Found:
 
     def chosen(self) -> Int64[Tensor, " chosen"]:
         """The best open sets of each instance, to go on from."""
-        rows = self.open().nonzero()[:, 0]
+        owner = self.fitted.sets.owner
+        enough = torch.bincount(owner, minlength=len(self.search.plates)) >= self.search.most_sets
+        rows = (self.open() & ~enough[owner]).nonzero()[:, 0]
         rows = rows[self.fitted.evidence[rows].argsort(descending=True, stable=True)]
-        rows = rows[self.fitted.sets.owner[rows].argsort(stable=True)]
-        rows = rows[_ranks(self.fitted.sets.owner[rows]) < self.search.width]
+        rows = rows[owner[rows].argsort(stable=True)]
+        rows = rows[_ranks(owner[rows]) < self.search.width]
         self.expanded[rows] = True
         return rows
 
