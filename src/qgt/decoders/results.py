@@ -246,6 +246,11 @@ class Decoded:
     proof: Proof | None = None
     amounts: Float64[Tensor, "instances items"] | None = None
 
+    @property
+    def values(self) -> UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"]:
+        """What the answer says that each item has: amounts where items have loads, else statuses."""
+        return self.x if self.amounts is None else self.amounts
+
     def pick(self, instances: Int64[Tensor, " picked"]) -> "Decoded":
         """The result for some of the instances, in the order given."""
         return Decoded(**{name: _pick(getattr(self, name), instances) for name in _names(self)})

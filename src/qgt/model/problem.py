@@ -155,15 +155,21 @@ class Problem:
         return Instances(x, y)
 
     def log_joint(
-        self, x: UInt8[Tensor, "instances items"], y: Float64[Tensor, "instances pools"]
+        self,
+        x: UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"],
+        y: Float64[Tensor, "instances pools"],
     ) -> Float64[Tensor, " instances"]:
         """The log probability of x and y together, missing counts (NaN) left out: the oracle for every decoder."""
         if not isinstance(self.prior, Prior | Loads):
             raise ValueError(f"{self.prior} can only be sampled: give it methods `log_prob` and `marginals`.")
-        return self.prior.log_prob(x) + self._reported(x, y).sum(1)
+        return self.prior.log_prob(x) + self.log_reports(x, y).sum(1)
 
-    def _reported(self, x: Tensor, y: Tensor) -> Tensor:
-        """The log probability of each report, 0 where it is missing: (instances, pools)."""
+    def log_reports(
+        self,
+        x: UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"],
+        y: Float64[Tensor, "instances pools"],
+    ) -> Float64[Tensor, "instances pools"]:
+        """The log probability, or density, of each report given x; 0 where the report is missing."""
         sizes = self.design.pool_sizes.to(y.device, torch.float64)
         counts = self.design.count(x)
         missing = y.isnan()
@@ -182,7 +188,7 @@ class Problem:
             >>> bool(problem.blur(x, y) > 1)  # the density is exp of about -1e17
             True
         """
-        size = self._reported(x, y).abs().sum(1)
+        size = self.log_reports(x, y).abs().sum(1)
         if isinstance(self.prior, FactoredPrior):
             size = size + self.prior.costs(self.items).size(x)
         return 4 * torch.finfo(torch.float64).eps * (80 + math.log2(self.items + self.pools)) * size

@@ -31,7 +31,9 @@ from torch import Tensor
 from qgt.arguments import positive, whole
 from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.contract import Decode, Decoder, check_counts, refuse_unsupported
+from qgt.decoders.loads.posterior import LoadPosterior
 from qgt.decoders.results import Answers, Decoded, Evidence, Spans, Status
+from qgt.model.loads import as_statuses
 from qgt.model.prior import Prior
 from qgt.model.problem import Problem
 from qgt.trust import cache
@@ -466,7 +468,8 @@ class Missed:
 
 def prior_rates(problem: Problem) -> Float64[Tensor, " items"] | None:
     """How often each item is defective before any count; None for a prior that can only be simulated."""
-    return problem.prior.marginals(problem.items) if isinstance(problem.prior, Prior) else None
+    prior = problem.prior if problem.loads is None else problem.loads.statuses()
+    return prior.marginals(problem.items) if isinstance(prior, Prior) else None
 
 
 def _rate(problem: Problem, x: Tensor) -> Float64[Tensor, " items"]:
@@ -562,6 +565,10 @@ class BoundCalibrated:
     def _wider(self, y: Tensor) -> Float64[Tensor, " instances"]:
         """The probabilities of the answers by longer lists; 0 where a list is not complete, or there is none."""
         decoder = self.config.decoder
+        if isinstance(decoder, LoadPosterior):
+            found = replace(decoder, odds=WIDER * decoder.odds).bind(self.problem)(y).evidence
+            assert found.complete is not None and found.confidence is not None
+            return torch.where(found.complete, found.confidence, 0.0)
         if not isinstance(decoder, Certified):
             return torch.zeros(len(y), dtype=torch.float64, device=y.device)
         wide = replace(decoder, certificates=False, odds=WIDER * decoder.odds)
@@ -644,7 +651,7 @@ class Learned:
             result: What the decoder returned.
             wider: The probabilities of answers by longer lists: asked where simulations are too few to support them.
         """
-        off = misfit(problem, y, result.x)
+        off = misfit(problem, y, result.values)
         fit, sound = second_look(problem, y, result, fit_of(off, self.reference).to(y.device))
         evidence = result.evidence
         if self.listed is not None and evidence.alternatives is not None:
@@ -703,18 +710,22 @@ def learn(
     generator = torch.Generator().manual_seed(0)
     decoder, seconds, most = config.decoder, config.seconds, config.simulations
     if not isinstance(decoder, Certified):
-        x, y, result = _simulated(problem, lambda each: decode, seconds, most, device, generator, missing=missing)
+        truths, y, result = _simulated(problem, lambda each: decode, seconds, most, device, generator, missing=missing)
+        x = as_statuses(truths)
         if result.evidence.alternatives is not None and result.evidence.complete is not None:
             listed = Listing.learn(x, result, USUAL_ODDS)
             missed = Missed.learn(problem, x, result, found_among(x, result.evidence.alternatives))
-            reference, claims = Reference.of(problem, generator=generator), listed.claims(x, result)
-            return Learned(len(x), reference, listed, None, missed, claims)
-        off, right = misfit(problem, y, result.x), (result.x == x).all(1)
+            if problem.loads is None:
+                reference = Reference.of(problem, generator=generator)
+            else:  # amounts are fitted to the reports, and so fit them better than the true ones do
+                reference = Reference.of_answers(problem, y, result.values, truths, generator=generator)
+            return Learned(len(x), reference, listed, None, missed, listed.claims(x, result))
+        off, right = misfit(problem, y, result.values), (result.x == x).all(1)
         given = features(off, result)
         scored, missed = Scoring.learn(given, right), Missed.learn(problem, x, result, right)
         finished = result.status <= Status.PROVED
         claims = CertainCalls.of(scored(given)[finished], right[finished])
-        reference = Reference.of_misfits(problem, y, off, x, generator=generator)
+        reference = Reference.of_misfits(problem, y, off, truths, generator=generator)
         return Learned(len(x), reference, None, scored, missed, claims)
     plain, wide = replace(decoder, certificates=False), replace(decoder, certificates=False, odds=WIDER * decoder.odds)
     # How good an incomplete list is depends on the time there was: it must be the decoder's own.
@@ -781,7 +792,7 @@ def _simulated(
         results.append(_needed(bound(left / len(x))(y.to(device))).cpu())
         done += len(x)
         spent = time.perf_counter() - start
-        wrong += _surprises(x, results[-1])
+        wrong += _surprises(as_statuses(x), results[-1])
         if spent > MOST_OF_TIME * seconds or math.sqrt(wrong + 1) / done < PRECISE:
             break
         # As many as the rest of the time allows, but not many times as many as there are: the guess may be wrong.

@@ -40,6 +40,7 @@ MOST_INSTANCES, LEAST_INSTANCES = 100_000, 100  # instances
 FEW_DECODED = 100  # decoded instances below which truths speak too
 SIMULATED_AT_A_TIME = 2**22
 SMALLEST = 1e-300  # p-value: none is 0
+THREE_ERRORS = 4.5  # nats by which the density of a normal law falls within three standard deviations
 SLACK = 1e-9  # relative: costs this close are equal, but for rounding
 
 
@@ -60,8 +61,12 @@ class Misfit:
         return Misfit(self.pools[which], self.prior[which])
 
 
-def misfit(problem: Problem, y: Float64[Tensor, "instances pools"], x: UInt8[Tensor, "instances items"]) -> Misfit:
-    """How badly calls and counts go together.
+def misfit(
+    problem: Problem,
+    y: Float64[Tensor, "instances pools"],
+    x: UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"],
+) -> Misfit:
+    """How badly calls, or amounts where items have loads, and reports go together.
 
     Example:
         >>> import torch, qgt
@@ -70,6 +75,8 @@ def misfit(problem: Problem, y: Float64[Tensor, "instances pools"], x: UInt8[Ten
         >>> misfit(problem, torch.tensor([[1.0, 1.0]], dtype=torch.float64), x).pools.exp()  # one count is off
         tensor([[ 1.2500, 10.0000]], dtype=torch.float64)
     """
+    if problem.loads is not None:
+        return Misfit(-problem.log_reports(x, y), -problem.loads.log_prob(x))
     costs = pool_costs(problem.design, problem.noise, y)
     counts = problem.design.count(x).to(torch.int64)
     prior = problem.prior
@@ -452,9 +459,18 @@ def expected_off(problem: Problem) -> float:
 
 def _off(problem: Problem, y: Tensor, x: Tensor) -> float:
     """How many reports of an instance are not what its answer makes usual, on average; missing ones are not off."""
+    return float(off_reports(problem, y, x).double().sum() / max(1, len(y)))
+
+
+def off_reports(problem: Problem, y: Tensor, x: Tensor) -> Bool[Tensor, "instances pools"]:
+    """Which reports are not what an answer makes usual; those of amounts, which are more than three errors off it."""
     sizes = problem.design.pool_sizes.to(x.device, torch.float64)
-    usual = usual_reports(problem.noise, problem.design.count(x), sizes)
-    return float(((y != usual) & ~y.isnan()).double().sum() / max(1, len(y)))
+    totals = problem.design.count(x)
+    usual = usual_reports(problem.noise, totals, sizes)
+    if problem.loads is None:
+        return (y != usual) & ~y.isnan()
+    most = problem.noise.log_prob(usual, totals, sizes)
+    return problem.log_reports(x, y) < torch.where(y.isnan(), -torch.inf, most - THREE_ERRORS)
 
 
 def _mean_p(values: Tensor, reference: Tensor, spread: Spread) -> float:

@@ -21,7 +21,7 @@ from qgt.decoders.results import Answers, Decoded, Evidence, Spans, Status
 from qgt.model.prior import FactoredPrior
 from qgt.model.problem import Problem
 
-INTERVAL = (0.05, 0.5, 0.95)  # quantiles: the ends of 90 % of a load's posterior, and its median
+INTERVAL = (0.05, 0.95)  # quantiles: the ends of 90 % of a load's posterior
 MOST_TABLES = 2**25  # numbers of all tables of the instances that are decoded at a time
 WIDTH = 3  # sets of an instance that the search goes on from at a time
 BEYOND = 3.0  # nats beyond the odds, within which sets are weighed again by sampling
@@ -221,15 +221,19 @@ def _result(
 
 
 def _amounts(close: Fitted, samples: DrawnLoads, first: Tensor, items: int) -> tuple[Tensor, Tensor]:
-    """The median amount of each item of the best sets, and the ends of 90 % of its posterior."""
+    """The amount of each item of the best sets, and the ends of 90 % of its posterior given the set.
+
+    Amounts are the mode of all loads together: they add up to what the pools report, as medians would not.
+    """
     best = DrawnLoads(samples.prior[first], samples.weight[first], samples.logs[first])
-    low, middle, high = (10.0 ** best.quantiles(INTERVAL)).unbind(2)  # (instances, places)
+    low, high = (10.0 ** best.quantiles(INTERVAL)).unbind(2)  # (instances, places)
     sets = close.sets[first]
     where = sets.items.where(sets.inside, items)
     amounts = torch.zeros(len(first), items + 1, dtype=torch.float64, device=where.device)
     interval = torch.full((len(first), items + 1, 2), torch.nan, dtype=torch.float64, device=where.device)
-    amounts.scatter_(1, where, middle)
+    amounts.scatter_(1, where, 10.0**sets.logs)
     interval.scatter_(1, where[..., None].expand(-1, -1, 2), torch.stack([low, high], 2))
+    amounts[:, items] = 0.0
     return amounts[:, :items], interval[:, :items]
 
 

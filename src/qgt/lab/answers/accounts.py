@@ -21,6 +21,7 @@ from qgt.model.noise import Noiseless, usual_reports
 from qgt.model.problem import Problem
 from qgt.trust.confidence import prior_rates
 from qgt.trust.diagnosis import Rescue
+from qgt.trust.fit import off_reports
 
 OUT_OF_TIME = "Time ran out before any possible answer was found, so no sample is called. Decode again with more time."
 MOST_ALTERNATIVES = 100  # of an instance that an account names; a report of 15,000 answers helps nobody
@@ -137,8 +138,8 @@ def accounts(
     if not len(names) == len(y) == len(result.x):
         raise ValueError(f"{len(names)} names, {len(y)} rows of y and {len(result.x)} results: give one of each.")
     sizes = problem.design.pool_sizes.to(result.x.device, torch.float64)
-    expected = usual_reports(problem.noise, problem.design.count(result.x), sizes)  # (instances, pools)
-    off = (y != expected) & ~y.isnan()  # a count that is missing fits anything
+    expected = usual_reports(problem.noise, problem.design.count(result.values), sizes)  # (instances, pools)
+    off = off_reports(problem, y, result.values)  # a count that is missing fits anything
     known = _probabilities(problem, result)  # (instances, items)
     nothing, listed = _found_nothing(result), _listed(problem, result)
     return [

@@ -341,12 +341,12 @@ def _file_fit(problem: Problem, y: Tensor, result: Decoded, reference: Reference
     own, possible = result.evidence.fit, result.status != Status.INFEASIBLE
     if reference is None or own is None:
         return None, True
-    return held_together(problem, y, result.x, own, possible, reference)
+    return held_together(problem, y, result.values, own, possible, reference)
 
 
 def _causes(problem: Problem, y: Tensor, result: Decoded, fit: FileFit | None) -> Sequence[Cause]:
     """What may be wrong with a file that does not fit."""
-    if fit is None or not fit.suspect:
+    if fit is None or not fit.suspect or problem.loads is not None:  # causes are looked for among counts
         return ()
     quick = (BeliefPropagation(iterations=SWEEPS), GAMP(), AMP()) if problem.design.sparse else (GAMP(), AMP())
     decoder = next((one for one in quick if one.supports(problem) is None), None)
