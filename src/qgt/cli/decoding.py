@@ -155,11 +155,11 @@ def decode(
     name, chosen, loaded, why = _chosen(
         problem, decoder, model, texts, keep_proofs=certificate is not None, limited=time_limit is None
     )
+    samples = planned_samples(problem, loaded)
     if attack_rate is not None:
         from qgt.model.prior import with_attack_rate
 
         loaded = dataclasses.replace(loaded, prior=with_attack_rate(loaded.prior, attack_rate))
-    samples = planned_samples(problem)
     read = read_sheet(counts, loaded, samples)
     why = [*why, *([UNMEASURED] if not calibrate or defectives is not None else ())]
     sheet = _decoded(read, chosen, loaded, defectives, calibrate, cache, chosen_device(device))

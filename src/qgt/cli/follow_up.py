@@ -109,7 +109,7 @@ def decoded_rounds(
     from qgt.rounds.stopping import Settle
 
     loaded = qgt.Problem.load(problem)
-    read = read_sheet(counts, loaded, planned_samples(problem))
+    read = read_sheet(counts, loaded, planned_samples(problem, loaded))
     called = list(read.names or numbers(len(read.y)))
     histories, before = joined_rounds([History.start(loaded, row) for row in read.y], called, rounds)
     settle = Settle(confidence=confidence, time_limit=time_limit)
@@ -135,7 +135,7 @@ def decode_with_rounds(
     from qgt.lab.rounds.follow_up import round_facts, round_proofs, rounds_page
 
     decoded, before, loaded, notes = decoded_rounds(counts, problem, rounds, 0.99, time_limit or 10.0)
-    samples = planned_samples(problem)
+    samples = planned_samples(problem, loaded)
     files = outputs.of_accounts(decoded.accounts, loaded.design, samples)
     if outputs.answers is not None:
         items = loaded.design.item_names

@@ -53,11 +53,18 @@ def _value(value: object) -> str:
 Made = TypeVar("Made")
 
 
-def load(path: str | Path, kind: str, make: Callable[[object], Made]) -> Made:
-    """What `make` makes of a file; whatever is wrong is reported with the file's name."""
+def load(path: str | Path, kind: str, make: Callable[[object], Made], data: bytes | None = None) -> Made:
+    """What `make` makes of a file; whatever is wrong is reported with the file's name.
+
+    Args:
+        path: The file, or what to call it where `data` is given.
+        kind: What the file is, for errors.
+        make: Makes something of its tables and lists.
+        data: Its content, as with an upload.
+    """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig") if data is None else data.decode("utf-8-sig")
         return make(json.loads(text) if path.suffix == ".json" else tomllib.loads(text))
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error.strerror}); check the path.") from error

@@ -1,22 +1,26 @@
 """What a decoded sheet leaves behind: tables, pages and files that a person keeps, all made from one account."""
 
-import csv
 import dataclasses
-import io
 import json
-import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from torch import Tensor
 
-from qgt.decoders.certificate_file import write_certificate
+from qgt.decoders.certificate_file import certificate_bytes
 from qgt.decoders.results import Decoded, Status
-from qgt.files.grids import WorkbookRow, write_workbook
-from qgt.files.tables import escape
+from qgt.files.grids import (
+    CellRow,
+    WorkbookRow,
+    csv_bytes,
+    has_workbooks,
+    part_of_cell,
+    read_grid,
+    workbook_bytes,
+    write_rows,
+)
 from qgt.lab import reported
 from qgt.lab.answers.accounts import Account
 from qgt.lab.answers.decoding import DecodedSheet
@@ -33,8 +37,8 @@ from qgt.pictures import pages
 # All of them show the calls of `Account.calls`, and nothing else.
 #
 # A cell of the report that holds a list has its parts separated by semicolons. A part that holds a semicolon or quotes
-# is itself put in quotes, with its quotes doubled: such a cell is one line of CSV with `;` between its parts, and
-# `csv.reader([cell], delimiter=";", skipinitialspace=True)` takes it apart again.
+# is itself put in quotes, with its quotes doubled: such a cell is one line of CSV with `;` and a blank between its
+# parts, which readers of CSV take apart again.
 
 CellValue = str | int | float | None
 REPORT_COLUMNS = (
@@ -60,7 +64,13 @@ def write_calls(path: str | Path, made: Sequence[Account], items: Sequence[str])
         a,0,0,1
         b,,,
     """
-    _write(path, ["plate", *items], ([one.name, *(each.call.cell for each in one.calls)] for one in made))
+    write_rows(path, calls_rows(made, items))
+
+
+def calls_rows(made: Sequence[Account], items: Sequence[str]) -> Iterator[CellRow]:
+    """The rows of the file that `write_calls` writes."""
+    yield ["plate", *items]
+    yield from ([one.name, *(each.call.cell for each in one.calls)] for one in made)
 
 
 def write_answers(path: str | Path, result: Decoded, names: Sequence[str], items: Sequence[str]) -> None:
@@ -70,12 +80,13 @@ def write_answers(path: str | Path, result: Decoded, names: Sequence[str], items
     """
     none = (result.status == Status.INFEASIBLE).tolist()
     rows = zip(names, result.x.tolist(), none, strict=True)
-    _write(path, ["instance", *items], ([name, *([""] * len(x) if gone else x)] for name, x, gone in rows))
+    lines = ([name, *([None] * len(x) if gone else x)] for name, x, gone in rows)
+    write_rows(path, [["instance", *items], *lines])
 
 
 def write_samples(path: str | Path, rows: Iterable[Sequence[CellValue]]) -> None:
     """Write `sample_rows`: one line per sample, as laboratory systems import them."""
-    _write(path, SAMPLE_COLUMNS, rows)
+    write_rows(path, [SAMPLE_COLUMNS, *rows])
 
 
 def sample_rows(
@@ -106,21 +117,20 @@ def sample_rows(
 def refuse_undecided(path: str | Path) -> None:
     """Raise a ValueError for a file of calls with an empty cell: it is neither right nor wrong."""
     try:
-        with Path(path).open(newline="", encoding="utf-8-sig") as stream:
-            rows = list(csv.reader(stream))
-    except (OSError, ValueError, csv.Error):
+        grid = read_grid(path)
+    except ValueError:
         return  # whoever reads the calls says what is wrong with the file
-    for number, row in enumerate(rows, 1):
-        if number > 1 and "" in row[1:]:
+    for number, row in enumerate(grid.rows):
+        if number and "" in row[1:]:
             raise ValueError(
-                f"{path}: row {number}, column {row.index('', 1) + 1} is empty: the sample is not called. Score the "
-                "decoder's best answers instead: 'qgt decode --answers FILE' writes them."
+                f"{grid.place(number, row.index('', 1))} is empty: the sample is not called. Score the decoder's best "
+                "answers instead: 'qgt decode --answers FILE' writes them."
             )
 
 
 def write_report(path: str | Path, made: Sequence[Account]) -> None:
     """Write one row per instance with all that its account says."""
-    _write(path, REPORT_COLUMNS, map(report_row, made))
+    write_rows(path, [REPORT_COLUMNS, *map(report_row, made)])
 
 
 def report_row(one: Account) -> tuple[CellValue, ...]:
@@ -155,7 +165,7 @@ def in_one_cell(parts: Iterable[str], delimiter: str = ";", *, more: int = 0) ->
     """
     shown, room = [], LONGEST_CELL
     for part in parts:
-        text = _part(part, delimiter)
+        text = part_of_cell(part, delimiter)
         room -= len(text) + len(delimiter) + 1
         if room >= 0:
             shown.append(text)
@@ -207,28 +217,10 @@ def verdict_counts(made: Sequence[Account]) -> dict[Verdict, int]:
     return {word: numbers[word] for word in reversed(Verdict) if numbers[word]}
 
 
-def _write(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[CellValue]]) -> None:
-    """Write a CSV file; texts that a spreadsheet would run are escaped."""
-    with Path(path).open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        for row in (header, *rows):
-            writer.writerow([escape(cell) if isinstance(cell, str) else cell for cell in row])
-
-
 def _difference(other: Alternative) -> str:
     """An alternative in one part of a cell: its probability, then +item and -item for what it changes."""
     changes = in_one_cell([*(f"+{name}" for name in other.added), *(f"-{name}" for name in other.dropped)], ",")
     return changes if other.probability is None else f"{other.probability:.4f}: {changes}"
-
-
-def _part(part: str, delimiter: str) -> str:
-    """One part of a list, in quotes where csv's rules or a blank at an end ask for them."""
-    plain = part == part.strip() and part and not {delimiter, '"', "\n", "\r"} & set(part)
-    if plain:
-        return part
-    line = io.StringIO()
-    csv.writer(line, delimiter=delimiter, quoting=csv.QUOTE_ALL, lineterminator="").writerow([part])
-    return line.getvalue()
 
 
 def _number(value: float | None) -> float | None:
@@ -541,10 +533,7 @@ def products(
     made = account_products(sheet.accounts, sheet.problem.design, sheet_facts(sheet, decoder), samples)
     made[HTML] = sheet_page(sheet, title=title, facts=facts, samples=samples).encode()
     if sheet.result.proof is not None:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / PROOFS
-            write_certificate(path, problem=sheet.problem, y=sheet.y, result=sheet.result)
-            made[PROOFS] = path.read_bytes()
+        made[PROOFS] = certificate_bytes(sheet.problem, sheet.y, sheet.result)
     return made
 
 
@@ -560,20 +549,16 @@ def account_products(
         samples: Where the samples stand, if that is known.
     """
     lines = list(sample_rows(made, check_code(design), None if samples is None else samples.places))
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        write_calls(folder / CALLS, made, design.item_names)
-        write_samples(folder / BY_SAMPLE, lines)
-        write_report(folder / REPORT, made)
-        if find_spec("openpyxl") is not None:
-            sheets: dict[str, Sequence[WorkbookRow]] = {
-                "report": _report(made),
-                "samples": [SAMPLE_COLUMNS, *lines],
-                "calls": _calls(made),
-            }
-            write_workbook(folder / XLSX, sheets)
-        found = {path.name: path.read_bytes() for path in folder.iterdir()}
-    return {**found, JSON: json.dumps(facts, allow_nan=False, indent=1).encode()}
+    report, samples_table = [REPORT_COLUMNS, *map(report_row, made)], [SAMPLE_COLUMNS, *lines]
+    found = {
+        CALLS: csv_bytes(calls_rows(made, design.item_names)),
+        BY_SAMPLE: csv_bytes(samples_table),
+        REPORT: csv_bytes(report),
+        JSON: json.dumps(facts, allow_nan=False, indent=1).encode(),
+    }
+    if has_workbooks():
+        found[XLSX] = workbook_bytes({"report": report, "samples": samples_table, "calls": _calls(made)})
+    return found
 
 
 def sheet_facts(sheet: DecodedSheet, decoder: str) -> dict[str, object]:
@@ -590,10 +575,6 @@ def sheet_facts(sheet: DecodedSheet, decoder: str) -> dict[str, object]:
         "causes": [dataclasses.asdict(cause) for cause in sheet.causes],
         "results": [one.plain for one in sheet.accounts],
     }
-
-
-def _report(made: Sequence[Account]) -> list[WorkbookRow]:
-    return [REPORT_COLUMNS, *map(report_row, made)]
 
 
 def _calls(made: Sequence[Account]) -> list[WorkbookRow]:

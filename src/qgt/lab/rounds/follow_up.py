@@ -1,27 +1,25 @@
 """What to test next, for people: which instances are not certain yet, their pools, and how many tests may remain."""
 
 import io
-import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 from jaxtyping import Float64
 from torch import Generator, Tensor
 
-from qgt.decoders.certificate_file import write_certificate
+from qgt.decoders.certificate_file import certificate_bytes
 from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.results import Decoded, Status
-from qgt.files import documents, tables
+from qgt.files.tables import table_bytes
 from qgt.lab.answers.accounts import Account, accounts
 from qgt.lab.answers.outputs import HTML, account_products, accounts_page
 from qgt.lab.rounds.files import InstancePools, Round, counts_before
 from qgt.lab.sheets.samples import Samples
 from qgt.lab.verdicts import Verdict
 from qgt.lab.wording import quoted
-from qgt.model.problem import Problem
+from qgt.model.problem import Problem, problem_files
 from qgt.rounds.choosing import NextPools, next_pools
 from qgt.rounds.history import History
 from qgt.rounds.stopping import Settle, history_fit
@@ -308,19 +306,7 @@ def _proved(histories: Sequence[History], names: Sequence[str], seconds: float) 
     """The files of one problem: what it is, the counts, and the proofs."""
     problem, y = histories[0].problem, torch.stack([history.y for history in histories])
     result = Certified(odds=ROUND_PROOF_ODDS, time_limit=seconds).bind(problem)(y)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        _write_problem(folder, problem)
-        _write_counts(folder / "counts.csv", problem, y, names)
-        write_certificate(folder / "proofs.safetensors", problem=problem, y=y, result=result)
-        return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
-
-
-def _write_problem(folder: Path, problem: Problem) -> None:
-    problem.design.write_csv(folder / "design.csv", form="lists")
-    documents.save(folder / "problem.toml", {**problem.spec, "design": {"file": "design.csv"}})
-
-
-def _write_counts(path: Path, problem: Problem, y: torch.Tensor, names: Sequence[str]) -> None:
     pools = problem.design.pool_names
-    tables.write_table(path, y.tolist(), row_names=names, column_names=pools, corner="instance")
+    counts = table_bytes(y.tolist(), row_names=names, column_names=pools, corner="instance")
+    proofs = certificate_bytes(problem, y, result)
+    return {"counts.csv": counts, **problem_files(problem), "proofs.safetensors": proofs}
