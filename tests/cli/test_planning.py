@@ -10,6 +10,7 @@ import torch
 from qgt.cli import main
 from qgt.cli.shell import PLAN_FILES
 from qgt.lab.plan.folder import read_plan
+from qgt.model import design_file
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +61,22 @@ def test_from_nothing_to_calls_without_editing_a_file(capsys):
     capsys.readouterr()
     assert main(["decode", "plan/counts.csv", "--problem", "other"]) == 2
     assert "belong to another design" in capsys.readouterr().err
+
+
+def test_a_command_reads_a_plans_design_once(capsys, monkeypatch):
+    quick = ["plan", "--samples", "12", "--positives", "1", "--certainty", "0.6", "-o", "plan", "--seconds", "1"]
+    assert main(quick) == 0
+    folder = read_plan("plan")
+    fill(folder.path / "counts.csv", [0.0] * folder.problem.pools)
+    read, times = design_file.read_design, []
+
+    def counted(*given):
+        times.append(given)
+        return read(*given)
+
+    monkeypatch.setattr(design_file, "read_design", counted)
+    assert main(["decode", "plan/counts.csv", "--problem", "plan", "--calibrate", "0", "-o", "calls.csv"]) == 0
+    assert len(times) == 1
 
 
 def test_a_plan_as_json_from_a_samples_file(tmp_path, capsys):
