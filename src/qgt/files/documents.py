@@ -76,6 +76,20 @@ def load(path: str | Path, kind: str, make: Callable[[object], Made], data: byte
         raise ValueError(f"{path}: {error}") from error
 
 
+def content_in(files: Mapping[str, bytes] | None, name: str) -> bytes | None:
+    """The content of one of several files; None where the files are on disk, a ValueError where it is not among them.
+
+    Example:
+        >>> content_in({"a.toml": b"x = 1"}, "a.toml"), content_in(None, "a.toml")
+        (b'x = 1', None)
+    """
+    if files is None:
+        return None
+    if name not in files:
+        raise ValueError(f"{name}: is not among the files {', '.join(sorted(files)) or '(none)'}; add it.")
+    return files[name]
+
+
 def save(path: str | Path, data: Table) -> None:
     """Write a table, all or nothing."""
     text = json.dumps(data, indent=1, allow_nan=False) + "\n" if Path(path).suffix == ".json" else to_toml(data)

@@ -221,7 +221,7 @@ class Problem:
             >>> Problem.load("p.toml", files).design
             Design(pools=1, items=2, transfers=2)
         """
-        folder, data = Path(path).parent, None if files is None else file_in(files, Path(path).name)
+        folder, data = Path(path).parent, documents.content_in(files, Path(path).name)
         return documents.load(path, "problem", lambda spec: cls.from_spec(spec, folder=folder, files=files), data)
 
     def save(self, path: str | Path) -> None:
@@ -244,13 +244,6 @@ def problem_files(problem: Problem) -> dict[str, bytes]:
     """
     spec = documents.to_toml({**problem.spec, "design": {"file": "design.csv"}})
     return {"design.csv": csv_bytes(problem.design.csv_rows(form="lists")), "problem.toml": spec.encode()}
-
-
-def file_in(files: Mapping[str, bytes], name: str) -> bytes:
-    """One of several files by its name; a ValueError where it is not among them."""
-    if name not in files:
-        raise ValueError(f"{name}: is not among the files {', '.join(sorted(files)) or '(none)'}; add it.")
-    return files[name]
 
 
 def fingerprint_of(spec: Spec) -> str:
@@ -305,7 +298,7 @@ def _design(where: str, spec: codec.Table, folder: Path, files: Mapping[str, byt
         if "file" in spec:
             codec.check_keys(where, spec, required={"file"})
             name = codec.typed("file", spec["file"], str)
-            return Design.from_csv(folder / name, None if files is None else file_in(files, name))
+            return Design.from_csv(folder / name, documents.content_in(files, name))
         if "matrix" in spec or "lists" in spec:
             return stored_design(spec)
         maker: Callable[..., Design] = codec.kind_of(where, spec, MAKERS)

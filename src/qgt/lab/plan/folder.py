@@ -35,7 +35,7 @@ from qgt.lab.sheets.names import check_code, label, short_name
 from qgt.lab.sheets.plates import POOL_PLATE
 from qgt.lab.sheets.samples import Samples
 from qgt.model.design import Design
-from qgt.model.problem import Problem, file_in, problem_files
+from qgt.model.problem import Problem, problem_files
 from qgt.pictures.figures import PlanPoint, plan_figure
 from qgt.pictures.pages import Piece
 from qgt.pictures.printed_sheets import PlateMap, Tick, Ticks, printed_page
@@ -402,7 +402,7 @@ def read_plan(folder: str | Path, files: Mapping[str, bytes] | None = None) -> P
 def plan_of_problem(folder: str | Path, problem: Problem, files: Mapping[str, bytes] | None = None) -> PlanFolder:
     """Read the rest of a plan folder whose problem was read already; see `read_plan`."""
     path = Path(folder)
-    samples_csv, plan_json = (None if files is None else file_in(files, name) for name in ("samples.csv", "plan.json"))
+    samples_csv, plan_json = (documents.content_in(files, name) for name in ("samples.csv", "plan.json"))
     samples = Samples.read(path / "samples.csv", data=samples_csv)
     stored = documents.load(path / "plan.json", "plan", lambda plain: codec.as_table("plan", plain), plan_json)
     code, volume = codec.typed("code", stored.get("code"), str), codec.typed("volume", stored.get("volume"), float)
