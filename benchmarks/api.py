@@ -1,8 +1,8 @@
-"""docs/api.md: every public name in one line, made from the docstrings.
+"""docs/api.md, every public name in one line with its docstring's first; and src/qgt/__init__.pyi, for type checkers.
 
 python benchmarks/api.py            # print the page
-python benchmarks/api.py --check    # exit with 1 if the page is out of date
-python benchmarks/api.py --write    # write it
+python benchmarks/api.py --check    # exit with 1 if one of them is out of date
+python benchmarks/api.py --write    # write both
 """
 
 import argparse
@@ -13,7 +13,8 @@ from pathlib import Path
 import qgt
 from qgt.files.documents import markdown_table
 
-PAGE = Path(__file__).resolve().parents[1] / "docs/api.md"
+ROOT = Path(__file__).resolve().parents[1]
+PAGE, STUB = ROOT / "docs/api.md", ROOT / "src/qgt/__init__.pyi"
 HEAD = """# All public names
 
 This page lists every public name with the first line of its docstring. Write `qgt.` before each of them;
@@ -48,6 +49,13 @@ def page() -> str:
     return "\n".join(parts)
 
 
+def stub() -> str:
+    """What type checkers read in place of `qgt/__init__.py`, which imports names when they are first used."""
+    homes = sorted((f"qgt.{module}", name) for name, module in qgt._HOME.items())
+    lines = [f"from {module} import {name} as {name}" for module, name in [*homes, ("qgt.version", "__version__")]]
+    return "\n".join(["# Made from `_PUBLIC` in __init__.py by `python benchmarks/api.py --write`.", "", *lines, ""])
+
+
 def call(name: str) -> str:
     """A name with the arguments it takes, where it takes any."""
     value = getattr(qgt, name)
@@ -77,18 +85,20 @@ def meaning(name: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--check", action="store_true", help="only say whether the page is out of date")
-    parser.add_argument("--write", action="store_true", help="write docs/api.md")
+    parser.add_argument("--check", action="store_true", help="only say whether a file is out of date")
+    parser.add_argument("--write", action="store_true", help="write both files")
     arguments = parser.parse_args()
-    text = page()
+    files = {PAGE: page(), STUB: stub()}
     if arguments.write:
-        PAGE.write_text(text, encoding="utf-8")
+        for path, text in files.items():
+            path.write_text(text, encoding="utf-8")
     elif arguments.check:
-        if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
-            print(f"{PAGE}: is out of date; run 'python benchmarks/api.py --write'.")
-            return 1
+        old = [path for path, text in files.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+        for path in old:
+            print(f"{path}: is out of date; run 'python benchmarks/api.py --write'.")
+        return int(bool(old))
     else:
-        print(text)
+        print(files[PAGE])
     return 0
 
 

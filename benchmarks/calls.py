@@ -150,7 +150,7 @@ def parted(sheet: DecodedSheet, rows: list[int]) -> DecodedSheet:
     which = torch.tensor(rows)
     return replace(
         sheet,
-        y=sheet.y[which],
+        histories=[sheet.histories[i] for i in rows],
         names=[sheet.names[i] for i in rows],
         result=sheet.result.pick(which),
         accounts=[sheet.accounts[i] for i in rows],

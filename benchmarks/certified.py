@@ -248,7 +248,6 @@ def growth(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         x, y = problem.simulate(arguments.instances or 60, generator=g)
         row: dict[str, Any] = {"N": items, "M": pools, "instances": len(y), "budget": limit, "device": arguments.device}
         decoders: dict[str, qgt.Decoder] = {"certified": qgt.Certified(odds=1.0, time_limit=limit)}
-        decoders["certified, AMP proposals"] = qgt.Certified(odds=1.0, time_limit=limit, proposals=qgt.AMP())
         if arguments.milp:
             # Each instance on its own core, and so with as much time in all as ours has.
             decoders["HiGHS"] = qgt.ExactMAP(

@@ -182,7 +182,7 @@ def judge(this: Round, tally: Tally, patience: float) -> None:
     """Decode a round, and hold what is claimed against the oracle."""
     problem, y = this.problem, this.y
     limit = patience * LIMITS[problem.items not in SMALL]
-    decoder = qgt.Certified(odds=1.0, time_limit=limit, certificates=False, hand_over=False)
+    decoder = qgt.Certified(odds=1.0, time_limit=limit, certificates=False)
     result = decoder.bind(problem)(y)
     proved, impossible = result.status == qgt.Status.PROVED, result.status == qgt.Status.INFEASIBLE
     own, tried = problem.log_joint(result.x, y), problem.items in SMALL

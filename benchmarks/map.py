@@ -7,7 +7,7 @@
 
 All solve the same instances with the same time in all: `budget` seconds per instance on every core. Certified decodes
 a batch on all cores and shares the batch's time; the others take one instance per core. Proved answers are compared.
-CP-SAT takes part where ortools is installed. What Certified handed to HiGHS and HiGHS proved counts, and is told apart.
+CP-SAT takes part where ortools is installed.
 Rows are added to the results as they come; a row that is measured again replaces the old one.
 """
 
@@ -92,7 +92,6 @@ class Answers(NamedTuple):
     proved: Tensor
     log_joint: Tensor
     seconds: float
-    handed_over: int = 0  # of those proved, by HiGHS for Certified
 
 
 def by_certified(problem: qgt.Problem, y: Tensor, budget: float, cores: int) -> Answers:
@@ -101,9 +100,9 @@ def by_certified(problem: qgt.Problem, y: Tensor, budget: float, cores: int) -> 
     start = time.perf_counter()
     result = decode(y)
     seconds = time.perf_counter() - start
-    proved, by_highs = result.status == qgt.Status.PROVED, result.evidence.by_highs
-    assert torch.equal(qgt.check_certificate(problem, y, result), proved & ~by_highs), "a certificate was refused"
-    return Answers(proved, problem.log_joint(result.x, y), seconds, int(by_highs.sum()))
+    proved = result.status == qgt.Status.PROVED
+    assert torch.equal(qgt.check_certificate(problem, y, result), proved), "a certificate was refused"
+    return Answers(proved, problem.log_joint(result.x, y), seconds)
 
 
 def by_linear_program(problem: qgt.Problem, y: Tensor, budget: float, cores: int) -> Answers:
@@ -164,10 +163,8 @@ def measured(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     row: dict[str, Any] = {"setting": name, "instances": number, "budget": arguments.budget, "cores": cores}
     best: Tensor | None = None
     for solver in arguments.solvers:
-        proved, log_joint, seconds, handed_over = SOLVERS[solver](problem, y, arguments.budget, cores)
+        proved, log_joint, seconds = SOLVERS[solver](problem, y, arguments.budget, cores)
         row[solver] = {"proved": int(proved.sum()), "ms": round(1e3 * seconds / number, 2)}
-        if handed_over:
-            row[solver]["by highs"] = handed_over
         told = torch.where(proved, log_joint, torch.nan)
         if best is not None:
             apart = (told - best).abs() > APART

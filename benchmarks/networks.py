@@ -1,10 +1,9 @@
-"""Refining networks: how often they are right, for how much training, by rounds, and as proposals for Certified.
+"""Refining networks: how often they are right, for how much training, and by rounds.
 
     python benchmarks/networks.py train --device cuda --seconds 150 --recipes M25 M25-wide M25-rounds M25-adam
     python benchmarks/networks.py train --device cuda --seconds 500 --recipes M25
     python benchmarks/networks.py retest --recipes M25            # networks of runs/networks, on new instances
     python benchmarks/networks.py rounds [--device cuda]          # 1 to 200 rounds of them
-    python benchmarks/networks.py proposals --instances 200       # Certified with and without them, in one run
 
 `--seconds` is the training time of each recipe, whatever the machine: its steps are counted by a probe. Results are
 written to results/networks.json after every row; a row replaces an older one of the same part, name and device. The
@@ -78,12 +77,9 @@ def main() -> None:
         for name in arguments.recipes or RECIPES:
             if (arguments.folder / f"{name}{arguments.suffix}").exists():
                 retest(name, arguments)
-    elif arguments.part == "rounds":
+    else:
         for name in arguments.recipes or ("M25", "M35", "households-M20"):
             by_rounds(name, arguments)
-    else:
-        for name in arguments.recipes or ("M25", "M22"):
-            as_proposals(name, arguments)
 
 
 def train(name: str, recipe: Recipe, arguments: argparse.Namespace) -> None:
@@ -190,26 +186,6 @@ def timed(
     return len(y), right(x, calls), round(1e6 * (time.perf_counter() - start) / len(y), 3)
 
 
-def as_proposals(name: str, arguments: argparse.Namespace) -> None:
-    """Certified's time for the same instances, alone and with a network's answers to begin with."""
-    name += arguments.suffix
-    net = qgt.load(arguments.folder / name)
-    problem, instances = net.problem, arguments.instances or 200
-    x, y = problem.simulate(instances, generator=torch.Generator().manual_seed(SEED + 2))
-    rows: dict[str, Any] = {}
-    for key, proposals in (("alone", None), ("network", net), ("gamp", qgt.GAMP())):
-        decode = qgt.Certified(odds=1.0, proposals=proposals, time_limit=arguments.time_limit).bind(problem)
-        decode(y[:2])  # warm
-        start = time.perf_counter()
-        result = decode(y)
-        seconds = time.perf_counter() - start
-        proved = int((result.status == qgt.Status.PROVED).sum())
-        rows[key] = {"seconds": round(seconds, 2), "proved": proved, "right": right(x, result.x)}
-        print(f"{name}, {key}: {rows[key]}", flush=True)
-    found = {"part": "proposals", "name": name, "device": provenance("cpu")["device"], "instances": instances}
-    save({**found, "M": problem.pools, **rows, "measured_on": provenance("cpu")})
-
-
 def right(x: torch.Tensor, calls: torch.Tensor) -> int:
     """How many instances are decoded without error."""
     return int((x == calls).all(1).sum())
@@ -246,16 +222,13 @@ def changed(recipe: Recipe, arguments: argparse.Namespace) -> Recipe:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("part", choices=("train", "retest", "rounds", "proposals"))
+    parser.add_argument("part", choices=("train", "retest", "rounds"))
     parser.add_argument("--recipes", nargs="*", choices=list(RECIPES))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--seconds", type=float, default=500.0, help="of training, for each recipe")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=Path("runs/networks"))
-    parser.add_argument(
-        "--instances", type=int, help="to decode; by default 20000 for rounds, 200 for proposals, else 40000"
-    )
-    parser.add_argument("--time-limit", type=float, help="of Certified, seconds per instance")
+    parser.add_argument("--instances", type=int, help="to decode; by default 20000 for rounds, else 40000")
     parser.add_argument("--suffix", default="", help="of the names under which results are stored")
     for name, kind in (("width", int), ("blocks", int), ("rounds", int), ("batch", int)):
         parser.add_argument(f"--{name}", type=kind)

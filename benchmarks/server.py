@@ -41,7 +41,7 @@ from qgt.web.app import in_background
 from qgt.web.planning import add_run
 from qgt.web.settings import Settings
 from qgt.web.start import EXAMPLES, example_plan
-from qgt.web.state import House
+from qgt.web.state import AppState
 from qgt.web.store import PageStore
 
 
@@ -146,7 +146,7 @@ def load(users: int, seconds: float, think: float) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         made = example_plan(EXAMPLES["clear"])
-        house = House.open(Settings(folder))
+        house = AppState.open(Settings(folder))
         runs = [add_run(house, f"User {n}", made, 10.0) for n in range(users)]
         server = Server(folder)
         tally, end = Tally(), time.monotonic() + seconds
@@ -237,7 +237,7 @@ def kills(number: int) -> dict[str, object]:
     lost = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        house = House.open(Settings(folder))
+        house = AppState.open(Settings(folder))
         runs = [add_run(house, f"User {n}", example_plan(EXAMPLES["clear"]), 10.0) for n in range(4)]
         pools = EXAMPLES["clear"].pools
         for kill in range(number):
@@ -297,7 +297,7 @@ def hostile(number: int) -> dict[str, object]:
     return {"tried": len(tried), "through": len(faults), "faults": faults[:20]}
 
 
-def _attack(client: httpx.Client, house: House, text: str, place: int, faults: list[str]) -> None:
+def _attack(client: httpx.Client, house: AppState, text: str, place: int, faults: list[str]) -> None:
     """One hostile text as the name of a run, a sample, a plate, a note, a cell and a file."""
     word = house.secret.form
     plan = _plan_with(text)

@@ -150,9 +150,19 @@ def examples(problem: qgt.Problem, x: torch.Tensor, y: torch.Tensor) -> pages.Pi
             f"third example use the first {FEWER_POOLS} pools only, which is a harder problem of the same design."
         ),
         *map(pages.decode_card, cards),
-        pages.trust_table(tallies, caption=f"How verdicts fare against the truth. {meaning}"),
+        _right(tallies, f"How verdicts fare against the truth. {meaning}"),
         pages.paragraph(proofs, quiet=True),
     )
+
+
+def _right(tallies: Mapping[str, Mapping[str, tuple[int, int]]], caption: str) -> pages.Piece:
+    """How many decodes of each problem have each verdict, and how many of them are right."""
+    cells = [
+        (f"{name}: {word}", f"{number:,}", f"{right:,}")
+        for name, words in tallies.items()
+        for word, (number, right) in words.items()
+    ]
+    return pages.table(("verdict", "instances", "of them right"), cells, caption=caption)
 
 
 def _extreme(made: list[Account], word: Verdict, key: Callable[[Account], float]) -> Account | None:

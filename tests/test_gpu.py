@@ -18,7 +18,7 @@ import qgt
 from qgt.cli import main
 from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.nodes import untouched
-from qgt.decoders.certified.relaxation import Recordings, relaxed_together, rows_of
+from qgt.decoders.certified.relaxation import Recordings, relax, rows_of
 from qgt.decoders.neural.decoder import raw_scores
 from qgt.decoders.neural.network import keep_mask
 from qgt.learning import training
@@ -271,7 +271,7 @@ def test_a_replayed_relaxation_is_the_plain_one() -> None:
         nodes = untouched(model, some.cuda(), None)
         assert recordings.suit(nodes.fixed, None)
         rows = rows_of(model, tables, None, nodes.sets)
-        plain = relaxed_together(model, rows, nodes.fixed, nodes.state, 100)
+        plain = relax(model, rows, nodes.fixed, nodes.state, None, 100)
         replayed = recordings.relax(rows, nodes.fixed, nodes.state, 100)
         # Products of more rows round otherwise, and after 100 iterations that shows; those of other nodes are nats off.
         assert torch.allclose(plain.bound, replayed.bound, atol=1e-2, rtol=0)

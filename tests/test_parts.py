@@ -280,6 +280,24 @@ class Impossible(Noise):
         return qgt.SparseInteger(self.rate, 2).sample(counts, sizes, generator=generator)
 
 
+class CalledText(Noise):
+    reports = "counts"
+
+
+class UsuallyImpossible(Noise):
+    def usual_report(self, counts: Tensor, sizes: Tensor) -> Tensor:
+        return counts + 2
+
+
+class UsuallyOne(Noise):
+    def usual_report(self, counts: Tensor, sizes: Tensor) -> Tensor:
+        return counts[0]
+
+
+class Unspeakable(Noise):
+    reports = qgt.Reports(words={1.0: ""})
+
+
 class Wide(Noise):
     """A density that does not integrate to one, and whose samples are wider than it."""
 
@@ -305,6 +323,10 @@ NOISE_FAULTS = {
     NotANumberAtZero: {"log_prob_is_a_number"},
     Certain: {"log_prob_is_a_number", "probabilities_of_reports_sum_to_one"},
     Flat: {"its_arguments_broadcast"},
+    CalledText: {"it_describes_its_reports"},
+    UsuallyImpossible: {"it_describes_its_reports"},
+    UsuallyOne: {"it_describes_its_reports"},
+    Unspeakable: {"it_describes_its_reports"},
     OtherErrors: {"reports_follow_log_prob"},
     Impossible: {"reports_follow_log_prob"},
     Wide: {"probabilities_of_reports_sum_to_one", "reports_follow_log_prob"},

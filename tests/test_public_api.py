@@ -21,14 +21,13 @@ LATE = ("typer", "rich", "pydantic", "matplotlib", "jinja2", "markupsafe", "toml
 
 
 def declared() -> dict[str, str]:
-    """The names of the TYPE_CHECKING block, each with its module."""
-    tree = ast.parse(Path(qgt.__file__).read_text("utf-8"))
-    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
-    assert len(blocks) == 1
+    """The names that type checkers see, each with its module."""
+    tree = ast.parse(Path(qgt.__file__).with_suffix(".pyi").read_text("utf-8"))
+    assert all(isinstance(node, ast.ImportFrom) for node in tree.body)
     return {
         str(alias.asname): str(node.module)
-        for node in blocks[0].body
-        if isinstance(node, ast.ImportFrom)
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module != "qgt.version"
         for alias in node.names
     }
 

@@ -76,7 +76,7 @@ def growth_table(root: Path) -> str:
     data, lines = read(root, "certified"), []
     for part, machine in (("growth", "2 cores"), ("growth on cuda", "H200")):
         for row in data[part]:
-            for name in ("certified", "certified, AMP proposals", "HiGHS"):
+            for name in ("certified", "HiGHS"):
                 if name in row:
                     one = row[name]
                     told = [f"{one['proved']} of {row['instances']}", one["right"], one["seconds"]]
@@ -93,8 +93,6 @@ def map_table(root: Path) -> str:
         for solver in ("certified", "highs", "cpsat"):
             one = row.get(solver)
             share = "-" if one is None else f"{100 * one['proved'] / row['instances']:.0f} %"
-            if one is not None and "by highs" in one:
-                share += f" ({one['by highs']} by HiGHS)"
             cells += [share, "-" if one is None else f"{one['ms']:.1f}"]
         lines.append([row["setting"], row["instances"], f"{row['budget']:g}", *cells, row.get("disagreements", "-")])
     header = ["setting", "instances", "budget, s", "certified: proved", "ms", "HiGHS: proved", "ms"]

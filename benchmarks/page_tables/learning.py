@@ -56,17 +56,6 @@ def rounds_table(root: Path) -> str:
     return markdown_table(header, lines)
 
 
-def proposals_table(root: Path) -> str:
-    """Certified's time with and without proposals, in one run."""
-    lines = []
-    for row in _networks(root, "proposals"):
-        for key, name in (("alone", "none"), ("network", "refining network"), ("gamp", "GAMP")):
-            one, n = row[key], row["instances"]
-            each = f"{1e3 * one['seconds'] / n:,.0f}"
-            lines.append([row["M"], n, name, each, f"{row['alone']['seconds'] / one['seconds']:.2f}", one["proved"]])
-    return markdown_table(["M", "instances", "proposals", "ms per instance", "times as fast", "proved"], lines)
-
-
 def win_table(root: Path) -> str:
     """Success by M for each setting and decoder, on the same instances."""
     rows = _networks(root, "win")
@@ -90,6 +79,5 @@ TABLES = {
     "residual": residual_table,
     "networks": networks_table,
     "networks_rounds": rounds_table,
-    "networks_proposals": proposals_table,
     "when_networks_win": win_table,
 }

@@ -1,8 +1,13 @@
-"""Checks of arguments, one sentence each: the name, the value, and what to pass instead."""
+"""Checks of arguments, one sentence each: the name, the value, and what to pass instead. And generators from words."""
 
+import hashlib
 import math
 import os
 from numbers import Integral, Real
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 
 def whole(name: str, value: object, *, least: int = 0, most: int = 2**31 - 1) -> int:
@@ -27,6 +32,14 @@ def positive(name: str, value: object) -> float:
     number = _real(value)
     if number is None or not 0.0 < number < math.inf:
         raise ValueError(f"{name}={value!r} is not valid: give a finite number above 0.")
+    return number
+
+
+def finite(name: str, value: object) -> float:
+    """Return `value` as a finite float, or raise a ValueError that names it."""
+    number = _real(value)
+    if number is None or not math.isfinite(number):
+        raise ValueError(f"{name}={value!r} is not valid: give a finite number.")
     return number
 
 
@@ -58,3 +71,26 @@ def _real(value: object) -> float | None:
         return float(value)
     except OverflowError:  # a whole number too large for any float
         return math.inf
+
+
+def check_device(device: str, *, here: bool = True, where: str = "here") -> None:
+    """Raise a ValueError unless `device` is "cpu", or "cuda" and, if it must be `here`, this process has a GPU."""
+    import torch  # here, so that the command line can refuse other arguments without it
+
+    if device not in ("cpu", "cuda") or (here and device == "cuda" and not torch.cuda.is_available()):
+        raise ValueError(f"device={device!r} is not available {where}: give cpu or, with a GPU, cuda.")
+
+
+def generator_of(*words: object, device: str = "cpu") -> "torch.Generator":
+    """A generator whose seed is the hash of some words: each purpose has random numbers of its own.
+
+    Example:
+        >>> generator_of("plan", 7).initial_seed() == generator_of("plan", 7).initial_seed()
+        True
+        >>> generator_of("plan", 7).initial_seed() == generator_of("simulate", 7).initial_seed()
+        False
+    """
+    import torch
+
+    digest = hashlib.sha256(" ".join(map(str, words)).encode()).digest()
+    return torch.Generator(device).manual_seed(int.from_bytes(digest[:7], "big"))

@@ -213,6 +213,14 @@ def test_design_is_the_recipe_of_a_problem_file(command, recipe, facts):
     assert qgt.Design.from_csv("design.csv").rows == problem.design.rows
 
 
+@pytest.mark.parametrize("kind", ["steiner_triples", "kirkman_triples"])
+def test_a_design_by_a_rule_takes_no_seed(kind, facts):
+    made = facts(f"design {kind} --pools 45 --items 105 -o design.csv --force")
+    assert "seed" not in made
+    assert made["item_degrees"] == [3, 3]
+    assert qgt.Design.from_csv("design.csv").rows == getattr(qgt.Design, kind)(pools=45, items=105).rows
+
+
 def test_a_large_sparse_design_is_written_as_lists(facts, folder, capsys):
     command = "design column_regular --pools 200 --items 2000 --weight 3 -o design.csv --force"
     made = facts(command)
@@ -585,6 +593,7 @@ def test_problem_file_that_is_none(content, words, refused, folder):
         ("design column_regular --pools 3 --items 3 -o out.csv", ["weight"]),
         ("design column_regular --pools 3 --items 3 -o out.csv --weight 4", ["weight=4"]),
         ("design doubly_regular --pools 3 --items 5 -o out.csv --weight 2", ["divisible"]),
+        ("design kirkman_triples --pools 43 --items 50 -o out.csv", ["pools=43", "39 or 45"]),
         ("design bernoulli --pools 3 --items 3 -o out.csv --seed -1", ["--seed"]),
         ("design bernoulli --pools 3 --items 3 -o out.csv --seed 99999999999999999999", ["--seed"]),
         ("design bernoulli --pools 3 --items 1000000000000000 -o out.csv", ["items=1000000000000000"]),

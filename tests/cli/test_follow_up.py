@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -258,22 +257,32 @@ def test_faults_in_counts_are_named(change, said, capsys: pytest.CaptureFixture[
 
 def test_a_kill_leaves_a_whole_round_or_none() -> None:
     """Killed as each file is put in place: the next call writes the round."""
-    kill = (
-        "import os, pathlib, sys\nfrom qgt.cli import main\nreplace, left = pathlib.Path.replace, [int(sys.argv[1])]\n"
-        "def counted(self, target):\n    if not left[0]:\n        os._exit(9)\n    left[0] -= 1\n"
-        "    return replace(self, target)\npathlib.Path.replace = counted\n"
-        f"sys.exit(main('{FOLLOW} -o r2 --pools 1'.split()))"
+    kill = f"""
+import os, pathlib, sys
+from qgt.cli import main
+replace, left = pathlib.Path.replace, []
+def counted(self, target):
+    if not left[0]:
+        os._exit(9)
+    left[0] -= 1
+    return replace(self, target)
+pathlib.Path.replace = counted
+for files in map(int, sys.argv[1:]):  # each in a process of its own, which has imported everything
+    left[:] = [files]
+    if not (child := os.fork()):
+        os._exit(main(f'{FOLLOW} -o r{{files}} --pools 1'.split()))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+"""
+    killed = subprocess.run(
+        [sys.executable, "-c", kill, "0", "2"],  # before the first file is in place, and before the record is
+        env={**os.environ, "PYTHONPATH": str(Path(qgt.__file__).parents[1])},
+        capture_output=True,
+        timeout=120,
     )
-    for files in (0, 2):  # before the first file is in place, and before the record is
-        shutil.rmtree("r2", ignore_errors=True)
-        ended = subprocess.run(
-            [sys.executable, "-c", kill, str(files)],
-            env={**os.environ, "PYTHONPATH": str(Path(qgt.__file__).parents[1])},
-            capture_output=True,
-            timeout=120,
-        )
-        assert ended.returncode == 9, ended.stderr
-        assert not Path("r2/round.json").exists() and Path("r2/counts.csv").exists() == (files == 2)
-        assert main(f"{FOLLOW} -o r2 --pools 1".split()) == 0
+    assert killed.returncode == 0, killed.stderr
+    for files in (0, 2):
+        folder = Path(f"r{files}")
+        assert not (folder / "round.json").exists() and (folder / "counts.csv").exists() == (files == 2)
+    assert main(f"{FOLLOW} -o r2 --pools 1".split()) == 0
     fill("r2")
     assert main(f"{DECODE} --round r2".split()) == 0

@@ -339,8 +339,7 @@ def test_options_change_an_instance_and_leave_the_rest():
     "decoder",
     [
         *(cls() for cls in DECODERS.values()),
-        qgt.Certified(proposals=qgt.AMP(density=0.25), time_limit=3.0),
-        qgt.Certified(odds=1.0, proposals=qgt.Certified(proposals=qgt.GAMP(damping=1.0)), certificates=False),
+        qgt.Certified(odds=1.0, time_limit=3.0, certificates=False),
         qgt.ExactMAP(workers=2),
     ],
     ids=repr,

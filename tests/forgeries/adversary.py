@@ -22,8 +22,8 @@ from torch import Generator, Tensor
 from forgeries.case import Case, claiming, listed, one_of, proof_of, with_evidence
 from forgeries.forging import Forged, accepted
 from forgeries.truth import CLEAR, in_each_leaf
-from qgt.decoders.checker import CLOSE, InstanceCosts, LeafTable, Shared, closed
-from qgt.decoders.results import KEPT, Answers, Decoded, Proof, Spans, Status
+from qgt.decoders.checker import CHECKER_TOLERANCE, InstanceCosts, LeafTable, Shared, closed
+from qgt.decoders.results import Answers, Decoded, LeafItem, Proof, Spans, Status
 from qgt.model.prior import FREE
 
 GENERATIONS = 12
@@ -60,7 +60,7 @@ class _Claim:
             return cls(case, result, why, costs, costs.more_than_any, np.zeros((0, case.problem.items), dtype=np.uint8))
         complete = result.evidence.complete is not None and bool(result.evidence.complete[0])
         odds = float(np.log(proof_of(result).odds)) if complete else 0.0
-        limit = case.truth.cost_of(result.x[0]) + odds - CLOSE
+        limit = case.truth.cost_of(result.x[0]) + odds - CHECKER_TOLERANCE
         return cls(case, result, why, costs, limit, np.concatenate([result.x.numpy(), listed(result).x.numpy()]))
 
     def with_proof(self, leaves: Columns) -> Decoded:
@@ -175,7 +175,7 @@ def _another_is_best(case: Case, honest: Decoded, g: Generator) -> _Claim | None
     worse = near if len(near) and one_of(4, g) else worse
     chosen = worse[min(int(len(worse) * float(torch.rand((), generator=g)) ** 2), len(worse) - 1)]
     # Honest leaves stay closed where all that is not better is listed.
-    also = truth.x[truth.cost >= truth.cost[chosen] - CLOSE / 2][: (64, one_of(6, g))[one_of(2, g)]]
+    also = truth.x[truth.cost >= truth.cost[chosen] - CHECKER_TOLERANCE / 2][: (64, one_of(6, g))[one_of(2, g)]]
     wrong = replace(claiming(with_evidence(honest, complete=False), Status.PROVED), x=truth.x[chosen][None])
     wrong = replace(wrong, proof=replace(proof_of(wrong), odds=1.0))
     return _Claim.of(case, _listing(wrong, also), "another answer is more probable")
@@ -229,11 +229,13 @@ def _alone(claim: _Claim, parent: _Scored) -> Columns:
     for row in (~parent.shut).nonzero().flatten().tolist():
         fixed = leaves["fixed"][row].clone()
         inside = in_each_leaf(proof_of(claim.with_proof(_rows(leaves, torch.tensor([row])))), trial.x)[:, 0]
-        if bool((fixed >= KEPT).any()) or not bool(inside.any()):
+        if bool((fixed >= LeafItem.BOX_0).any()) or not bool(inside.any()):
             continue
         own = trial.x[torch.where(inside, trial.cost, torch.inf).argmin()].to(torch.int8)
         free = fixed == FREE
-        leaves = _split(leaves, row, fixed=[torch.where(free, KEPT + own, fixed), torch.where(free, own, fixed)])
+        leaves = _split(
+            leaves, row, fixed=[torch.where(free, LeafItem.BOX_0 + own, fixed), torch.where(free, own, fixed)]
+        )
     return leaves
 
 
@@ -329,7 +331,7 @@ def _by_item(claim: _Claim, leaves: Columns, row: int, g: Generator) -> Columns:
     """A leaf split by one of its free items."""
     fixed = leaves["fixed"][row]
     free = (fixed == FREE).nonzero().flatten()
-    if not len(free) or bool((fixed >= KEPT).any()):
+    if not len(free) or bool((fixed >= LeafItem.BOX_0).any()):
         return leaves
     item = int(free[one_of(len(free), g)])
     halves = [fixed.clone(), fixed.clone()]
@@ -356,20 +358,20 @@ def _by_number(claim: _Claim, leaves: Columns, row: int, g: Generator) -> Column
 def _keeping(claim: _Claim, leaves: Columns, row: int, g: Generator) -> Columns:
     """A leaf that keeps some of its free items, and the leaf of what is left."""
     fixed = leaves["fixed"][row].clone()
-    if bool((fixed >= KEPT).any()):
+    if bool((fixed >= LeafItem.BOX_0).any()):
         return leaves
     truth = claim.case.truth
     like = (claim.result.x[0], truth.x[0], truth.x[one_of(min(4, len(truth.x)), g)])[one_of(3, g)].to(torch.int8)
     chosen = (fixed == FREE) & (torch.rand(len(fixed), generator=g) < (0.2, 0.6, 1.0)[one_of(3, g)])
-    kept, rest = torch.where(chosen, KEPT + like, fixed), torch.where(chosen, like, fixed)
-    return _split(leaves, row, fixed=[kept, rest])
+    complement, box = torch.where(chosen, LeafItem.BOX_0 + like, fixed), torch.where(chosen, like, fixed)
+    return _split(leaves, row, fixed=[complement, box])
 
 
 @_change
 def _one_item(claim: _Claim, leaves: Columns, row: int, g: Generator) -> Columns:
     """Any other status of an item: the leaves may no longer hold every x."""
     item = one_of(leaves["fixed"].shape[1], g)
-    leaves["fixed"][row, item] = (FREE, 0, 1, KEPT, KEPT + 1, 4, -2)[one_of(7, g)]
+    leaves["fixed"][row, item] = (FREE, 0, 1, LeafItem.BOX_0, LeafItem.BOX_1, 4, -2)[one_of(7, g)]
     return leaves
 
 

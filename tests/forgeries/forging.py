@@ -124,7 +124,6 @@ def _told(problem: Problem, y: Tensor, result: Decoded) -> Decoded:
         complete=torch.zeros(1, dtype=torch.bool) if evidence.complete is None else evidence.complete,
         confidence=none if evidence.confidence is None else evidence.confidence,
         alternatives=evidence.alternatives,
-        by_highs=torch.zeros(1, dtype=torch.bool) if evidence.by_highs is None else evidence.by_highs,
     )
     return replace(result, scores=None, evidence=told)
 

@@ -7,7 +7,7 @@ import torch
 from torch import Generator
 
 from forgeries.case import Case, Forger, one_of, proof_of, with_leaves
-from qgt.decoders.results import KEPT, Decoded
+from qgt.decoders.results import Decoded, LeafItem
 from qgt.model.prior import FREE
 
 PROOFS: dict[str, Forger] = {}
@@ -57,7 +57,7 @@ def _changed_bit(case: Case, g: Generator, *, free: bool, value: int | None) -> 
     if not len(where):
         return None
     leaf, item = where[one_of(len(where), g)].tolist()
-    opposite = (1, 0, KEPT + 1, KEPT)[fixed[leaf, item]]
+    opposite = (1, 0, LeafItem.BOX_1, LeafItem.BOX_0)[fixed[leaf, item]]
     fixed[leaf, item] = opposite if value is None else value
     return with_leaves(case.result, fixed=fixed)
 
@@ -84,14 +84,14 @@ def _nonsense(case: Case, g: Generator) -> Decoded | None:
 
 @_kind("leaves: an item kept that was not")
 def _kept(case: Case, g: Generator) -> Decoded | None:
-    return _changed_bit(case, g, free=bool(one_of(2, g)), value=KEPT + one_of(2, g))
+    return _changed_bit(case, g, free=bool(one_of(2, g)), value=LeafItem.BOX_0 + one_of(2, g))
 
 
 @_kind("leaves: one that keeps every free item")
 def _all_kept(case: Case, g: Generator) -> Decoded:
     fixed = proof_of(case.result).fixed.clone()
     row = one_of(len(fixed), g)
-    fixed[row] = torch.where(fixed[row] == FREE, KEPT + case.result.x[0].to(torch.int8), fixed[row])
+    fixed[row] = torch.where(fixed[row] == FREE, LeafItem.BOX_0 + case.result.x[0].to(torch.int8), fixed[row])
     return with_leaves(case.result, fixed=fixed)
 
 

@@ -15,7 +15,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from qgt.decoders.results import KEPT, Answers, Decoded, Proof, Status
+from qgt.decoders.results import Answers, Decoded, LeafItem, Proof, Status
 from qgt.model.prior import FREE, FactoredPrior, ItemCosts, Prior
 from qgt.model.problem import Problem
 
@@ -140,9 +140,9 @@ def in_each_leaf(proof: Proof, x: Tensor) -> Tensor:
     """Which x lie in which leaf: (x, leaves)."""
     # An item is as it is fixed, or the leaf leaves it free or keeps it: anything else holds no x.
     ones, fixed = x.float(), proof.fixed
-    known = (fixed >= FREE) & (fixed <= KEPT + 1)
+    known = (fixed >= FREE) & (fixed <= LeafItem.BOX_1)
     apart = ones @ (fixed == 0).float().T + (1 - ones) @ (fixed == 1).float().T  # (x, leaves): items that disagree
-    turned = ones @ (fixed == KEPT).float().T + (1 - ones) @ (fixed == KEPT + 1).float().T
+    turned = ones @ (fixed == LeafItem.BOX_0).float().T + (1 - ones) @ (fixed == LeafItem.BOX_1).float().T
     total = x.sum(1, dtype=torch.int64)[:, None]
     held = (turned > 0) | ~_keeps(proof)  # a leaf that keeps items holds the x in which some of them are turned round
     return (apart == 0) & held & known.all(1) & (proof.least <= total) & (total <= proof.most)
@@ -150,7 +150,7 @@ def in_each_leaf(proof: Proof, x: Tensor) -> Tensor:
 
 def _keeps(proof: Proof) -> Tensor:
     """Which leaves keep items: (leaves,)."""
-    return (proof.fixed >= KEPT).any(1)
+    return (proof.fixed >= LeafItem.BOX_0).any(1)
 
 
 def in_leaves(problem: Problem, proof: Proof, number: int, generator: torch.Generator) -> Tensor:
@@ -175,11 +175,11 @@ def in_leaves(problem: Problem, proof: Proof, number: int, generator: torch.Gene
 
 def _one_turned(fixed: Tensor, generator: torch.Generator) -> Tensor:
     """Of the items that each row keeps, one drawn at random is fixed to the opposite, and the others are free."""
-    kept = fixed >= KEPT
+    kept = fixed >= LeafItem.BOX_0
     keys = torch.rand(fixed.shape, generator=generator, dtype=torch.float64)
     first = torch.where(kept, keys, -1.0).argmax(1, keepdim=True)
     chosen = kept & torch.zeros_like(kept).scatter(1, first, True)
-    return torch.where(chosen, KEPT + 1 - fixed, torch.where(kept, FREE, fixed)).to(torch.int8)
+    return torch.where(chosen, LeafItem.BOX_0 + 1 - fixed, torch.where(kept, FREE, fixed)).to(torch.int8)
 
 
 def fails_by_trying(truth: Truth, claimed: Decoded, *, item_by_item: bool = True) -> bool:
@@ -297,7 +297,7 @@ class Trial:
     def bounds(self, proof: Proof, item_by_item: bool) -> Tensor:
         """What the multipliers of each leaf show of each x, the most by one of its items at a time: (x, leaves)."""
         pi, matrix = proof.pi.double(), self.problem.design.matrix.double()
-        fixed = torch.where(proof.fixed >= KEPT, FREE, proof.fixed)
+        fixed = torch.where(proof.fixed >= LeafItem.BOX_0, FREE, proof.fixed)
         shares = self._shares(proof)  # (leaves, pools, items)
         reduced = self.costs.weights - pi @ matrix + shares.sum(1)  # (leaves, items)
         numbers = self.prior - self.x.double() @ self.costs.weights  # of the total and of groups

@@ -1,6 +1,9 @@
 """Reports that are no counts are spoken of as what they are: positives, ranges, reads."""
 
+from dataclasses import dataclass
+
 import torch
+from torch import Generator, Tensor
 
 import qgt
 from qgt.lab.answers.decoding import decode_sheet
@@ -51,6 +54,36 @@ def test_pools_of_different_kinds_are_each_spoken_of_as_they_are() -> None:
     problem = qgt.Problem(qgt.Design.from_rows(ROWS), qgt.Bernoulli(0.1), noise)
     y = torch.tensor([1.0, 1.0, 0.0, torch.nan], dtype=torch.float64)
     assert [count.counted for count in card(problem, one, y).counts][1:] == ["positive", "0", "missing"]
+
+
+def test_a_noise_from_a_plugin_is_spoken_of_as_it_describes_itself() -> None:
+    one = account(Pairs(), [3.0, 0.0, 0.0, 0.0])
+    assert one.words.endswith("1 of 4 pairs is not valid: P1 (3). Check it, and write a number of pairs.")
+    fine = account(Pairs(), [1.0, 0.0, 0.0, 0.0])
+    assert "All 4 pairs agree with this answer exactly." in fine.words
+    y = torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64)
+    problem = qgt.Problem(qgt.Design.from_rows(ROWS), qgt.Bernoulli(0.1), Pairs())
+    assert [count.counted for count in card(problem, fine, y).counts][:2] == ["one pair", "0"]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Every pool reports the number of pairs of defectives."""
+
+    integer = True
+    reports = qgt.Reports("pairs", counts=False, words={1.0: "one pair"}, remedy="write a number of pairs")
+
+    def reach(self, size: int, tail: float) -> float:
+        return float(size)
+
+    def usual_report(self, counts: Tensor, sizes: Tensor) -> Tensor:
+        return (counts / 2).floor()
+
+    def sample(self, counts: Tensor, sizes: Tensor, *, generator: Generator) -> Tensor:
+        return self.usual_report(counts, sizes)
+
+    def log_prob(self, y: Tensor, counts: Tensor, sizes: Tensor) -> Tensor:
+        return torch.where(y == self.usual_report(counts, sizes), 0.0, -torch.inf).double()
 
 
 def test_usual_reports_are_the_most_probable_ones() -> None:

@@ -5,6 +5,7 @@ a correct noise fails with probability below 1e-6; the seed is fixed.
 """
 
 import math
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -18,11 +19,12 @@ from qgt import (
     PerPool,
     PositiveNegative,
     Reads,
+    Reports,
     RoundedGaussian,
     Saturating,
     SparseInteger,
 )
-from qgt.model.noise import reports_counts
+from qgt.model.noise import by_pool, noise_of, reports_of, usual_reports
 
 SIZE = 9.0
 WHOLE = [
@@ -179,9 +181,51 @@ def test_each_pool_has_its_own_noise():
 
 
 def test_what_reports_counts():
-    assert all(reports_counts(noise) for noise in (Noiseless(), Gaussian(0.1), Saturating(3)))
+    assert all(reports_of(noise).counts for noise in (Noiseless(), Gaussian(0.1), Saturating(3)))
     others = PositiveNegative(), Binned([1]), Reads(9), Outliers(Reads(9), 0.1), PerPool([Noiseless(), Reads(9)])
-    assert not any(reports_counts(noise) for noise in others)
+    assert not any(reports_of(noise).counts for noise in (*others, Saturating(3, Reads(9))))
+
+
+def test_a_noise_that_describes_itself_is_described_through_every_noise_around_it():
+    """Also where it is not one of the library's own."""
+    halves = Halves()
+    for noise in (halves, Outliers(halves, 0.1), PerPool([halves] * 2), Outliers(PerPool([halves] * 2), 0.1)):
+        assert (reports_of(noise).noun, reports_of(noise).shown(2.0)) == ("halves", "2 pairs")
+        assert usual_reports(noise, float64(4, 5)[None], float64(9, 9)).tolist() == [[2.0, 2.0]]
+    assert reports_of(Saturating(1, halves)).noun == "halves"
+    assert usual_reports(Saturating(1, halves), float64(4, 5)[None], float64(9, 9)).tolist() == [[1.0, 1.0]]
+    assert usual_reports(Binned([2, 3], halves), float64(4, 7)[None], float64(9, 9)).tolist() == [[1.0, 2.0]]
+
+
+def test_pools_that_differ_are_each_described():
+    noise = Outliers(PerPool([PositiveNegative(), Reads(9), PositiveNegative()]), 0.1)
+    assert [reports_of(noise_of(noise, i)).shown(1.0) for i in range(3)] == ["positive", "1 reads", "positive"]
+    mixed = reports_of(noise)
+    assert (mixed.noun, mixed.shown(1.0), mixed.remedy, mixed.exact) == ("results", "1", "", False)
+    assert by_pool(noise).noises[1] == Outliers(Reads(9), 0.1)
+    assert by_pool(Outliers(Reads(9), 0.1)) is None
+    with pytest.raises(ValueError, match="put PerPool around"):
+        Saturating(3, Outliers(PerPool([Noiseless()]), 0.1))
+
+
+@dataclass(frozen=True)
+class Halves:
+    """Every pool reports the number of pairs of defectives: a noise from outside of the library."""
+
+    integer = True
+    reports = Reports("halves", counts=False, unit="pairs")
+
+    def reach(self, size, tail):
+        return float(size)
+
+    def sample(self, counts, sizes, *, generator):
+        return (counts / 2).floor()
+
+    def log_prob(self, y, counts, sizes):
+        return torch.where(y == (counts / 2).floor(), 0.0, -torch.inf).double()
+
+    def usual_report(self, counts, sizes):
+        return (counts / 2).floor()
 
 
 @pytest.mark.usefixtures("unchecked")

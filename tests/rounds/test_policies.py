@@ -241,8 +241,8 @@ def test_an_answer_that_is_not_sure_is_never_called_sure():
     """The longer list is not made for it, so its confidence stays below what was asked for."""
     _, histories = some_histories(number=12, seed=5)
     whole = decode_histories(histories, qgt.Certified(odds=1e6, certificates=False)).evidence.confidence
-    for rough in (1.0, 30.0, 1e4):
-        found = Settle(confidence=0.9, rough=rough)(histories).evidence
+    for odds in (1.0, 30.0, 1e4):
+        found = Settle(confidence=0.9, coarse_odds=odds)(histories).evidence
         assert bool((found.confidence[whole < 0.9] < 0.9).all())
         assert bool((found.confidence <= whole + 1e-3)[found.complete].all())
     assert bool((whole < 0.9).any()) and bool((whole > 0.9).any())

@@ -181,7 +181,10 @@ def test_an_error_in_training_says_whose(tmp_path: Path) -> None:
     study = Study.from_plain(small(decoders={"net": NETWORK}))
     if torch.cuda.is_available():
         pytest.skip("needs a machine without a GPU")
-    with cluster(protocol="tcp") as made, pytest.raises(ValueError, match=r"training net, .* sees no GPU"):
+    with (
+        cluster(protocol="tcp") as made,
+        pytest.raises(ValueError, match=r"training net, .* is not available on this worker"),
+    ):
         run_study(study, tmp_path / "study.db", device="cuda", scheduler=made.scheduler_address)
 
 

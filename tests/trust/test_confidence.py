@@ -13,7 +13,7 @@ import qgt
 from qgt.decoders.results import Answers, Spans
 from qgt.testing import check_decoder
 from qgt.testing.suite import small_problem
-from qgt.trust import confidence
+from qgt.trust import confidence, fit
 from qgt.trust.confidence import BoundCalibrated, Listing, Logistic, Monotone, Wider, learn
 
 # Confidence is the share of answers that are right: against enumeration, and on fresh instances of all decoders.
@@ -421,6 +421,31 @@ def _pooled(yes: torch.Tensor, fitted: Monotone) -> float:
     return total
 
 
+@pytest.mark.parametrize("values", [3, 12, 10**6])
+def test_monotone_pools_neighbours_whose_shares_are_equal(values: int) -> None:
+    """Each stretch counts one yes and one no more, so two stretches of equal shares are not as good as one."""
+    g = torch.Generator().manual_seed(values)
+    for number in (0, 1, 2, 7, 60, 300):
+        score = torch.randint(values, (number,), generator=g).double()
+        yes = torch.rand(number, generator=g) < 0.4
+        fitted, blocks = Monotone.fit(score, yes), _blocks(score, yes)
+        assert fitted.at.view(-1, 2).tolist() == [[first, last] for *_, first, last in blocks]
+        share = torch.tensor([(hits + 1) / (size + 2) for hits, size, *_ in blocks], dtype=torch.float64)
+        assert torch.equal(fitted.share, share.cummax(0).values.repeat_interleave(2))
+
+
+def _blocks(score: torch.Tensor, yes: torch.Tensor) -> list[tuple[int, int, float, float]]:
+    """Stretches by pooling neighbours in whole numbers: how many yes, of how many, the first and the last score."""
+    blocks: list[tuple[int, int, float, float]] = []
+    for at in score.unique().tolist():
+        block = (int(yes[score == at].sum()), int((score == at).sum()), at, at)
+        while blocks and blocks[-1][0] * block[1] >= block[0] * blocks[-1][1]:
+            hits, size, first, _ = blocks.pop()
+            block = (hits + block[0], size + block[1], first, block[3])
+        blocks.append(block)
+    return blocks or [(0, 0, 0.0, 0.0)]
+
+
 def test_monotone_never_falls_and_is_never_certain() -> None:
     g = torch.Generator().manual_seed(0)
     score = torch.rand(500, generator=g, dtype=torch.float64)
@@ -440,3 +465,38 @@ def test_equal_scores_have_the_share_of_all_of_them() -> None:
         here = (score - value).abs() < 1e-9
         told = float(fitted(torch.tensor([value], dtype=torch.float64))[0])
         assert abs(told - float(yes[here].double().mean())) < 2e-3
+
+
+# What is known already is not computed again.
+
+
+@pytest.mark.parametrize("decoder", [qgt.GAMP(), qgt.Certified()])
+def test_calls_and_counts_are_held_together_once(decoder: qgt.Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    g = torch.Generator().manual_seed(0)
+    problem = qgt.Problem(
+        qgt.Design.bernoulli(pools=12, items=20, generator=g), qgt.Bernoulli(0.1), qgt.SparseInteger(0.1, 1)
+    )
+    decode = qgt.Calibrated(decoder, simulations=100).bind(problem)
+    decode.learned()
+    seen: list[int] = []
+
+    def counted(problem: qgt.Problem, y: Tensor, x: Tensor) -> fit.Misfit:
+        seen.append(len(y))
+        return misfit(problem, y, x)
+
+    misfit = fit.misfit
+    for module in (confidence, fit):
+        monkeypatch.setattr(module, "misfit", counted)
+    decode(problem.simulate(7, generator=g).y)
+    assert seen == [7]
+
+
+def test_a_limit_that_stays_is_bound_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound, real = [], qgt.Certified.bind
+    monkeypatch.setattr(qgt.Certified, "bind", lambda self, problem: bound.append(self) or real(self, problem))
+    problem = small_problem()
+    limited = qgt.Certified(time_limit=1e-4, certificates=False)
+    within = confidence._hurried(limited, problem)
+    assert within(1.0) is within(2.0)
+    assert bound == [limited]
+    assert within(1e-5) is not within(1.0)

@@ -5,6 +5,7 @@ import torch
 
 import qgt
 from qgt.trust.diagnosis import Cause, likely_causes
+from qgt.trust.fit import expected_off
 
 PLATES = 40
 
@@ -168,3 +169,35 @@ def test_large_designs_need_no_table_of_pairs(monkeypatch: pytest.MonkeyPatch) -
     assert all(cause.kind not in ("pools swapped", "transfer") for cause in causes(swapped))
     noisier = qgt.Problem(problem.design, problem.prior, qgt.SparseInteger(0.15, 1))
     assert causes(simulated(noisier))[0].kind == "noise"
+
+
+def test_causes_of_results_speak_of_results() -> None:
+    g = torch.Generator().manual_seed(0)
+    design = qgt.Design.column_regular(pools=30, items=40, weight=6, generator=g)
+    problem = qgt.Problem(design, qgt.Bernoulli(0.05), qgt.PositiveNegative(0.99, 0.99))
+    y = problem.simulate(60, generator=g).y
+    y[:, [3, 8]] = y[:, [8, 3]]
+    cause = likely_causes(problem, y, qgt.BeliefPropagation())[0]
+    assert cause.words == "the results of pools P4 and P9 are swapped"
+    assert "(the results are " in str(cause)
+
+
+@pytest.mark.parametrize("noise", [qgt.Noiseless(), qgt.Outliers(qgt.SparseInteger(0.02, 1), 0.01)], ids=repr)
+def test_more_errors_are_named_under_any_noise_of_whole_counts(noise: qgt.Noise) -> None:
+    g, usual = torch.Generator().manual_seed(0), setting()
+    y = qgt.Problem(usual.design, usual.prior, qgt.SparseInteger(0.1, 1)).simulate(PLATES, generator=g).y
+    found = {cause.kind: cause for cause in likely_causes(qgt.Problem(usual.design, usual.prior, noise), y, qgt.GAMP())}
+    assert "of the counts are off" in found["noise"].words
+
+
+def test_the_usual_counts_are_simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, drawn, real = setting(), [], qgt.Problem.simulate
+    y = simulated(problem).flip(1)
+    monkeypatch.setattr(
+        qgt.Problem, "simulate", lambda self, number, **given: drawn.append(number) or real(self, number, **given)
+    )
+    alone = likely_causes(problem, y, qgt.GAMP())
+    assert len(drawn) == 2  # the usual counts, and how many of them are off
+    drawn.clear()
+    assert likely_causes(problem, y, qgt.GAMP(), usually_off=expected_off(problem)) == alone
+    assert len(drawn) == 2  # one of them is the test's own

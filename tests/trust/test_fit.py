@@ -7,6 +7,7 @@ import torch
 
 import qgt
 from qgt.model.noise import Noiseless, Outliers
+from qgt.trust import fit as fit_module
 from qgt.trust.fit import (
     FILE_ALARM,
     INSTANCE_ALARM,
@@ -14,6 +15,7 @@ from qgt.trust.fit import (
     Spread,
     both,
     file_fit,
+    held_together,
     hopeless,
     instance_fit,
     misfit,
@@ -246,3 +248,19 @@ def test_the_mean_of_several_varies_less() -> None:
     at = torch.tensor([1.6448536], dtype=torch.float64)
     assert float(spread.tail(at)) == pytest.approx(0.05, abs=1e-6)
     assert float(spread.tail(at / 3, number=9)) == pytest.approx(0.05, abs=1e-6)
+
+
+def test_a_file_is_held_against_the_model_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, reference = setting()
+    x, y = problem.simulate(40, generator=torch.Generator().manual_seed(5))
+    y = y.flip(1)
+    fit, every = instance_fit(problem, y, x, reference), torch.ones(40, dtype=torch.bool)
+    every[3] = False
+    expected = file_fit(problem, y[every], x[every], reference)
+    assert expected.suspect and hopeless(problem, y, x, torch.where(every, fit, 0.0), reference)
+    called = []
+    for name in ("misfit", "expected_off"):
+        real = getattr(fit_module, name)
+        monkeypatch.setattr(fit_module, name, lambda *given, name=name, real=real: called.append(name) or real(*given))
+    assert held_together(problem, y, x, fit, every, reference) == (expected, False)
+    assert called == ["misfit", "expected_off"]

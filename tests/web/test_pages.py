@@ -16,6 +16,7 @@ from visits import held, typed, visiting
 import qgt
 from qgt.lab.plan.folder import read_plan
 from qgt.lab.sheets.counts import read_counts
+from qgt.web import decoding
 from qgt.web.forms import Form
 from qgt.web.planning import asked
 
@@ -315,6 +316,22 @@ def test_a_follow_up_round_settles_a_plate_in_doubt(visitor, tmp_path):
     proved = qgt.load_certificate(tmp_path / "1" / "proofs.safetensors", problem, y)
     assert qgt.check_certificate(problem, y, proved).all()
     assert proved.x[0].nonzero().flatten().tolist() == list(truth)
+
+
+def test_the_rounds_of_a_version_are_decoded_once(visitor, monkeypatch):
+    seen, real = [], decoding.decode_history
+    monkeypatch.setattr(decoding, "decode_history", lambda *given, **more: seen.append(given) or real(*given, **more))
+    run, problem = visitor.run("Asked twice")
+    answer = visitor.enter(run, {**typed(problem, (2, 7, 9)), **{f"count-0-{n}": "" for n in range(5)}})
+    first, second = (
+        visitor.finished(visitor.post(f"{answer.url.path}/follow-up", {"pools": pools})) for pools in ("4", "3")
+    )
+    assert first.url == second.url and len(seen) == 1
+    counts = {f"count-{n}": "0" for n in range(3)}
+    answer = visitor.finished(visitor.post(f"{second.url.path}/counts", counts))
+    assert answer.url.path.endswith("/versions/2") and len(seen) == 2
+    visitor.finished(visitor.post(f"{answer.url.path}/follow-up", {"pools": "4"}))
+    assert len(seen) == 2
 
 
 def test_impossible_counts_are_counted_again_instead(visitor):

@@ -15,7 +15,7 @@ from qgt.model.noise import Noiseless
 from qgt.web.app import in_background
 from qgt.web.jobs import Job
 from qgt.web.planning import add_run
-from qgt.web.state import House
+from qgt.web.state import AppState
 
 SAMPLES, POOLS = 12, 8
 
@@ -40,7 +40,7 @@ class Visitor:
     """A browser's view of the server: pages in, forms out."""
 
     client: httpx.Client
-    house: House
+    house: AppState
 
     @property
     def store(self):

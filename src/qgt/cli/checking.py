@@ -92,7 +92,7 @@ def verify(
 ) -> None:
     """Read the design back from a trained network and compare it with the claimed one.
 
-    Exit code 1 says that some entries contradict the claim, or that there is no evidence either way.
+    Exit code 1: some entries contradict the claim, or the evidence decides nothing.
 
     \b
     Example:

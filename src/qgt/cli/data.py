@@ -25,7 +25,7 @@ from qgt.cli.shell import (
 
 @app.command()
 def design(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="bernoulli, column_regular or doubly_regular.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="One of the kinds above.")],
     pools: Annotated[int, typer.Option(metavar="M", help="The number of pools.")],
     items: Annotated[int, typer.Option(metavar="N", help="The number of items.")],
     output: Output,
@@ -40,9 +40,11 @@ def design(
     """Make a design: which items go into which pools.
 
     \b
-    bernoulli       puts each item into each pool with probability P
-    column_regular  puts each item into W pools; pool sizes differ by at most one
-    doubly_regular  puts each item into W pools; all pools have the same size
+    bernoulli        puts each item into each pool with probability P
+    column_regular   puts each item into W pools; pool sizes differ by at most one
+    doubly_regular   puts each item into W pools; all pools have the same size
+    steiner_triples  puts each item into 3 pools; two items share at most one
+    kirkman_triples  the same; pool sizes differ by at most one
 
     The file is a table of 0s and 1s or, for a large design with few items a pool, a line per pool with its items.
 
@@ -50,18 +52,21 @@ def design(
     Example:
       qgt design column_regular --pools 35 --items 100 --weight 8 -o design.csv
     """
+    from qgt.model.problem import draws  # torch is not needed for --help
+
     check_files([output])
     check_new(output, force)
     given = {k: v for k, v in {"probability": probability, "weight": weight}.items() if v is not None}
     # Made as a problem file's recipe would, so that the same numbers and seed give the same design.
-    recipe = {"kind": kind, "pools": pools, "items": items, "seed": seed, **given}
+    drawn = {"seed": seed} if draws(kind) else {}
+    recipe = {"kind": kind, "pools": pools, "items": items, **drawn, **given}
     made = qgt.Problem.from_spec({"design": recipe, "prior": {"kind": "bernoulli", "rate": 0.0}}).design
     write_files({output: made.write_csv})
     facts = {"pools": made.pools, "items": made.items, "transfers": made.transfers}
     parts = {"pool_sizes": made.pool_sizes, "item_degrees": made.item_degrees}
     ends = {name: [int(sizes.min()), int(sizes.max())] for name, sizes in parts.items()}
     tell(
-        {"design": str(output), "kind": kind, "seed": seed, **facts, **ends} if as_json else None,
+        {"design": str(output), "kind": kind, **drawn, **facts, **ends} if as_json else None,
         f"Wrote {output}, a {kind} design" + (": a line per pool with its items." if made.sparse else "."),
         [name.replace("_", " ") for name in [*facts, *ends]],
         [*facts.values(), *(f"{low}-{high}" for low, high in ends.values())],

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -12,7 +12,6 @@ import qgt
 from qgt.cli.shell import (
     CountsFile,
     Json,
-    Outputs,
     Plugins,
     app,
     check_files,
@@ -32,7 +31,6 @@ from qgt.cli.shell import (
 if TYPE_CHECKING:
     from qgt.lab.answers.accounts import Account
     from qgt.lab.answers.decoding import DecodedSheet
-    from qgt.lab.sheets.counts import CountSheet
     from qgt.lab.sheets.samples import Samples
 
 # Typed out, so that help need not import them.
@@ -42,6 +40,7 @@ DECODER_NAMES = (
     "default certified, or belief for more than 5000 items in small pools."
 )
 LIMITED, USUAL_LIMIT = ("certified", "exact"), 5.0  # seconds for each plate: as on the page
+ROUNDS_LIMIT, SURE_ENOUGH = 10.0, 0.99  # of later rounds: seconds for each plate, and where an answer is sure
 UNMEASURED = (
     "Nothing was simulated (--calibrate 0, or --defectives): whether the counts fit the model is not known, and the "
     "confidence is the decoder's own."
@@ -136,47 +135,58 @@ def decode(
     check_files([*outputs], inputs=[counts, problem, model, *(rounds or ()), *(plugin or ())])
     load_plugins(plugin)
     if rounds:
-        from qgt.cli.follow_up import decode_with_rounds
-
         others = {"model": model, "set": settings, "odds": odds, "attack_rate": attack_rate}
         refuse_with_rounds({**others, "decoder": None if decoder == "certified" else decoder, "defectives": defectives})
         assert problem is not None  # a model was refused
-        return decode_with_rounds(
-            counts,
-            problem,
-            rounds,
-            outputs,
-            facts=lambda loaded: {"counts": counts, "problem": problem, "rounds": 1 + len(rounds), **_versions(loaded)},
-            time_limit=time_limit or None,
-            as_json=as_json,
+        done = _all_rounds(counts, problem, rounds, time_limit or ROUNDS_LIMIT)
+    else:
+        given = {"odds": odds, "time_limit": time_limit or None}
+        texts = [*(settings or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
+        chosen = _chosen(
+            problem, decoder, model, texts, keep_proofs=certificate is not None, limited=time_limit is None
         )
-    given = {"odds": odds, "time_limit": time_limit or None}
-    texts = [*(settings or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
-    name, chosen, loaded, why = _chosen(
-        problem, decoder, model, texts, keep_proofs=certificate is not None, limited=time_limit is None
-    )
-    samples = planned_samples(problem, loaded)
-    if attack_rate is not None:
-        from qgt.model.prior import with_attack_rate
-
-        loaded = dataclasses.replace(loaded, prior=with_attack_rate(loaded.prior, attack_rate))
-    read = read_sheet(counts, loaded, samples)
-    why = [*why, *([UNMEASURED] if not calibrate or defectives is not None else ())]
-    sheet = _decoded(read, chosen, loaded, defectives, calibrate, cache, chosen_device(device))
-    facts = {"counts": counts, "problem": problem or model, "decoder": name, **_versions(loaded)}
-    write_files(_files(sheet, outputs, facts, samples))
-    written = outputs.written
+        samples = planned_samples(problem, chosen.problem)  # the plan's own problem: before the attack rate changes it
+        if attack_rate is not None:
+            chosen = chosen.with_attack_rate(attack_rate)
+        done = _one_round(counts, samples, chosen, defectives, calibrate or None, cache, device)
+    facts = {"counts": counts, "problem": problem or model, **done.how, **_versions(done.sheet.problem)}
+    write_files(_files(done, outputs, facts, time_limit or ROUNDS_LIMIT))
     if as_json:
         from qgt.lab.answers.outputs import sheet_facts
 
-        tell({**written, **sheet_facts(sheet, name), "notes": [*why, *read.notes]}, "", [])
+        tell({**outputs.written, **sheet_facts(done.sheet, done.decoder), "notes": done.notes}, "", [])
     else:
-        _tell(sheet, written)
-        for line in why:
+        _tell(done.sheet, outputs.written)
+        for line in done.said:
             tell(None, f"\n{line}", [])
-        if read.notes:
-            tell(None, f"\n{counts}: {' '.join(read.notes)}", [])
-    raise typer.Exit(exit_code(sheet.accounts))
+    raise typer.Exit(exit_code(done.sheet.accounts))
+
+
+class Outputs(NamedTuple):
+    """The files that decoding may write; None for those that were not asked for."""
+
+    calls: Path | None
+    by_sample: Path | None
+    answers: Path | None
+    report: Path | None
+    page: Path | None
+    certificate: Path | None
+
+    @property
+    def written(self) -> dict[str, str]:
+        """The files that were asked for, by what they hold."""
+        return {name: str(path) for name, path in self._asdict().items() if path is not None}
+
+
+class Done(NamedTuple):
+    """A sheet that was decoded, and what to say about how that was done."""
+
+    sheet: "DecodedSheet"
+    samples: "Samples | None"
+    decoder: str
+    how: Mapping[str, object]  # for the foot of the page
+    notes: Sequence[str]  # for JSON
+    said: Sequence[str]  # the same as lines on the screen
 
 
 def refuse_with_rounds(given: Mapping[str, object]) -> None:
@@ -184,6 +194,22 @@ def refuse_with_rounds(given: Mapping[str, object]) -> None:
     for name, value in given.items():
         if value is not None:
             raise ValueError(f"{name} has no meaning together with --round: leave it out.")
+
+
+class Chosen(NamedTuple):
+    """The decoder asked for, with its options, the problem to bind it to, and why another than the usual one."""
+
+    name: str
+    decoder: "qgt.Decoder"
+    problem: "qgt.Problem"
+    why: Sequence[str]
+
+    def with_attack_rate(self, rate: float) -> "Chosen":
+        """The same for households with another attack rate."""
+        from qgt.model.prior import with_attack_rate
+
+        prior = with_attack_rate(self.problem.prior, rate)
+        return self._replace(problem=dataclasses.replace(self.problem, prior=prior))
 
 
 def _chosen(
@@ -194,8 +220,8 @@ def _chosen(
     *,
     keep_proofs: bool,
     limited: bool,
-) -> tuple[str, "qgt.Decoder", "qgt.Problem", Sequence[str]]:
-    """The decoder asked for, with its options, the problem to bind it to, and why another than the usual one."""
+) -> Chosen:
+    """The decoder that the options name."""
     from qgt.decoders.registry import make_decoder
     from qgt.lab.answers.decoding import DecoderChoice, parse_settings, usual_decoder, with_settings
 
@@ -203,7 +229,7 @@ def _chosen(
         net = with_settings(qgt.load(model), parse_settings("neural", settings))
         if keep_proofs:
             raise ValueError("certificate has no meaning for a network: leave it out.")
-        return "neural", net, net.problem if problem is None else qgt.Problem.load(problem), ()
+        return Chosen("neural", net, net.problem if problem is None else qgt.Problem.load(problem), ())
     assert problem is not None  # one of the two was given
     loaded, why = qgt.Problem.load(problem), ""
     if name is None:  # whoever sets an option or wants a proof means the usual one
@@ -215,58 +241,74 @@ def _chosen(
         options.setdefault("certificates", str(keep_proofs).lower())
     if name in LIMITED and limited:
         options.setdefault("time_limit", str(USUAL_LIMIT))
-    return name, make_decoder(name, options), loaded, [why] if why else ()
+    return Chosen(name, make_decoder(name, options), loaded, [why] if why else ())
 
 
-def _decoded(
-    read: "CountSheet",
-    decoder: "qgt.Decoder",
-    problem: "qgt.Problem",
+def _one_round(
+    counts: Path,
+    samples: "Samples | None",
+    chosen: Chosen,
     defectives: int | None,
-    calibrate: float,
+    calibrate: float | None,
     cache: Path | None,
     device: str,
-) -> "DecodedSheet":
+) -> Done:
+    """A sheet of one round, decoded by the decoder that was chosen."""
     from qgt.lab.answers.decoding import decode_sheet
     from qgt.trust.cache import cache_folder
 
+    read = read_sheet(counts, chosen.problem, samples)
     with share_done("decoding") as show:
-        return decode_sheet(
-            problem,
+        sheet = decode_sheet(
+            chosen.problem,
             read.y,
             read.names,
-            decoder,
+            chosen.decoder,
             defectives=defectives,
-            calibrate=calibrate or None,
+            calibrate=calibrate,
             cache=cache_folder(cache),
-            device=device,
+            device=chosen_device(device),
             on_progress=show,
         )
+    why = [*chosen.why, *([UNMEASURED] if calibrate is None or defectives is not None else ())]
+    said = [*why, *([f"{counts}: {' '.join(read.notes)}"] if read.notes else ())]
+    return Done(sheet, samples, chosen.name, {"decoder": chosen.name}, [*why, *read.notes], said)
+
+
+def _all_rounds(counts: Path, problem: Path, rounds: Sequence[Path], seconds: float) -> Done:
+    """A sheet with its later rounds, decoded together."""
+    from qgt.cli.follow_up import decoded_rounds
+
+    loaded = qgt.Problem.load(problem)
+    samples = planned_samples(problem, loaded)
+    sheet, _, notes = decoded_rounds(counts, loaded, samples, rounds, SURE_ENOUGH, seconds)
+    return Done(sheet, samples, "certified", {"rounds": sheet.rounds}, notes, notes)
 
 
 def _files(
-    sheet: "DecodedSheet", outputs: Outputs, facts: dict[str, object], samples: "Samples | None"
+    done: Done, outputs: Outputs, facts: Mapping[str, object], seconds: float
 ) -> dict[Path, Callable[[Path], object]]:
-    """What writes each file that was asked for."""
-    from qgt.lab.answers import outputs as output_files
+    """What writes each file that was asked for; `seconds` are for the proofs of later rounds."""
+    from qgt.lab.answers import outputs as files
+    from qgt.lab.sheets.names import check_code
 
-    files = outputs.of_accounts(sheet.accounts, sheet.problem.design, samples)
-    if outputs.answers is not None:
-        items = sheet.problem.design.item_names
-        files[outputs.answers] = partial(
-            output_files.write_answers, result=sheet.result, names=sheet.names, items=items
-        )
-    if outputs.page is not None:
-        from qgt.lab.answers.outputs import sheet_page
+    sheet, samples, design = done.sheet, done.samples, done.sheet.problem.design
+    items, title = design.item_names, f"Decoded: {Path(str(facts['counts'])).name}"
+    lines = files.sample_rows(sheet.accounts, check_code(design), None if samples is None else samples.places)
 
-        title = f"Decoded: {Path(str(facts['counts'])).name}"
-        page = sheet_page(sheet, title=title, facts=facts, samples=samples)
-        files[outputs.page] = partial(Path.write_text, data=page, encoding="utf-8")
-    if outputs.certificate is not None:
-        from qgt.decoders.certificate_file import write_certificate
+    def write_page(path: Path) -> None:
+        page = files.sheet_page(sheet, title=title, facts=facts, samples=samples)
+        path.write_text(page, encoding="utf-8")
 
-        files[outputs.certificate] = partial(write_certificate, problem=sheet.problem, y=sheet.y, result=sheet.result)
-    return files
+    writers: dict[str, Callable[[Path], object]] = {
+        "calls": partial(files.write_calls, made=sheet.accounts, items=items),
+        "by_sample": partial(files.write_samples, rows=lines),
+        "answers": partial(files.write_answers, result=sheet.result, names=sheet.names, items=items),
+        "report": partial(files.write_report, made=sheet.accounts),
+        "page": write_page,
+        "certificate": partial(files.write_proofs, sheet=sheet, seconds=seconds),
+    }
+    return {path: writers[name] for name, path in outputs._asdict().items() if path is not None}
 
 
 def _versions(problem: "qgt.Problem") -> dict[str, object]:
@@ -291,6 +333,9 @@ def _tell(sheet: "DecodedSheet", written: dict[str, str]) -> None:
 
     if "calls" not in written:
         tell(None, "\n".join(map(calls_line, sheet.accounts)) + "\n", [])
+    if sheet.rounds > 1:
+        tests = sum(one.problem.pools for one in sheet.histories) / len(sheet.histories)
+        return tell_verdicts(f"{sheet.rounds} rounds: {tests:.1f} tests per instance, on average.", sheet.accounts)
     files = f"Wrote {', '.join(written.values())}: " if written else ""
     title = f"{files}{_number_called(sheet.accounts)}"
     for line in about_file(sheet) if sheet.fit is not None and sheet.fit.suspect else ():

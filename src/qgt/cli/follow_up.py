@@ -1,7 +1,6 @@
-"""The verb follow-up: pools for a next round; and decode with rounds."""
+"""The verb follow-up: pools for a next round."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,13 +10,11 @@ import qgt
 from qgt.cli.shell import (
     CountsFile,
     Json,
-    Outputs,
     Plugins,
     ProblemFile,
     Seed,
     app,
     check_files,
-    exit_code,
     load_plugins,
     own_generator,
     planned_samples,
@@ -25,13 +22,14 @@ from qgt.cli.shell import (
     read_sheet,
     share_of,
     tell,
-    tell_verdicts,
     write_files,
 )
 
 if TYPE_CHECKING:
+    from qgt.lab.answers.decoding import DecodedSheet
     from qgt.lab.rounds.files import Round
-    from qgt.lab.rounds.follow_up import DecodedRounds, Proposed
+    from qgt.lab.rounds.follow_up import Proposed
+    from qgt.lab.sheets.samples import Samples
 
 SHOWN_INSTANCES = 10  # instances on the screen; pools.csv has all
 
@@ -79,18 +77,20 @@ def follow_up(
 
     refuse_occupied(output)
     load_plugins(plugin)
-    decoded, before, loaded, notes = decoded_rounds(counts, problem, rounds or (), confidence, time_limit, seed)
+    loaded = qgt.Problem.load(problem)
+    samples, design = planned_samples(problem, loaded), loaded.design
+    decoded, before, notes = decoded_rounds(counts, loaded, samples, rounds or (), confidence, time_limit, seed)
     each = pools if each_at_most is None else each_at_most
     found = propose(
         decoded,
         confidence=confidence,
         pools=pools,
         at_most=at_most,
-        each_at_most=uses_of(loaded.design.item_names, used_up or (), each),
+        each_at_most=uses_of(design.item_names, used_up or (), each),
         risk=(1 - confidence) / 2,
         generator=own_generator("follow-up", seed, "cpu"),
     )
-    record = as_round(decoded, found, before, loaded.design.fingerprint)
+    record = as_round(decoded, found, before, design.fingerprint)
     stuck = _stuck(decoded, found, confidence)
     if found:
         write_files(record.files(output))
@@ -99,78 +99,38 @@ def follow_up(
 
 
 def decoded_rounds(
-    counts: Path, problem: Path, rounds: Sequence[Path], confidence: float, time_limit: float, seed: int = 0
-) -> "tuple[DecodedRounds, list[Round], qgt.Problem, list[str]]":
-    """The instances of a file with all their rounds, decoded; the records; the first problem; and notes on the file."""
+    counts: Path,
+    loaded: "qgt.Problem",
+    samples: "Samples | None",
+    rounds: Sequence[Path],
+    confidence: float,
+    time_limit: float,
+    seed: int = 0,
+) -> "tuple[DecodedSheet, list[Round], list[str]]":
+    """The instances of a file with all their rounds, decoded; the rounds' records; and notes on the file."""
     from qgt.lab.answers.accounts import numbers
+    from qgt.lab.answers.decoding import ByLongerLists, decode_history
     from qgt.lab.rounds.files import joined_rounds
-    from qgt.lab.rounds.follow_up import decode_rounds
     from qgt.rounds.history import History
     from qgt.rounds.stopping import Settle
 
-    loaded = qgt.Problem.load(problem)
-    read = read_sheet(counts, loaded, planned_samples(problem, loaded))
+    read = read_sheet(counts, loaded, samples)
     called = list(read.names or numbers(len(read.y)))
     histories, before = joined_rounds([History.start(loaded, row) for row in read.y], called, rounds)
-    settle = Settle(confidence=confidence, time_limit=time_limit)
-    generator = own_generator("decode-rounds", seed, "cpu")
-    decoded = decode_rounds(histories, called, settle, first=loaded, generator=generator)
+    way = ByLongerLists(
+        Settle(confidence=confidence, time_limit=time_limit), own_generator("decode-rounds", seed, "cpu")
+    )
+    decoded = decode_history(loaded, histories, called, way, rounds=1 + len(before))
     unfit = [decoded.fit.words] if decoded.fit is not None and decoded.fit.suspect else []
     notes = [f"{counts}: {' '.join(read.notes)}"] if read.notes else []
-    return decoded, before, loaded, [*unfit, *notes]
-
-
-def decode_with_rounds(
-    counts: Path,
-    problem: Path,
-    rounds: Sequence[Path],
-    outputs: Outputs,
-    *,
-    facts: Callable[["qgt.Problem"], dict[str, object]],
-    time_limit: float | None,
-    as_json: bool,
-) -> None:
-    """Decode all rounds together: what 'qgt decode --round' does. `facts` gives what stands at the page's foot."""
-    from qgt.lab.answers import outputs as output_files
-    from qgt.lab.rounds.follow_up import round_facts, round_proofs, rounds_page
-
-    decoded, before, loaded, notes = decoded_rounds(counts, problem, rounds, 0.99, time_limit or 10.0)
-    samples = planned_samples(problem, loaded)
-    files = outputs.of_accounts(decoded.accounts, loaded.design, samples)
-    if outputs.answers is not None:
-        items = loaded.design.item_names
-        answers = partial(output_files.write_answers, result=decoded.result, names=decoded.names, items=items)
-        files[outputs.answers] = answers
-    if outputs.page is not None:
-        page = rounds_page(decoded, title=f"Decoded: {counts.name}", facts=facts(loaded), samples=samples)
-        files[outputs.page] = partial(Path.write_text, data=page, encoding="utf-8")
-    if outputs.certificate is not None:
-        proofs = round_proofs(decoded, seconds=time_limit or 10.0)
-        if proofs is None:
-            raise ValueError(
-                "certificate has no meaning for this prior: no answer under it can be proved; leave it out."
-            )
-        files[outputs.certificate] = partial(Path.write_bytes, data=proofs)
-    write_files(files)
-    pools = [one.problem.pools for one in decoded.histories]
-    if as_json:
-        facts_told = round_facts(decoded, 1 + len(before), "certified", loaded.fingerprint)
-        tell({**facts_told, "notes": notes}, "", [])
-    else:
-        if outputs.calls is None:
-            tell(None, "\n".join(map(output_files.calls_line, decoded.accounts)) + "\n", [])
-        title = f"{1 + len(before)} rounds: {sum(pools) / len(pools):.1f} tests per instance, on average."
-        tell_verdicts(title, decoded.accounts)
-        for note in notes:
-            tell(None, f"\n{note}", [])
-    raise typer.Exit(exit_code(decoded.accounts))
+    return decoded, before, [*unfit, *notes]
 
 
 def _many(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _stuck(decoded: "DecodedRounds", found: "Sequence[Proposed]", confidence: float) -> list[str]:
+def _stuck(decoded: "DecodedSheet", found: "Sequence[Proposed]", confidence: float) -> list[str]:
     """Instances that are not sure and for which no pool was found."""
     given = {one.account.name for one in found}
     open_ = [one for one in decoded.accounts if one.name not in given]

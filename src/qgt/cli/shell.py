@@ -1,7 +1,6 @@
 """What every verb of the command needs: the application, common options, and how it writes and speaks."""
 
 import errno
-import hashlib
 import json
 import os
 import stat
@@ -14,16 +13,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import qgt
+from qgt.arguments import check_device, generator_of
 from qgt.files import tables
 from qgt.files.store import replacing
 from qgt.files.tables import read_amount, read_share
 
 if TYPE_CHECKING:
+    import rich.progress
     import torch
 
     from qgt.lab.answers.accounts import Account
@@ -84,11 +85,7 @@ def load_plugins(paths: Sequence[Path] | None) -> None:
 
 def own_generator(verb: str, seed: int, device: str) -> "torch.Generator":
     """A stream of each verb's own: from its design's seed, x would repeat the random numbers that made the design."""
-    import torch
-
-    device = chosen_device(device)
-    digest = hashlib.sha256(f"qgt {verb} {seed}".encode()).digest()
-    return torch.Generator(device).manual_seed(int.from_bytes(digest[:7], "big"))
+    return generator_of("qgt", verb, seed, device=chosen_device(device))
 
 
 def chosen_device(device: str) -> str:
@@ -97,8 +94,7 @@ def chosen_device(device: str) -> str:
 
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
-        raise ValueError(f"device={device!r} is not available here: give auto, cpu or, with a GPU, cuda.")
+    check_device(device)
     return device
 
 
@@ -126,7 +122,7 @@ def check_files(outputs: Sequence[Path | None], inputs: Sequence[Path | None] = 
 
 
 def check_outputs(outputs: Sequence[Path], inputs: Sequence[Path] = ()) -> None:
-    """Refuse, before any work, to write over what is no file, or over a file that this command also needs."""
+    """Refuse, before any work, to write over what is not a file, or over a file that this command also needs."""
     for number, path in enumerate(outputs):
         try:
             file = stat.S_ISREG(path.stat().st_mode)
@@ -252,29 +248,44 @@ def share_done(doing: str) -> Iterator[Callable[[int, int], None]]:
     On a terminal it draws a bar, and elsewhere it writes a line to standard error now and then.
     """
     from rich import progress as rich
-    from rich.console import Console
 
-    console, start, known = Console(stderr=True), time.monotonic(), [0, 0]
+    start, known = time.monotonic(), [0, 0]
 
     def said() -> str:
         done, total = known
         of = f"{done:,} of {total:,} done ({100 * done // total} %)" if total else "nothing done yet"
         return f"qgt: {doing}: {of} after {time.monotonic() - start:.0f} s"
 
-    if not console.is_terminal:
-        with now_and_then(said):
-            yield lambda done, total: known.__setitem__(slice(None), (done, total))
-        return
-    columns = (
-        doing,
-        rich.BarColumn(20),
-        rich.TaskProgressColumn(),
-        rich.MofNCompleteColumn(),
-        rich.TimeRemainingColumn(),
-    )
-    with rich.Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    with bar_or_lines(said, doing, rich.TaskProgressColumn()) as bar:
+
+        def show(done: int, total: int) -> None:
+            known[:] = done, total
+            bar.update(bar.task_ids[0], completed=done, total=total)
+
+        yield show
+
+
+@contextmanager
+def bar_or_lines(
+    said: Callable[[], str], *columns: "str | rich.progress.ProgressColumn"
+) -> Iterator["rich.progress.Progress"]:
+    """A bar of one task on a terminal; elsewhere a line on standard error now and then, and a bar that nobody sees.
+
+    Args:
+        said: The line.
+        columns: What is shown on the right of the bar, of the numbers done and of the time that remains.
+    """
+    from rich import progress as rich
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    known = (rich.BarColumn(20), rich.MofNCompleteColumn(), rich.TimeRemainingColumn())
+    with ExitStack() as stack:
+        if not console.is_terminal:
+            stack.enter_context(now_and_then(said))
+        bar = rich.Progress(*known, *columns, console=console, transient=True, disable=not console.is_terminal)
+        bar.add_task("starting", total=None)
+        yield stack.enter_context(bar)
 
 
 @contextmanager
@@ -340,40 +351,6 @@ def planned_samples(problem: Path | None, loaded: "qgt.Problem") -> "Samples | N
     home = problem.parent if problem is not None and problem.name == "problem.toml" else None
     planned = home is not None and all((home / name).is_file() for name in ("plan.json", "samples.csv"))
     return plan_of_problem(home, loaded).samples if home is not None and planned else None
-
-
-class Outputs(NamedTuple):
-    """The files that decoding may write; None for those that were not asked for."""
-
-    calls: Path | None
-    by_sample: Path | None
-    answers: Path | None
-    report: Path | None
-    page: Path | None
-    certificate: Path | None
-
-    @property
-    def written(self) -> dict[str, str]:
-        """The files that were asked for, by what they hold."""
-        return {name: str(path) for name, path in self._asdict().items() if path is not None}
-
-    def of_accounts(
-        self, made: "Sequence[Account]", design: "qgt.Design", samples: "Samples | None"
-    ) -> dict[Path, Callable[[Path], object]]:
-        """What writes each table of calls."""
-        from qgt.lab.answers import outputs
-        from qgt.lab.sheets.names import check_code
-
-        files: dict[Path, Callable[[Path], object]] = {}
-        if self.calls is not None:
-            files[self.calls] = partial(outputs.write_calls, made=made, items=design.item_names)
-        if self.by_sample is not None:
-            places = None if samples is None else samples.places
-            lines = outputs.sample_rows(made, check_code(design), places)
-            files[self.by_sample] = partial(outputs.write_samples, rows=lines)
-        if self.report is not None:
-            files[self.report] = partial(outputs.write_report, made=made)
-        return files
 
 
 def exit_code(made: "Sequence[Account]") -> int:

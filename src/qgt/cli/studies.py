@@ -14,10 +14,10 @@ from qgt.cli.shell import (
     Json,
     Plugins,
     app,
+    bar_or_lines,
     check_outputs,
     chosen_device,
     load_plugins,
-    now_and_then,
     tell,
     write_files,
 )
@@ -50,7 +50,9 @@ def bench(
     scheduler: Scheduler = None,
     instances: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Instead of the study's number; a decoder's own, if smaller, stays."),
+        typer.Option(
+            metavar="N", min=1, help="Instances, instead of the study's number; a decoder keeps a smaller one."
+        ),
     ] = None,
     counts: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write all counts as JSON, small enough to commit.")
@@ -100,7 +102,7 @@ def figure(
 ) -> None:
     """Draw what a study has found so far: a metric against the grid's first key, with 95 % bands.
 
-    Of policies it draws how many tests they need: over the prevalence (tests), or over their rounds (rounds).
+    For policies it plots the number of tests: over the prevalence (tests), or over their rounds (rounds).
 
     \b
     Example:
@@ -114,7 +116,7 @@ def figure(
     check_outputs([output, *([] if csv is None else [csv])], inputs=[study, source, *(plugin or ())])
     if output.suffix.lower() not in FIGURE_FORMATS:
         raise ValueError(
-            f"{output}: is no figure that can be drawn; give a name that ends in {', '.join(FIGURE_FORMATS)}."
+            f"{output}: is not a figure that can be drawn; give a name that ends in {', '.join(FIGURE_FORMATS)}."
         )
     if metric not in (None, "all", *METRICS, *OF_POLICIES):
         raise ValueError(f"metric={metric!r} is not known: give one of {', '.join((*METRICS, *OF_POLICIES))}, or all.")
@@ -202,23 +204,16 @@ def _cores() -> int:
 @contextmanager
 def _progress_bar(unit: str = "batches") -> Iterator[Callable[["StudyProgress"], None]]:
     """What is being done, on stderr: on a terminal one bar for each study in turn, elsewhere a line now and then."""
-    from rich import progress as rich
-    from rich.console import Console
     from rich.markup import escape
+    from rich.progress import TextColumn
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        last: list[StudyProgress] = []
-        with now_and_then(lambda: _line(last, unit)):
-            yield lambda progress: last.__setitem__(slice(None), [progress])
-        return
-    counts = (rich.BarColumn(20), rich.MofNCompleteColumn(), unit, rich.TimeRemainingColumn())
-    columns = (*counts, rich.TextColumn("{task.description}"))
-    with rich.Progress(*columns, console=console, transient=True) as bar:
-        whole = bar.add_task("starting", total=None)
+    last: list[StudyProgress] = []
+    with bar_or_lines(lambda: _line(last, unit), unit, TextColumn("{task.description}")) as bar:
+        whole = bar.task_ids[0]
 
         def show(progress: "StudyProgress") -> None:
-            if bar.tasks[0].total != progress.total:  # what earlier runs did says nothing of this one's speed
+            last[:] = [progress]
+            if bar.tasks[0].total != progress.total:  # earlier runs do not show how fast this one is
                 bar.reset(whole, completed=progress.done, total=progress.total)
             bar.update(whole, completed=progress.done, description=escape(progress.doing))
 

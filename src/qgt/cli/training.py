@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import qgt
-from qgt.cli.shell import Json, Plugins, Seed, app, load_plugins, own_generator, share_of, tell
+from qgt.cli.shell import Json, Plugins, Seed, app, bar_or_lines, load_plugins, own_generator, share_of, tell
 from qgt.files.store import alone_in, check_room, working_in
 
 if TYPE_CHECKING:
@@ -193,32 +193,18 @@ def _train_with_progress(
     checkpoint: Path,
     group: "ProcessGroup | None",
 ) -> "qgt.NeuralDecoder":
-    """Train with a bar on stderr, when that is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    """Train with a bar on standard error, or a line there now and then."""
+    from rich.progress import TextColumn
 
-    text = "loss {task.fields[loss]}  validation {task.fields[validation]}  success {task.fields[success]}"
-    console = Console(stderr=True)
-    with Progress(
-        "epoch",
-        MofNCompleteColumn(),
-        BarColumn(20),
-        TextColumn(text),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as progress:
-        task = progress.add_task("", total=config.epochs, loss="-", validation="-", success="-")
+    known = ["no epoch done yet"]
+    with bar_or_lines(lambda: f"qgt: training: {known[0]}", "epochs", TextColumn("{task.description}")) as bar:
+        bar.update(bar.task_ids[0], total=config.epochs)
 
         def show(epoch: "qgt.Epoch") -> None:
-            progress.update(
-                task,
-                completed=epoch.number,
-                loss=f"{epoch.train_loss:.4f}",
-                validation=f"{epoch.validation_loss:.4f}",
-                success=f"{epoch.success_rate:.3f}",
-            )
+            loss = f"loss {epoch.train_loss:.4f}  validation {epoch.validation_loss:.4f}"
+            doing = f"{loss}  success {epoch.success_rate:.3f}"
+            known[:] = [f"epoch {epoch.number} of {config.epochs} done, {doing}"]
+            bar.update(bar.task_ids[0], completed=epoch.number, description=doing)
 
         return qgt.train(
             problem, network, config, generator=generator, on_epoch=show, checkpoint=checkpoint, group=group

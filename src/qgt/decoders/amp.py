@@ -26,7 +26,7 @@ from qgt.arguments import fraction, whole
 from qgt.decoders.affine import Affine
 from qgt.decoders.contract import BoundDecoder, refuse_unsupported
 from qgt.decoders.results import Decoded, Evidence, Spans, Status
-from qgt.model.noise import reports_counts
+from qgt.model.noise import reports_of
 from qgt.model.prior import Prior
 from qgt.model.problem import Problem
 
@@ -64,7 +64,7 @@ class AMP:
 
     def supports(self, problem: Problem) -> str | None:
         """Any prior with a log probability, by which the answers of a scan are compared; reports that are counts."""
-        if not reports_counts(problem.noise):
+        if not reports_of(problem.noise).counts:
             return "its pools report no counts, and messages are sums of counts; GAMP takes any report."
         return None if isinstance(problem.prior, Prior) else "its prior can only be sampled and has no log probability."
 

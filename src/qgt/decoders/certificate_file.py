@@ -26,15 +26,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from qgt.arguments import positive
-from qgt.decoders.checker import CLOSE, InstanceCosts, LeafTable, Shared, closed, refuse_bad_spans
+from qgt.decoders.checker import CHECKER_TOLERANCE, InstanceCosts, LeafTable, Shared, closed, refuse_bad_spans
 from qgt.decoders.contract import check_counts
 from qgt.decoders.results import Answers, Decoded, Evidence, Floats, Proof, Spans, Status
 from qgt.files.store import replacing
 from qgt.model.factors import Factors
 from qgt.model.problem import Problem
 
-CERTIFICATE_FORMAT = 3
-FLAGS = ("status", "complete", "by_highs")
+CERTIFICATE_FORMAT = 4
+FLAGS = ("status", "complete")
 LEAF_TABLES = ("fixed", "least", "most", "step", "pi", "exact", "shares", "exact_shares")
 LARGEST_CERTIFICATE = 2**31  # bytes of a file
 MOST_UNPACKED = 512  # bytes unpacked for each byte of a file, at most; 8 to 83 in honest proofs of 100 to 20,000 items
@@ -87,13 +87,11 @@ def _certificate(problem: Problem, y: Tensor, result: Decoded) -> tuple[dict[str
         raise ValueError("the result has no certificates: decode with Certified(certificates=True).")
     y = check_counts(problem, y, missing=True).cpu()
     packed = pack_proof(problem.factors(y), result)
-    complete, by_highs = result.evidence.complete, result.evidence.by_highs
-    none = torch.zeros(len(y), dtype=torch.uint8)
+    complete = result.evidence.complete
     tensors = {
         "x": result.x,
         "status": result.status,
-        "complete": none if complete is None else complete.to(torch.uint8),
-        "by_highs": none.clone() if by_highs is None else by_highs.to(torch.uint8),  # files hold no tensor twice
+        "complete": torch.zeros(len(y), dtype=torch.uint8) if complete is None else complete.to(torch.uint8),
         "answers.ends": answers.spans.ends,
         "answers.x": torch.from_numpy(np.packbits(answers.x.cpu().numpy(), axis=1)),
         "proof.ends": torch.from_numpy(packed.ends),
@@ -146,7 +144,7 @@ def load_certificate(path: str | Path, problem: Problem, y: Float64[Tensor, "ins
     bits = np.unpackbits(tensors["answers.x"].numpy(), axis=1, count=problem.items)
     answers = _weighed(problem, y, Spans(tensors["answers.ends"]), torch.from_numpy(bits))
     complete = tensors["complete"].bool() & (odds > 1)
-    evidence = Evidence(complete=complete, alternatives=answers, by_highs=tensors["by_highs"].bool())
+    evidence = Evidence(complete=complete, alternatives=answers)
     return Decoded(tensors["x"], tensors["status"], None, evidence, proof)
 
 
@@ -230,8 +228,6 @@ def pack_proof(factors: Factors, result: Decoded) -> Packed:
     assert result.proof is not None and result.evidence.alternatives is not None  # as the caller saw
     shared, parts, steps = Shared.of(factors), [], []
     claims = (result.status == Status.PROVED) | (result.status == Status.INFEASIBLE)
-    if result.evidence.by_highs is not None:
-        claims = claims & ~result.evidence.by_highs
     for i, claimed in enumerate(claims.tolist()):
         leaves = LeafTable.of(result.proof.of_instance(i))
         if not claimed:
@@ -318,7 +314,7 @@ def _coarsest(costs: InstanceCosts, result: Decoded, i: int, leaves: LeafTable) 
     if int(result.status[i]) == Status.PROVED:
         complete = result.evidence.complete is not None and bool(result.evidence.complete[i])
         listed = np.concatenate([x[None], answers.of_instance(i).x.cpu().numpy()])
-        limit = float(costs.of_x(x[None])[0]) + (math.log(result.proof.odds) if complete else 0.0) - CLOSE
+        limit = float(costs.of_x(x[None])[0]) + (math.log(result.proof.odds) if complete else 0.0) - CHECKER_TOLERANCE
     if not costs.possible or not math.isfinite(limit):
         return step
     for fineness in DENOMINATORS:

@@ -54,17 +54,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from qgt.decoders.contract import check_counts
-from qgt.decoders.results import KEPT, Decoded, Floats, Proof, Spans, Status
+from qgt.decoders.results import Decoded, Floats, LeafItem, Proof, Spans, Status
 from qgt.model.design import Design
 from qgt.model.factors import Factors
 from qgt.model.prior import ALONE, FREE, FactoredPrior, Groups, Prior
 from qgt.model.problem import Problem
 
-CLOSE = 2e-6  # nats: an x that is more probable by a factor of 1.000002 counts as equally probable
-# The search proves to 1e-6, half of this, so that what it proves is still shown after the checker has rounded down.
+# Nats: an x that is more probable by a factor of 1.000002 counts as equally probable. The search closes its nodes to
+# SEARCH_TOLERANCE = 1e-6, half of this. The other half is room for the rounding by which bounds are lowered here
+# (section 7): with equal tolerances an honest proof whose bound only just reaches the limit would be refused.
+CHECKER_TOLERANCE = 2e-6
 STEP_MARGIN = 1e-7  # nats between a bound and a step of the costs, so that the bound is surely above the step
 TOO_MUCH = 1e-6  # of a probability, by which it may exceed what the listed answers allow
-DEAR = 1e6  # nats: what an impossible range costs more, so that sums stay finite
+BIG_M = 1e6  # nats: what an impossible range costs more, so that sums stay finite
 NUMBERS_AT_A_TIME = 2**20  # numbers in one array at a time, so that memory does not grow with the certificate
 EPS = float(np.finfo(np.float64).eps)  # twice the largest relative error of one operation in float64
 
@@ -200,7 +202,7 @@ class InstanceCosts:
             return np.where(base < limit, base + STEP_MARGIN, -np.inf)
         if high - low <= 1e-3:  # steps too small to tell apart
             return np.full(len(k), limit)
-        reached = np.full(len(k), -np.inf)  # of numbers that are impossible, or dear enough by themselves
+        reached = np.full(len(k), -np.inf)  # of numbers that are impossible, or cost enough by themselves
         some = base < limit
         steps = np.ceil((limit - base[some]) / (high - low)) - 1
         reached[some] = np.where(steps >= 0, base[some] + (high - low) * steps + STEP_MARGIN, -np.inf)
@@ -219,9 +221,8 @@ def _largest(table: Floats) -> float:
 class LeafTable(NamedTuple):
     """One instance's leaves.
 
-    An item of a leaf is FREE, fixed to 0 or 1, or *kept* (KEPT: at 0, KEPT + 1: at 1). A leaf that keeps items is the
-    complement of a box: it contains only the x in which at least one kept item is not as it is kept. Its neighbour,
-    which has these items fixed as they are kept, contains the rest.
+    The items of a leaf have the codes of `LeafItem`. A leaf with BOX items is a *complement leaf*: it contains only the
+    x in which at least one BOX item has the other value. Its neighbour, with these items fixed, contains the rest.
     """
 
     fixed: NDArray[np.int8]  # (leaves, items)
@@ -267,21 +268,21 @@ def hold_every_x(shared: Shared, leaves: LeafTable) -> bool:
 def _covers(fixed: NDArray[np.int8]) -> bool:
     """Whether boxes of a cube, rows of 0, 1 and FREE, cover it, as the leaves of a tree of splits do.
 
-    A box without fixed items is the whole cube. A box that keeps items, and has no other fixed, leaves only the part
-    of the cube where they are as kept. Otherwise some item must be fixed in every box, and its two halves must each be
-    covered. Boxes of which none of this is true may cover the cube all the same; they are not accepted.
+    A box without fixed items is the whole cube. A complement leaf without fixed items leaves only the part of the cube
+    where its BOX items have their values. Otherwise some item must be fixed in every box, and its two halves must each
+    be covered. Boxes of which none of this is true may cover the cube all the same; they are not accepted.
     """
     todo = [fixed]
     while todo:
         boxes = todo.pop()
         if (boxes == FREE).all(1).any():
             continue
-        keeps = ((boxes == FREE) | (boxes == KEPT) | (boxes == KEPT + 1)).all(1)
-        if keeps.any():
-            row = boxes[int(keeps.argmax())]
+        complement = ((boxes == FREE) | (boxes == LeafItem.BOX_0) | (boxes == LeafItem.BOX_1)).all(1)
+        if complement.any():
+            row = boxes[int(complement.argmax())]
             at = np.flatnonzero(row != FREE)
-            rest = boxes[np.arange(len(boxes)) != int(keeps.argmax())]
-            rest = rest[((rest[:, at] == FREE) | (rest[:, at] == row[at] - KEPT)).all(1)]
+            rest = boxes[np.arange(len(boxes)) != int(complement.argmax())]
+            rest = rest[((rest[:, at] == FREE) | (rest[:, at] == row[at] - LeafItem.BOX_0)).all(1)]
             rest[:, at] = FREE
             todo.append(rest)
             continue
@@ -302,8 +303,8 @@ def _covers(fixed: NDArray[np.int8]) -> bool:
 # have a bound that reaches the limit, and the cheapest x is listed or costs as much as the limit. Any other x has a
 # free item turned round: that changes the sum of the r_j (section 5) and the counts that the item's pools can have
 # (section 6). Both are tried for each k; where that fails, for all k at once, where the cheapest x has all items of
-# negative r_j. A leaf that keeps items contains only x with one of them turned, so it is closed if turning any one of
-# them reaches the limit.
+# negative r_j. A complement leaf contains only x with one of its BOX items turned, so it is closed if turning any
+# one of them reaches the limit.
 
 
 def closed(costs: InstanceCosts, limit: float, listed: NDArray[np.uint8], leaves: LeafTable) -> NDArray[np.bool_]:
@@ -323,7 +324,7 @@ class _Sums(NamedTuple):
 
     costs: InstanceCosts
     leaves: LeafTable
-    fixed: NDArray[np.int8]  # (leaves, items): 0, 1 or FREE; kept items are free
+    fixed: NDArray[np.int8]  # (leaves, items): 0, 1 or FREE; BOX items are free
     pi: Floats  # (leaves, pools): finite
     shares: Floats  # (leaves, memberships), or (leaves, 0): finite
     reduced: Floats  # (leaves, items): r_j
@@ -334,7 +335,7 @@ class _Sums(NamedTuple):
     def of(cls, costs: InstanceCosts, leaves: LeafTable, *, ranged: bool) -> "_Sums":
         finite = _finite(leaves)[:, None]
         pi, shares = np.where(finite, leaves.pi, 0.0), np.where(finite, leaves.shares, 0.0)
-        fixed = np.where(leaves.fixed >= KEPT, np.int8(FREE), leaves.fixed)
+        fixed = np.where(leaves.fixed >= LeafItem.BOX_0, np.int8(FREE), leaves.fixed)
         reduced = costs.shared.weights - pi @ costs.shared.matrix + _given_to_items(costs.shared, shares)
         reduced = np.ascontiguousarray(reduced)  # NumPy sums rows in pairs
         pools, size = np.zeros(len(pi)), np.zeros(len(pi))
@@ -416,16 +417,16 @@ def _at_once(sums: _Sums, leaf: NDArray[np.int64], enough: Floats) -> _Rows:
 def _open(sums: _Sums, rows: _Rows, limit: float, listed: set[bytes]) -> NDArray[np.int64]:
     """The leaves of which some row is not closed by turning items round either."""
     status = sums.leaves.fixed[rows.leaf]
-    kept = status >= KEPT
-    keeps = np.asarray(kept.any(1))
-    before = np.where(kept, status.astype(np.int64) - KEPT, rows.own)  # what an item is turned round from
-    more = np.where(before == rows.own, rows.more, 0.0)  # of equally cheap x a leaf may have kept another one's items
+    box = status >= LeafItem.BOX_0
+    complement = np.asarray(box.any(1))
+    before = np.where(box, status.astype(np.int64) - LeafItem.BOX_0, rows.own)  # what an item is turned round from
+    more = np.where(before == rows.own, rows.more, 0.0)  # of equally cheap x the box may have another one's values
     reached = rows.bound[:, None] + more + _turning(sums, rows, before) >= rows.enough[:, None]
-    right = np.asarray(np.where(keeps[:, None], ~kept | reached, reached).all(1))
-    alone = np.flatnonzero(right & ~keeps)
+    right = np.asarray(np.where(complement[:, None], ~box | reached, reached).all(1))
+    alone = np.flatnonzero(right & ~complement)
     cost, blur = sums.costs.of_x_and_blur(rows.own[alone])
-    dear = cost - blur >= limit - STEP_MARGIN
-    for at, ok in zip(alone.tolist(), dear.tolist(), strict=True):
+    excluded = cost - blur >= limit - STEP_MARGIN
+    for at, ok in zip(alone.tolist(), excluded.tolist(), strict=True):
         right[at] = ok or rows.own[at].tobytes() in listed
     return np.unique(rows.leaf[~right])
 
@@ -615,7 +616,7 @@ def _turning(sums: _Sums, rows: _Rows, before: NDArray[np.int64]) -> Floats:
 def _rise(least: Floats, other: Floats) -> Floats:
     """How much a minimum over fewer counts is above that over all, rounded down."""
     off = 4 * EPS * (np.abs(least) + np.abs(np.where(np.isfinite(other), other, 0.0)))
-    return np.asarray(np.clip(other - least - off, 0.0, DEAR))
+    return np.asarray(np.clip(other - least - off, 0.0, BIG_M))
 
 
 def _given_to_items(shared: Shared, shares: Floats) -> Floats:
@@ -695,7 +696,7 @@ class Claims:
     optimal: Bool[Tensor, " instances"]
     listed: Bool[Tensor, " instances"]
     impossible: Bool[Tensor, " instances"]
-    sober: Bool[Tensor, " instances"]  # no answer has more probability than it has among those listed
+    not_overconfident: Bool[Tensor, " instances"]  # no answer has more probability than it has among those listed
     weight: Float64[Tensor, " instances"]  # of the answer among those listed: no confidence may exceed it
     log_joint: Float64[Tensor, " instances"]  # of the answer, as the checker computes it; -inf where it is impossible
 
@@ -706,7 +707,7 @@ class _Verdict(NamedTuple):
     optimal: bool = False
     listed: bool = False
     impossible: bool = False
-    sober: bool = False
+    not_overconfident: bool = False
     weight: float = 0.0
     log_joint: float = -math.inf
 
@@ -748,8 +749,8 @@ def check_claims(problem: Problem, y: Float64[Tensor, "instances pools"], result
         )
         rows.append(_verdict(costs, Status(status), here, proof.of_instance(i)))
     table = torch.tensor(rows, dtype=torch.float64).view(len(y), len(_Verdict._fields))
-    optimal, listed_, impossible, sober, weight, log_joint = table.unbind(1)
-    return Claims(optimal.bool(), listed_.bool(), impossible.bool(), sober.bool(), weight, log_joint)
+    optimal, listed_, impossible, not_overconfident, weight, log_joint = table.unbind(1)
+    return Claims(optimal.bool(), listed_.bool(), impossible.bool(), not_overconfident.bool(), weight, log_joint)
 
 
 def check_certificate(
@@ -761,7 +762,7 @@ def check_certificate(
     INFEASIBLE, that no x is possible; `evidence.confidence` and the alternatives' `probability`, that the answers have
     at least that weight among those listed; `evidence.log_joint`, that the answer has it. The other fields of the
     evidence (`bound`, `gap`, `unsettled`, `fit`, `iterations`) and `scores` are not looked at. An instance whose status
-    claims no proof has none, and HiGHS leaves none that could be checked (`evidence.by_highs`).
+    claims no proof has none.
 
     Example:
         >>> import torch, qgt
@@ -771,16 +772,19 @@ def check_certificate(
         >>> check_certificate(problem, y, result), check_certificate(problem, y + 1, result)
         (tensor([True]), tensor([False]))
     """
-    claims, evidence, status = check_claims(problem, y, result), result.evidence, result.status.cpu()
-    holds = (status == Status.PROVED) & claims.optimal & claims.sober
-    if evidence.by_highs is not None:
-        holds &= ~evidence.by_highs.cpu()  # it claims no certificate
+    return claims_hold(check_claims(problem, y, result), result)
+
+
+def claims_hold(claims: Claims, result: Decoded) -> Bool[Tensor, " instances"]:
+    """What `check_certificate` tells, from what `check_claims` found of the same result."""
+    evidence, status = result.evidence, result.status.cpu()
+    holds = (status == Status.PROVED) & claims.optimal & claims.not_overconfident
     if evidence.complete is not None:
         holds &= claims.listed | ~evidence.complete.cpu()
     if evidence.confidence is not None:
         holds &= evidence.confidence.cpu() <= claims.weight + TOO_MUCH
     if evidence.log_joint is not None:
-        holds &= (evidence.log_joint.cpu() - claims.log_joint).abs() <= CLOSE
+        holds &= (evidence.log_joint.cpu() - claims.log_joint).abs() <= CHECKER_TOLERANCE
     return holds | ((status == Status.INFEASIBLE) & claims.impossible)
 
 
@@ -808,30 +812,32 @@ def _verdict(costs: InstanceCosts, status: Status, answers: _Answers, proof: Pro
         shown = not costs.possible or (  # a pool whose count is impossible needs no tree
             hold_every_x(costs.shared, leaves) and closed(costs, costs.more_than_any, none, leaves).all()
         )
-        return _Verdict(impossible=bool(shown), sober=True)
+        return _Verdict(impossible=bool(shown), not_overconfident=True)
     every, blur = costs.of_x_and_blur(answers.x)
     cost, others = float(every[0]), every[1:]
     if not math.isfinite(cost) or not _same(every, answers.by_the_model, blur):
         return _Verdict()
     weight, weights = _weights(answers.x, every)
-    sober = bool((answers.probability <= weights + TOO_MUCH).all())
-    nothing = _Verdict(sober=sober, weight=weight, log_joint=-cost)
-    too_large = blur[0] > CLOSE / 4  # float64 cannot tell the answer's cost from others
-    better = bool((others - blur[1:] < cost - CLOSE).any())  # an answer that is listed and more probable
+    not_overconfident = bool((answers.probability <= weights + TOO_MUCH).all())
+    nothing = _Verdict(not_overconfident=not_overconfident, weight=weight, log_joint=-cost)
+    too_large = blur[0] > CHECKER_TOLERANCE / 4  # float64 cannot tell the answer's cost from others
+    better = bool((others - blur[1:] < cost - CHECKER_TOLERANCE).any())  # an answer that is listed and more probable
     if status != Status.PROVED or too_large or better or not hold_every_x(costs.shared, leaves):
         return nothing
-    if closed(costs, cost + math.log(proof.odds) - CLOSE, answers.x, leaves).all():
+    if closed(costs, cost + math.log(proof.odds) - CHECKER_TOLERANCE, answers.x, leaves).all():
         return nothing._replace(optimal=True, listed=True)
     if proof.odds == 1:
         return nothing
-    return nothing._replace(optimal=bool(closed(costs, cost - CLOSE, answers.x, leaves).all()))
+    return nothing._replace(optimal=bool(closed(costs, cost - CHECKER_TOLERANCE, answers.x, leaves).all()))
 
 
 def _same(cost: Floats, by_the_model: Floats, blur: Floats) -> bool:
     """Whether costs are what the model's `log_prob` says, up to rounding."""
     impossible = np.isposinf(cost)
     off = np.abs(by_the_model[~impossible] - cost[~impossible])
-    return bool(np.isposinf(by_the_model[impossible]).all() and (off <= CLOSE / 2 + 2 * blur[~impossible]).all())
+    return bool(
+        np.isposinf(by_the_model[impossible]).all() and (off <= CHECKER_TOLERANCE / 2 + 2 * blur[~impossible]).all()
+    )
 
 
 def _weights(x: NDArray[np.uint8], cost: Floats) -> tuple[float, Floats]:
@@ -864,9 +870,8 @@ def _refuse_malformed(problem: Problem, y: Tensor, result: Decoded, proof: Proof
     kinds = {"x": (result.x, torch.uint8), "status": (result.status, torch.uint8)}
     kinds |= {"alternatives": (answers.x, torch.uint8), "proof.fixed": (proof.fixed, torch.int8)}
     kinds |= {"proof.least": (proof.least, torch.int64), "proof.most": (proof.most, torch.int64)}
-    for name in ("complete", "by_highs"):
-        if (flag := getattr(evidence, name)) is not None:
-            kinds[f"evidence.{name}"] = (flag, torch.bool)
+    if evidence.complete is not None:
+        kinds["evidence.complete"] = (evidence.complete, torch.bool)
     for name, (tensor, kind) in kinds.items():
         if tensor.dtype != kind:
             raise ValueError(f"the result's {name} is {tensor.dtype}: it must be {kind}.")

@@ -16,11 +16,13 @@ from jaxtyping import Float64, Int64
 from torch import Tensor
 
 from qgt.decoders.results import Decoded, Status
+from qgt.model.loads import detects_nothing
+from qgt.model.prior import FactoredPrior
 from qgt.model.problem import Problem
 
 NEEDS_ALL = (
-    "this decoder needs them all: leave the instance out, or use a decoder that takes missing counts "
-    "(exact, gamp, exhaustive)."
+    "this decoder needs every count: leave the instance out, or use a decoder that accepts missing counts, such as "
+    "certified."
 )
 
 
@@ -52,8 +54,8 @@ class BoundDecoder:
 
     The function gets float64 counts of the right width, finite but for NaN in place of missing ones where it
     `takes_missing`, and, where it `takes_defectives`, the number of defectives of each instance (or None when not
-    given). Instances with a count that no number of defectives explains come back INFEASIBLE, whatever the function
-    made of them.
+    given). Instances with a count that no number of defectives explains come back INFEASIBLE, unless the function says
+    that its answer is PROVED: its tables have shown then that the counts are possible.
 
     Example:
         >>> import torch, qgt
@@ -78,7 +80,12 @@ class BoundDecoder:
             raise ValueError("defectives was given, but this decoder cannot use it: leave it out.")
         known = None if defectives is None else _per_instance(defectives, y, self.problem.items)
         result = self.decode(y, known)
-        status = torch.where(self.problem.explainable(y), result.status, Status.INFEASIBLE).to(torch.uint8)
+        status = result.status.to(torch.uint8)
+        # A proved answer has a probability above 0, so its counts are possible: there is nothing to ask.
+        asked = ((status != Status.PROVED) & (status != Status.INFEASIBLE)).nonzero().flatten()
+        if len(asked):
+            impossible = asked[~self.problem.explainable(y[asked])]
+            status = status.index_fill(0, impossible, Status.INFEASIBLE)
         return replace(result, status=status)
 
 
@@ -92,7 +99,8 @@ def check_counts(
     if y.is_complex() or y.dtype == torch.bool:
         raise ValueError(f"y of {y.dtype} is not valid: give counts as float64.")
     y = y.detach().to(torch.float64)
-    for instance, pool in (torch.isinf(y) | (y.isnan() & (not missing))).nonzero()[:1].tolist():
+    infinite = y == -torch.inf if detects_nothing(problem.noise) else torch.isinf(y)
+    for instance, pool in (infinite | (y.isnan() & (not missing))).nonzero()[:1].tolist():
         value = y[instance, pool].item()
         if value == value:
             raise ValueError(f"y[{instance}, {pool}]={value} is not a count: give finite numbers, NaN where missing.")
@@ -107,6 +115,13 @@ def refuse_unsupported(decoder: Decoder, problem: Problem) -> None:
         raise ValueError(f"{type(decoder).__name__} cannot decode this problem: {reason}")
 
 
+def no_amounts(problem: Problem) -> str | None:
+    """None if items are statuses, else why a decoder of counts cannot decode the problem."""
+    return (
+        None if problem.loads is None else "its items have amounts, and its pools report no counts; use LoadPosterior."
+    )
+
+
 def _per_instance(defectives: Tensor | int, y: Tensor, items: int) -> Int64[Tensor, " instances"]:
     """The given numbers of defectives as one whole number per instance."""
     given = torch.as_tensor(defectives, device=y.device)
@@ -116,3 +131,11 @@ def _per_instance(defectives: Tensor | int, y: Tensor, items: int) -> Int64[Tens
     if bool(((whole != given) | (whole < 0) | (whole > items)).any()):
         raise ValueError(f"defectives={defectives} is not valid: give whole numbers from 0 to {items}.")
     return whole.expand(len(y))
+
+
+def without_costs(problem: Problem) -> str | None:
+    """None if the cost of x is a sum over items, groups of them and pools; otherwise the reason that it is not."""
+    if isinstance(problem.prior, FactoredPrior):
+        return None
+    kind = type(problem.prior).__name__
+    return f"its prior {kind} is not a sum over items and groups: it has no `costs` (Exhaustive takes any)."

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from qgt.decoders.contract import BoundDecoder, refuse_unsupported
+from qgt.decoders.contract import BoundDecoder, no_amounts, refuse_unsupported
 from qgt.decoders.results import Decoded, Status
 from qgt.model.prior import Prior
 from qgt.model.problem import Problem
@@ -69,7 +69,7 @@ class MaximumNeighborhood:
 
     def supports(self, problem: Problem) -> str | None:
         """Every problem: neither prior nor noise is used."""
-        return None
+        return no_amounts(problem)
 
     def bind(self, problem: Problem) -> BoundDecoder:
         """Look the sizes of the pools up once."""

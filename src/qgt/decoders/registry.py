@@ -13,6 +13,7 @@ from qgt.decoders.gamp import GAMP
 from qgt.decoders.greedy import MaximumNeighborhood, Prevalence
 from qgt.decoders.highs.exact import ExactMAP
 from qgt.decoders.highs.linear_program import LinearProgram
+from qgt.decoders.loads.posterior import LoadPosterior
 from qgt.decoders.peeling import Peeling
 from qgt.files import codec
 from qgt.model.problem import PARTS
@@ -27,6 +28,7 @@ DECODERS: dict[str, type[Decoder]] = {
     "exhaustive": Exhaustive,
     "gamp": GAMP,
     "linear_program": LinearProgram,
+    "load_posterior": LoadPosterior,
     "maximum_neighborhood": MaximumNeighborhood,
     "peeling": Peeling,
     "prevalence": Prevalence,
@@ -39,9 +41,9 @@ def make_decoder(kind: str, options: Mapping[str, str] = types.MappingProxyType(
     """The decoder of a kind, ours or "file:Class" of a plugin, with some of its fields given as texts.
 
     Example:
-        >>> made = make_decoder("certified", {"odds": "10", "proposals": "gamp"})
-        >>> made.odds, made.proposals
-        (10.0, GAMP(damping=0.7, iterations=100))
+        >>> made = make_decoder("certified", {"odds": "10", "certificates": "false"})
+        >>> made.odds, made.certificates
+        (10.0, False)
         >>> make_decoder("gamp", {"damping": "2"})
         Traceback (most recent call last):
         ValueError: gamp.damping=2.0 is not valid: give a number from 0 to 1.

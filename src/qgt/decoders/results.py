@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Floats = NDArray[np.float64]
-KEPT = 2  # added to the status, 0 or 1, of an item that a leaf keeps: the leaf has the x in which a kept item differs
 
 
 class Status(IntEnum):
@@ -129,23 +128,38 @@ class Answers:
         found = torch.zeros(len(self.spans), dtype=torch.float64, device=self.x.device)
         return found.index_add_(0, self.spans.owner, self.probability)
 
-    def cpu(self) -> "Answers":
-        """The same, on the CPU."""
-        return Answers(Spans(self.spans.ends.cpu()), self.x.cpu(), self.log_joint.cpu(), self.probability.cpu())
-
     def pick(self, instances: Int64[Tensor, " picked"]) -> "Answers":
         """The answers to some instances."""
         spans, rows = self.spans.pick(instances)
         return Answers(spans, self.x[rows], self.log_joint[rows], self.probability[rows])
 
 
+class LeafItem(IntEnum):
+    """What a leaf of a proof says of one item: the int8 codes of `Proof.fixed`.
+
+    A leaf without BOX items is a box: the x that have 0 and 1 where it says so. A leaf with BOX items is a *complement
+    leaf*: such a box without the smaller box in which every BOX item has its value. So at least one BOX item of each
+    of its x has the other value. The smaller box, with these items fixed, belongs to other leaves. (BOX_0 plus a value,
+    0 or 1, is the code for that value.)
+
+    Example:
+        >>> LeafItem(LeafItem.BOX_0 + 1)  # of two items, [2, 3] is all x but 01, and [-1, 3] is 00 and 10
+        <LeafItem.BOX_1: 3>
+    """
+
+    FREE = -1  # 0 or 1
+    ZERO = 0
+    ONE = 1
+    BOX_0 = 2  # 0 in the box that the leaf leaves out
+    BOX_1 = 3  # 1 in the box that the leaf leaves out
+
+
 @dataclass(frozen=True, eq=False)
 class Proof:
     """The leaves of each instance's search: sets of x, with the multipliers that exclude what is in them.
 
-    A leaf is all x whose items agree with `fixed` (-1: free) and whose number of defectives lies between `least` and
-    `most`. One that *keeps* items (2: at 0, 3: at 1) is only those of them in which some such item is turned round;
-    what is left has the items as they are kept. `qgt.check_certificate` says what such a proof must show.
+    A leaf is all x whose items are as `fixed` says (the codes of `LeafItem`) and whose number of defectives lies
+    between `least` and `most`. `qgt.check_certificate` says what such a proof must show.
 
     Example:
         >>> import torch, qgt
@@ -193,11 +207,11 @@ class Evidence:
     complete: Bool[Tensor, " instances"] | None = None  # whether every answer that comes close is listed
     confidence: Float64[Tensor, " instances"] | None = None  # the probability of the answer, as far as is known
     marginals: Float64[Tensor, "instances items"] | None = None  # of each item being defective; NaN where not known
+    interval: Float64[Tensor, "instances items 2"] | None = None  # 90 % of the amount, where called; NaN elsewhere
     unsettled: Bool[Tensor, "instances items"] | None = None  # items on which the answers listed differ
     alternatives: Answers | None = None  # the answers that come close, the answer itself first
     fit: Float64[Tensor, " instances"] | None = None  # p-value: how often counts of the model fit their answer worse
     iterations: Int64[Tensor, " instances"] | None = None  # until it settled
-    by_highs: Bool[Tensor, " instances"] | None = None  # whether HiGHS proved it, and no leaves show it
 
     @property
     def gap(self) -> Float64[Tensor, " instances"] | None:
@@ -215,7 +229,8 @@ class Evidence:
 class Decoded:
     """The calls for a batch of instances, with what is known about them.
 
-    `scores` (None where a decoder has none) rank the items of an instance, larger meaning more surely defective.
+    `scores` (None where a decoder has none) rank the items of an instance, larger meaning more surely defective. Where
+    items have loads, `amounts` says how much each item has that is called defective, and 0 for the others.
 
     Example:
         >>> import torch
@@ -229,19 +244,16 @@ class Decoded:
     scores: Float64[Tensor, "instances items"] | None = None
     evidence: Evidence = field(default_factory=Evidence)
     proof: Proof | None = None
+    amounts: Float64[Tensor, "instances items"] | None = None
 
     def pick(self, instances: Int64[Tensor, " picked"]) -> "Decoded":
         """The result for some of the instances, in the order given."""
-        proof = None if self.proof is None else self.proof.pick(instances)
-        scores = None if self.scores is None else self.scores[instances]
-        return Decoded(self.x[instances], self.status[instances], scores, self.evidence.pick(instances), proof)
+        return Decoded(**{name: _pick(getattr(self, name), instances) for name in _names(self)})
 
-    def proved_by(self, instance: int) -> str | None:
-        """Who proved an instance's answer, "certified" or "highs"; None if nobody did, or another decoder."""
-        by_highs = self.evidence.by_highs
-        if by_highs is None or int(self.status[instance]) != Status.PROVED:
-            return None
-        return "highs" if bool(by_highs[instance]) else "certified"
+    def cpu(self) -> "Decoded":
+        """The same, on the CPU."""
+        here: Decoded = _on_cpu(self)
+        return here
 
     @classmethod
     def joined(cls, parts: "Sequence[Decoded]") -> "Decoded":
@@ -254,10 +266,19 @@ def _names(record: Any) -> list[str]:
     return [field.name for field in dataclasses.fields(record)]
 
 
-def _pick(part: Tensor | Answers | None, instances: Tensor) -> Any:
+def _pick(part: Tensor | Answers | Evidence | Proof | None, instances: Tensor) -> Any:
     if part is None:
         return None
-    return part.pick(instances) if isinstance(part, Answers) else part[instances]
+    return part[instances] if isinstance(part, Tensor) else part.pick(instances)
+
+
+def _on_cpu(part: Any) -> Any:
+    """A record with its tensors on the CPU; what is neither a record nor a tensor stays as it is."""
+    if isinstance(part, Tensor):
+        return part.cpu()
+    if not dataclasses.is_dataclass(part) or isinstance(part, type):
+        return part
+    return dataclasses.replace(part, **{name: _on_cpu(getattr(part, name)) for name in _names(part)})
 
 
 def _joined(parts: Sequence[Any]) -> Any:

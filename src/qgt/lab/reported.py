@@ -1,7 +1,7 @@
 """What a pool reported, in words: a count, a positive, a range or reads; written for people, and read from sheets.
 
-Of words, only those are read whose meaning nobody doubts, and only where the assay reports positive or negative. A word
-with two meanings is refused with both: `n.d.` is written for "not detected" and for "not done".
+A word is read only if it has one meaning, and only where the assay reports positive or negative. A word with two
+meanings is refused, and the message names both: `n.d.` is written for "not detected" and for "not done".
 """
 
 import math
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from qgt.files.tables import NO_NUMBER, has_decimal_commas, number
 from qgt.lab.wording import Residual, in_one_phrase, quoted
-from qgt.model.noise import Binned, Noise, PositiveNegative, Reads, noise_of, reports_counts
+from qgt.model.noise import Noise, Reports, noise_of, reports_of
 from qgt.model.problem import Problem
 
 _POSITIVE = """
@@ -56,7 +56,7 @@ def word(text: str) -> str:
 
 
 def is_word(text: str) -> bool:
-    """Whether a cell may be meant as a result, though it is no number: of such a cell nobody should say "not read".
+    """Whether a cell that is not a number may be meant as a result; then it must not be reported as "not read".
 
     Example:
         >>> is_word("NEG"), is_word("n.d."), is_word("OVRFLW"), is_word("Ann")
@@ -85,6 +85,7 @@ def read_reports(
         mixed: Whether each cell may have a decimal comma or a decimal point, as where people type cells one by one.
 
     Example:
+        >>> from qgt.model.noise import PositiveNegative
         >>> read_reports([["POS", "neg", "0", "invalid"]], PositiveNegative(), lambda i, pool: f"pool {pool + 1}")
         ([[1.0, 0.0, 0.0, nan]], ('3 cells read as words: 1 negative (neg), 1 positive (POS), 1 missing (invalid).',))
         >>> read_reports([["n.d."]], PositiveNegative(), lambda i, pool: "c.csv: row 2, column 1")
@@ -95,11 +96,13 @@ if nothing was detected, or leave the cell empty if the pool was not measured.
     commas = has_decimal_commas(text for row in texts for text in row)
     dashes = _means_negative(texts)
     seen: dict[float | None, Counter[str]] = {0.0: Counter(), 1.0: Counter(), None: Counter()}
+    pools = range(len(texts[0]) if texts else 0)
+    kinds = [None if noise is None else reports_of(noise_of(noise, pool)) for pool in pools]
     values: list[list[float]] = []
     for i, row in enumerate(texts):
         values.append([])
         for pool, text in enumerate(row):
-            own = None if noise is None else noise_of(noise, pool)
+            own = kinds[pool]
             value = number(text, commas="," in text if mixed else commas)
             if value == NO_NUMBER:
                 value = _of_word(text, own, dashes)
@@ -114,10 +117,10 @@ if nothing was detected, or leave the cell empty if the pool was not measured.
     return values, (*said, *_words_said(seen))
 
 
-def _of_word(text: str, noise: Noise | None, dashes: bool) -> float | str:
+def _of_word(text: str, reports: Reports | None, dashes: bool) -> float | str:
     """The value of a word; or what to write instead."""
-    if not isinstance(noise, PositiveNegative):
-        return (noise is not None and allowed(noise)) or NO_NUMBER
+    if reports is None or not reports.binary:
+        return (reports and reports.remedy) or NO_NUMBER
     plain = word(text)
     if plain == "-" and dashes:
         return 0.0
@@ -132,10 +135,10 @@ def _means_negative(texts: Sequence[Sequence[str]]) -> bool:
     return plus and not others
 
 
-def _doubt(text: str, noise: Noise | None) -> tuple[str, str] | None:
+def _doubt(text: str, reports: Reports | None) -> tuple[str, str] | None:
     """Why a word is not read, and what to write instead; None where there is nothing to say of it."""
     plain = word(text)
-    results = isinstance(noise, PositiveNegative)
+    results = reports is not None and reports.binary
     none = "write 0 or negative if nothing was detected" if results else "write 0 if nothing was detected"
     empty = "leave the cell empty if the pool was not measured"
     if plain == "-":
@@ -151,9 +154,9 @@ def _doubt(text: str, noise: Noise | None) -> tuple[str, str] | None:
         return "which does not say what the question was", RESULT
     if plain in REPORT_WORDS and not results:
         if math.isnan(REPORT_WORDS[plain]):
-            return "which is no number", empty
+            return "which is not a number", empty
         count = "write the number of positive samples in the pool"
-        return "but this assay does not report positive or negative", (noise and allowed(noise)) or count
+        return "but this assay does not report positive or negative", (reports and reports.remedy) or count
     return None
 
 
@@ -204,8 +207,9 @@ def mistaken(noise: Noise, y: Tensor, sizes: Tensor) -> str:
         kind = "copies"
     if not kind:
         return ""
-    if not reports_counts(noise):
-        return f"These numbers look like {kind}. This plan's assay does not report those: {allowed(noise)}."
+    if not reports_of(noise).counts:
+        remedy = allowed(noise)
+        return f"These numbers look like {kind}. This plan's assay does not report those: {remedy}." if remedy else ""
     return (
         f"These numbers look like {kind}. qgt needs the number of positive samples in each pool, which is what this "
         "plan's assay reports. Where pools are only positive or negative, plan with 'qgt plan --assay positive', and "
@@ -217,65 +221,49 @@ def noun(noise: Noise) -> str:
     """What reports are called, in the plural.
 
     Example:
-        >>> noun(PositiveNegative()), noun(Binned([1, 5]))
-        ('results', 'results')
+        >>> from qgt.model.noise import Noiseless, PositiveNegative
+        >>> noun(Noiseless()), noun(PositiveNegative())
+        ('counts', 'results')
     """
-    return "counts" if reports_counts(noise) else "results"
+    return reports_of(noise).noun
 
 
 def shown_as(noise: Noise, pool: int, value: float) -> str:
-    """One report.
+    """One report of a pool.
 
     Example:
+        >>> from qgt.model.noise import Binned, PositiveNegative, Reads
         >>> shown_as(PositiveNegative(), 0, 1.0), shown_as(Binned([1, 5]), 0, 1.0), shown_as(Reads(100), 0, 12.0)
         ('positive', 'range 1 (1 to 4)', '12 reads')
     """
-    own = noise_of(noise, pool)
-    if isinstance(own, PositiveNegative) and value in (0, 1):
-        return "positive" if value else "negative"
-    if isinstance(own, Binned) and value in range(len(own.edges) + 1):
-        return f"range {value:g} ({_range(own, int(value))})"
-    return f"{value:g} reads" if isinstance(own, Reads) else f"{value:g}"
+    return reports_of(noise_of(noise, pool)).shown(value)
 
 
 def residual(problem: Problem, pool: int, counted: float, expected: float) -> Residual:
-    """A pool whose report is not the expected one, with words where reports are no counts."""
+    """A pool whose report is not the expected one, with words where reports are not counts."""
     noise, words = problem.noise, ""
-    if not reports_counts(noise_of(noise, pool)):
+    if not reports_of(noise_of(noise, pool)).counts:
         words = f"reported {shown_as(noise, pool, counted)}, expected {shown_as(noise, pool, expected)}"
     return Residual(problem.design.pool_names[pool], counted, expected, words)
 
 
 def exact(noise: Noise) -> bool:
-    """Whether most reports are just what they should be: not so real numbers and reads.
+    """Whether most reports are exactly what they should be. Real numbers and numbers of reads are not.
 
     Example:
+        >>> from qgt.model.noise import PositiveNegative, Reads
         >>> exact(PositiveNegative()), exact(Reads(100))
         (True, False)
     """
-    return noise.integer and not isinstance(noise_of(noise, 0), Reads)
+    return noise.integer and reports_of(noise).exact
 
 
 def allowed(noise: Noise) -> str:
-    """What a file may hold where reports are no counts; empty where they are, or where pools differ.
+    """What a sheet may contain where reports are not counts; empty where they are, or where pools differ.
 
     Example:
+        >>> from qgt.model.noise import Binned, PositiveNegative
         >>> allowed(PositiveNegative()), allowed(Binned([1, 5]))
         ('write 1 for positive and 0 for negative', 'write the number of a range, from 0 to 2')
     """
-    own = noise_of(noise, 0)
-    if isinstance(own, PositiveNegative):
-        return "write 1 for positive and 0 for negative"
-    if isinstance(own, Binned):
-        return f"write the number of a range, from 0 to {len(own.edges)}"
-    return f"write a number of reads, from 0 to {own.depth}" if isinstance(own, Reads) else ""
-
-
-def _range(noise: Binned, number: int) -> str:
-    edges = noise.edges
-    if number == 0:
-        return f"below {edges[0]}"
-    if number == len(edges):
-        return f"{edges[-1]} or more"
-    low, high = edges[number - 1], edges[number] - 1
-    return f"{low} to {high}" if high > low else f"{low}"
+    return reports_of(noise).remedy

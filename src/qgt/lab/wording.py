@@ -27,7 +27,7 @@ class Residual(NamedTuple):
     pool: str
     counted: float
     expected: float
-    reported: str = ""  # in words, where it is no count
+    reported: str = ""  # in words, where the report is not a count
 
     @property
     def off(self) -> float:
@@ -118,18 +118,6 @@ def standing(status: Status, word: Verdict, confidence: float | None, at_most: f
     if status == Status.NOT_CONVERGED:
         return "The decoder did not settle on an answer: these are its last calls, and nothing is proved."
     return "The decoder makes no claim about this answer."
-
-
-def proved_elsewhere(proved_by: str | None, word: Verdict) -> str:
-    """That it is not the search that proved the answer, where it is not.
-
-    Example:
-        >>> proved_elsewhere("highs", Verdict.UNSURE)
-        'That no other is more probable was proved by HiGHS, and its proof cannot be checked.'
-    """
-    if proved_by != "highs" or word is Verdict.SUSPECT:
-        return ""
-    return "That no other is more probable was proved by HiGHS, and its proof cannot be checked."
 
 
 def misfit_words(fit: float | None, word: Verdict, *, file_fits: bool = True) -> str:
@@ -256,7 +244,7 @@ def impossible(broken: Sequence[tuple[str, float, int]], pools: int, *, fraction
     return f"{start} Each count by itself is possible, but together they contradict each other.{model}"
 
 
-def no_report(broken: Sequence[tuple[str, float, int]], pools: int, remedy: str) -> str:
+def no_report(broken: Sequence[tuple[str, float, int]], pools: int, remedy: str, *, noun: str = "results") -> str:
     """That some reports are none that a pool can make, and what to write.
 
     Example:
@@ -265,7 +253,8 @@ def no_report(broken: Sequence[tuple[str, float, int]], pools: int, remedy: str)
     """  # noqa: E501 - an example's line
     named = in_one_phrase([f"{quoted(pool)} ({value:g})" for pool, value, _ in broken], most=NAMED_AT_MOST)
     valid, them = ("is not valid", "it") if len(broken) == 1 else ("are not valid", "them")
-    return f"No sample is called because {len(broken)} of {pools} results {valid}: {named}. Check {them}, and {remedy}."
+    which = f"{len(broken)} of {pools} {noun} {valid}: {named}"
+    return f"No sample is called because {which}. Check {them}, and {remedy}."
 
 
 def rescued(wrong: Sequence[str], likely: Sequence[str] | None, samples: int) -> str:

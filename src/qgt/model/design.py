@@ -20,7 +20,7 @@ from torch import Generator, Tensor
 from qgt.arguments import fits_memory, fraction, whole
 from qgt.files.grids import CellRow, write_rows
 from qgt.files.store import replacing
-from qgt.model import constructions, design_file
+from qgt.model import combinatorial, constructions, design_file
 from qgt.model.lists import Lists, Products
 
 
@@ -55,9 +55,11 @@ def _check_size(pools: int, items: int, transfers: float) -> None:
 class Design:
     """Which items are in which pools, with names for both.
 
-    Make one by `from_matrix`, `from_rows`, `from_lists`, `from_csv`, or at random by `bernoulli`, `column_regular`,
-    `doubly_regular`, `coupled` and `sparse_graph_code`. Names default to P1, P2, ... and I1, I2, ...; they label files
-    and never change what is decoded. A design stays on the CPU; `count` and `spread` work where their arguments are.
+    Make one by `from_matrix`, `from_rows`, `from_lists`, `from_csv`; at random by `bernoulli`, `column_regular`,
+    `doubly_regular`, `coupled` and `sparse_graph_code`; or by a rule by `rows_and_columns`, `hypercube`,
+    `steiner_triples`, `kirkman_triples`, `shifted_transversal` and `reed_solomon`. Names default to P1, P2, ... and
+    I1, I2, ...; they label files and never change what is decoded. A design stays on the CPU; `count` and `spread` work
+    where their arguments are.
 
     Example:
         >>> import torch
@@ -77,7 +79,7 @@ class Design:
     def __post_init__(self) -> None:
         if not len(self.lists) or self.lists.bound < 1:
             raise ValueError(
-                f"{len(self.lists)} pools of {self.lists.bound} items are no design: give at least one of each."
+                f"{len(self.lists)} pools of {self.lists.bound} items cannot be a design: give at least one of each."
             )
         _check_size(self.pools, self.items, float(self.transfers))
         pool_names = checked_names("pool_names", self.own_pool_names, "P", self.pools)
@@ -310,6 +312,154 @@ class Design:
         items = whole("items", items, least=1)
         _check_size(1, items, float(CODED * items))
         return cls(constructions.sparse_graph_code(items, defectives, corrected, spare, generator))
+
+    @classmethod
+    def rows_and_columns(cls, *, rows: int, columns: int, items: int | None = None) -> "Design":
+        """Put the items on a plate, row by row, and pool its rows and its columns.
+
+        Each item is in two pools, its row's and its column's; two items share at most one. Positive or negative pools
+        without errors identify one defective. Phatarfod and Sudbury 1994, The use of a square array scheme in blood
+        testing, Statistics in Medicine 13.
+
+        Args:
+            rows: The number of rows: the first pools.
+            columns: The number of columns: the other pools.
+            items: If not rows * columns; the last row is then shorter, but not empty.
+
+        Example:
+            >>> Design.rows_and_columns(rows=8, columns=12)
+            Design(pools=20, items=96, transfers=192)
+            >>> Design.rows_and_columns(rows=2, columns=3, items=5).rows
+            ('11100', '00011', '10010', '01001', '00100')
+        """
+        rows, columns = whole("rows", rows, least=1), whole("columns", columns, least=1)
+        _check_size(rows + columns, rows * columns, 2.0 * rows * columns)
+        return cls(combinatorial.lists_of(combinatorial.plate(rows, columns, items), rows + columns))
+
+    @classmethod
+    def hypercube(cls, *, side: int, dimensions: int) -> "Design":
+        """Put an item at each point of a grid, and pool its slices: side^dimensions items, side * dimensions pools.
+
+        The digits of an item's number, counted from 0, to the base `side` are its coordinates, the last one changing
+        fastest. Each item is in `dimensions` pools of side^(dimensions - 1) items; two items share at most
+        dimensions - 1. Positive or negative pools without errors identify one defective. Mutesa et al. 2021, A pooled
+        testing strategy for identifying SARS-CoV-2 at low prevalence, Nature 589.
+
+        For a number of items that is not a power, use `shifted_transversal` or `reed_solomon`.
+
+        Example:
+            >>> Design.hypercube(side=3, dimensions=4)
+            Design(pools=12, items=81, transfers=324)
+        """
+        side, dimensions = whole("side", side, least=2), whole("dimensions", dimensions, least=1, most=31)
+        items = min(side**dimensions, 2**62)  # more than any machine has memory for
+        _check_size(side * dimensions, items, float(dimensions * items))
+        return cls(combinatorial.lists_of(combinatorial.grid(side, dimensions), side * dimensions))
+
+    @classmethod
+    def steiner_triples(cls, *, pools: int, items: int | None = None) -> "Design":
+        """Put each item into three pools, such that every two pools have exactly one item in common.
+
+        A Steiner triple system: pools = 6 k + 1 or 6 k + 3, with pools * (pools - 1) / 6 items and (pools - 1) / 2
+        items in each pool. Two items share at most one pool, so positive or negative pools without errors identify two
+        defectives. Bose 1939 and Skolem 1958; see `qgt.model.combinatorial`.
+
+        Args:
+            pools: How many; 6 k + 1 or 6 k + 3.
+            items: Keep the first so many. Two pools then have at most one item in common. Pool sizes differ by at most
+                2 for up to 93 pools, and by at most 3 for up to 303.
+
+        Example:
+            >>> Design.steiner_triples(pools=45)
+            Design(pools=45, items=330, transfers=990)
+            >>> Design.steiner_triples(pools=13, items=20).pool_sizes
+            tensor([5, 5, 6, 4, 5, 4, 4, 5, 4, 4, 5, 4, 5])
+        """
+        pools = whole("pools", pools, least=3)
+        _check_size(pools, pools * (pools - 1) // 6, pools * (pools - 1) / 2)
+        columns = combinatorial.first_items(combinatorial.steiner(pools), pools, items)
+        return cls(combinatorial.lists_of(columns, pools))
+
+    @classmethod
+    def kirkman_triples(cls, *, pools: int, items: int | None = None) -> "Design":
+        """Put each item into three pools, in classes of pools / 3 items that have every pool once.
+
+        A Kirkman triple system, or a part of one: pools = 6 k + 3. The first pools / 3 items are the first class, and
+        so on, so c classes give pools of exactly c items, and any other number of items pools that differ by one. Two
+        items share at most one pool, so positive or negative pools without errors identify two defectives.
+        Ray-Chaudhuri and Wilson 1971; see `qgt.model.combinatorial`.
+
+        Args:
+            pools: How many; 6 k + 3.
+            items: Keep the first so many. The default is all: pools * (pools - 1) / 6 for up to 99 pools and most
+                numbers above, as in a Steiner system, and (pools / 3)^2 for the others, the first of which is 105.
+
+        Example:
+            >>> Design.kirkman_triples(pools=45, items=105).pool_sizes.unique()
+            tensor([7])
+            >>> Design.kirkman_triples(pools=93)
+            Design(pools=93, items=1426, transfers=4278)
+        """
+        pools = whole("pools", pools, least=3)
+        _check_size(pools, pools * (pools - 1) // 6, pools * (pools - 1) / 2)
+        columns = combinatorial.first_items(combinatorial.kirkman(pools).flatten(0, 1), pools, items)
+        return cls(combinatorial.lists_of(columns, pools))
+
+    @classmethod
+    def shifted_transversal(cls, *, items: int, prime: int, layers: int) -> "Design":
+        """Put each item into one of `prime` pools in each of `layers` layers: STD(items; prime; layers).
+
+        The compression power is the smallest g with prime^(g + 1) >= items; two items share at most g pools. So t
+        defectives are identified although E of the positive or negative pools are wrong if t g + 2 E < layers.
+        Pools of a layer differ by at most one item, except in the last of prime + 1 layers. Thierry-Mieg 2006, A new
+        pooling strategy for high-throughput screening: the Shifted Transversal Design, BMC Bioinformatics 7.
+
+        Args:
+            items: How many; at least `prime`.
+            prime: The pools of a layer, a prime number.
+            layers: From g + 1, so that no two items are in the same pools, to prime + 1.
+
+        Example:
+            >>> Design.shifted_transversal(items=96, prime=11, layers=4)  # g = 1: three defectives are identified
+            Design(pools=44, items=96, transfers=384)
+        """
+        prime = combinatorial.checked_prime(prime)
+        items = whole("items", items, least=prime)
+        layers = combinatorial.checked_layers(layers, items, prime)
+        _check_size(prime * layers, items, float(items * layers))
+        power = combinatorial.compression_power(items, prime)
+        columns = combinatorial.polynomials(combinatorial.FiniteField.of(prime), layers, power, items)
+        return cls(combinatorial.lists_of(columns, prime * layers))
+
+    @classmethod
+    def reed_solomon(cls, *, symbols: int, evaluations: int, degree: int, items: int | None = None) -> "Design":
+        """Make items polynomials over the field of `symbols` elements; pools are its values at some elements.
+
+        There are symbols^(degree + 1) polynomials up to the degree. Each is in one of `symbols` pools for each of the
+        evaluations; two of them share at most `degree` pools. So t defectives are identified although E of the positive
+        or negative pools are wrong if t * degree + 2 E < evaluations. Kautz and Singleton 1964, Nonrandom binary
+        superimposed codes, IEEE Transactions on Information Theory 10.
+
+        Args:
+            symbols: The pools of an evaluation; a prime or a power of one, such as 7, 8 or 9.
+            evaluations: From degree + 1, so that no two items are in the same pools, to `symbols`.
+            degree: The highest degree.
+            items: Keep the first so many, at least `symbols`. A multiple of `symbols` gives pools of exactly equal
+                size, any other number pools that differ by one.
+
+        Example:
+            >>> design = Design.reed_solomon(symbols=8, evaluations=6, degree=2, items=384)  # as in P-BEST
+            >>> design, design.pool_sizes.unique()
+            (Design(pools=48, items=384, transfers=2304), tensor([48]))
+        """
+        symbols = combinatorial.checked_symbols(symbols)
+        degree = whole("degree", degree, most=symbols - 1)
+        evaluations = whole("evaluations", evaluations, least=degree + 1, most=symbols)
+        most = min(symbols ** (degree + 1), 2**62)  # more than any machine has memory for
+        items = most if items is None else whole("items", items, least=symbols, most=min(most, 2**31 - 1))
+        _check_size(symbols * evaluations, items, float(items * evaluations))
+        columns = combinatorial.polynomials(combinatorial.FiniteField.of(symbols), evaluations, degree, items)
+        return cls(combinatorial.lists_of(columns, symbols * evaluations))
 
     @classmethod
     def from_csv(cls, path: str | Path, data: bytes | None = None) -> "Design":

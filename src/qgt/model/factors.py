@@ -17,7 +17,7 @@ from jaxtyping import Float64, Int64, UInt8
 from torch import Tensor
 
 from qgt.model.design import Design
-from qgt.model.noise import Noise, Outliers, PerPool
+from qgt.model.noise import Noise, by_pool
 from qgt.model.prior import ItemCosts
 
 MOST_TABLE_ENTRIES = 2**24  # entries of all tables at which it pays to look for equal reports of equal pools first
@@ -48,6 +48,28 @@ class PoolCosts:
         return up_to[self.which, sizes.to(self.which.device).expand_as(self.which)]
 
 
+def finite_tables(
+    tables: Float64[Tensor, "kinds counts"], *, price: float, step: float
+) -> Float64[Tensor, "kinds counts"]:
+    """Tables without infinities, for searches that must find their way back from what is impossible.
+
+    An impossible count costs as much as the dearest possible one, and `price` more, and `step` more for each count that
+    it is off the nearest possible one.
+
+    Example:
+        >>> import torch
+        >>> finite_tables(torch.tensor([[torch.inf, torch.inf, 3.0]], dtype=torch.float64), price=1.0, step=10.0)
+        tensor([[24., 14.,  3.]], dtype=torch.float64)
+    """
+    possible = tables < torch.inf
+    counts = torch.arange(tables.shape[1], dtype=tables.dtype, device=tables.device)
+    below = torch.where(possible, counts, -torch.inf).cummax(1).values  # the nearest possible count
+    above = torch.where(possible, counts, torch.inf).flip(1).cummin(1).values.flip(1)
+    distance = torch.minimum(counts - below, above - counts).nan_to_num(posinf=float(len(counts)))
+    dearest = torch.where(possible, tables, 0.0).amax(1, keepdim=True)
+    return torch.where(possible, tables, dearest + price + step * distance)
+
+
 def pool_costs(design: Design, noise: Noise, y: Float64[Tensor, "instances pools"]) -> PoolCosts:
     """Ask the noise for the table of every report; those that are missing have one of zeros.
 
@@ -73,13 +95,12 @@ def pool_costs(design: Design, noise: Noise, y: Float64[Tensor, "instances pools
 def _reported(design: Design, noise: Noise, y: Tensor) -> PoolCosts:
     """The tables of reports none of which is missing, each pool's by its own noise."""
     sizes = design.pool_sizes.to(y.device)
-    if isinstance(noise, Outliers) and isinstance(noise.noise, PerPool):
-        noise = noise.each_pool(noise.noise)
-    if not isinstance(noise, PerPool):
+    each = by_pool(noise)
+    if each is None:
         return _tables(noise, sizes, y)
     tables: list[Tensor] = []
     width, which = int(sizes.max()) + 1, torch.empty_like(y, dtype=torch.int64)
-    for one, pools in noise.pools_of().items():
+    for one, pools in each.pools_of().items():
         found = _tables(one, sizes[pools], y[:, pools])
         which[:, pools] = found.which + sum(len(part) for part in tables)
         tables.append(torch.nn.functional.pad(found.tables, (0, width - found.tables.shape[1]), value=torch.inf))

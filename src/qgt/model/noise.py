@@ -4,12 +4,16 @@ Reports are never clipped: a noisy count may be negative or exceed its pool's si
 `Noise` has. Each `log_prob` here is exact and sums to one over the integers. The noises whose
 reports are not counts come last.
 
+A noise may describe its reports by two more members, which are optional: `reports`, a `Reports`, and
+`usual_report(counts, sizes)`, what pools report without an error. Read them by `reports_of` and `usual_reports`, which
+take a noise without them to report counts. A noise that contains others also has `by_pool`, read by `by_pool`.
+
 The arguments of `log_prob` broadcast together, as tensors of torch do: a column of reports and a row of true counts
 give the table of both.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil, inf, log, pi
 from statistics import NormalDist
@@ -53,6 +57,83 @@ class Noise(Protocol):
     def log_prob(self, y: Numbers, counts: Numbers, sizes: Numbers) -> Numbers:
         """The log probability of each report, given the true count and the pool's size."""
         ...
+
+
+@dataclass(frozen=True)
+class Reports:
+    """What the reports of a noise are, for messages and sheets: the optional `reports` of a noise.
+
+    Example:
+        >>> Reports().shown(3.0), Reports("amounts", counts=False, unit="copies", words={0.0: "nothing"}).shown(0.0)
+        ('3', 'nothing')
+        >>> Reports("results", counts=False, words={0.0: "negative", 1.0: "positive"}).binary
+        True
+    """
+
+    noun: str = "counts"  # what reports are called, in the plural
+    counts: bool = True  # whether a report is the number of defectives, right or wrong
+    exact: bool = True  # whether a report without an error is exactly the usual one, and not only close to it
+    unit: str = ""  # written after a value: "12 reads"
+    words: Mapping[float, str] = field(default_factory=dict)  # values that are written as words
+    remedy: str = ""  # what to write in a sheet instead of a value that cannot be; nothing where any number may be
+
+    @property
+    def binary(self) -> bool:
+        """Whether a report is positive (1) or negative (0), so that sheets may contain these words."""
+        return dict(self.words) == {0.0: "negative", 1.0: "positive"}
+
+    def shown(self, value: float) -> str:
+        """One report, as a person reads it."""
+        return self.words.get(value, f"{value:g} {self.unit}".rstrip())
+
+
+def reports_of(noise: Noise) -> Reports:
+    """What the reports of a noise are: counts, unless the noise says otherwise.
+
+    Example:
+        >>> reports_of(SparseInteger(rate=0.1, bound=1)).noun, reports_of(Reads(depth=100)).noun
+        ('counts', 'results')
+    """
+    found = getattr(noise, "reports", None)
+    return found if isinstance(found, Reports) else Reports(exact=noise.integer)
+
+
+def usual_reports(
+    noise: Noise, counts: Float64[Tensor, "instances pools"], sizes: Float64[Tensor, " pools"]
+) -> Float64[Tensor, "instances pools"]:
+    """What pools report without an error: their counts, unless the noise says otherwise by `usual_report`.
+
+    Example:
+        >>> import torch
+        >>> counts = torch.tensor([[0.0, 3.0]], dtype=torch.float64)
+        >>> sizes = torch.tensor([8.0, 8.0], dtype=torch.float64)
+        >>> usual_reports(PositiveNegative(0.9, 0.99), counts, sizes), usual_reports(Binned([1, 5]), counts, sizes)
+        (tensor([[0., 1.]], dtype=torch.float64), tensor([[0., 1.]], dtype=torch.float64))
+    """
+    usual: Tensor = noise.usual_report(counts, sizes) if hasattr(noise, "usual_report") else counts
+    return usual
+
+
+def by_pool(noise: Noise) -> "PerPool | None":
+    """The noise as one noise for each pool, where pools have different ones; None where all pools have this noise.
+
+    Example:
+        >>> by_pool(Outliers(PerPool([Noiseless(), Saturating(3)]), rate=0.1)).noises[0]
+        Outliers(noise=Noiseless(), rate=0.1)
+    """
+    found: PerPool | None = noise.by_pool() if hasattr(noise, "by_pool") else None
+    return found
+
+
+def noise_of(noise: Noise, pool: int) -> Noise:
+    """The noise of one pool.
+
+    Example:
+        >>> noise_of(PerPool([Noiseless(), Saturating(3)]), 1)
+        Saturating(cap=3, noise=Noiseless())
+    """
+    each = by_pool(noise)
+    return noise if each is None else each.noises[pool]
 
 
 @dataclass(frozen=True)
@@ -196,6 +277,20 @@ class Outliers:
         """What the noise says; then arbitrary reports are whole too."""
         return self.noise.integer
 
+    @property
+    def reports(self) -> Reports:
+        """Those of the noise."""
+        return reports_of(self.noise)
+
+    def usual_report(self, counts: Numbers, sizes: Numbers) -> Numbers:
+        """That of the noise."""
+        return usual_reports(self.noise, counts, sizes)
+
+    def by_pool(self) -> "PerPool | None":
+        """The same with the outliers inside: each pool's noise decides whether arbitrary reports are whole."""
+        each = by_pool(self.noise)
+        return None if each is None else PerPool([Outliers(one, self.rate) for one in each.noises])
+
     def reach(self, size: int, tail: float) -> float:
         """The whole pool, unless arbitrary reports are so rare that they are part of the tail."""
         if self.rate < tail:
@@ -206,8 +301,8 @@ class Outliers:
         self, counts: Float64[Tensor, "instances pools"], sizes: Float64[Tensor, " pools"], *, generator: Generator
     ) -> Float64[Tensor, "instances pools"]:
         """What the noise reports, and now and then something else."""
-        if isinstance(self.noise, PerPool):
-            return self.each_pool(self.noise).sample(counts, sizes, generator=generator)
+        if (each := self.by_pool()) is not None:
+            return each.sample(counts, sizes, generator=generator)
         reports = self.noise.sample(counts, sizes, generator=generator)
         draws = torch.rand(2, *counts.shape, dtype=torch.float64, generator=generator, device=generator.device)
         anything = draws[0] * (sizes + 1)
@@ -216,16 +311,12 @@ class Outliers:
 
     def log_prob(self, y: Numbers, counts: Numbers, sizes: Numbers) -> Numbers:
         """The two ways to a report, added up."""
-        if isinstance(self.noise, PerPool):
-            return self.each_pool(self.noise).log_prob(y, counts, sizes)
+        if (each := self.by_pool()) is not None:
+            return each.log_prob(y, counts, sizes)
         inside = (y >= -0.5) & (y <= sizes + 0.5) & ((y == y.floor()) if self.integer else torch.ones_like(y).bool())
         arbitrary = torch.where(inside, -(sizes + 1).log(), -inf) + (log(self.rate) if self.rate else -inf)
         usual = self.noise.log_prob(y, counts, sizes) + (log(1 - self.rate) if self.rate < 1 else -inf)
         return torch.logaddexp(usual, arbitrary)
-
-    def each_pool(self, noise: "PerPool") -> "PerPool":
-        """The same with the outliers inside: whether arbitrary reports are whole is for each pool's noise to say."""
-        return PerPool([Outliers(one, self.rate) for one in noise.noises])
 
 
 @dataclass(frozen=True)
@@ -256,6 +347,27 @@ class PerPool:
     def integer(self) -> bool:
         """Whether every pool reports whole numbers."""
         return all(noise.integer for noise in self.noises)
+
+    @property
+    def reports(self) -> Reports:
+        """Those of every pool where all are alike; otherwise results that have no words in common."""
+        first, *others = (reports_of(noise) for noise in self.pools_of())
+        if all(other == first for other in others):
+            return first
+        counts = all(one.counts for one in (first, *others))
+        exact = all(one.exact for one in (first, *others))
+        return Reports("counts" if counts else "results", counts=counts, exact=exact)
+
+    def usual_report(self, counts: Numbers, sizes: Numbers) -> Numbers:
+        """Each pool's own; the pools are the last dimension."""
+        usual = torch.empty_like(counts)
+        for noise, pools in self.pools_of().items():
+            usual[..., pools] = usual_reports(noise, counts[..., pools], sizes[..., pools])
+        return usual
+
+    def by_pool(self) -> "PerPool":
+        """This one."""
+        return self
 
     def reach(self, size: int, tail: float) -> float:
         """The farthest of all."""
@@ -297,7 +409,7 @@ def check_noise(name: str, noise: object, *, integer: bool = False, one: bool = 
     """Raise a ValueError that names the argument unless it is a noise: of whole numbers, or of one pool, if it must."""
     if not isinstance(noise, Noise):
         raise ValueError(f"{name}={noise!r} is not valid: give a noise, such as SparseInteger(rate=0.1, bound=1).")
-    if one and isinstance(noise, PerPool):
+    if one and by_pool(noise) is not None:
         raise ValueError(f"{name}={noise!r} is not valid: give the noise of one pool, and put PerPool around.")
     if integer and not noise.integer:
         raise ValueError(f"{name}={noise!r} is not valid: give a noise of whole numbers, such as RoundedGaussian.")
@@ -332,6 +444,15 @@ class Saturating:
     def integer(self) -> bool:
         """Reports are whole."""
         return True
+
+    @property
+    def reports(self) -> Reports:
+        """Those of the noise."""
+        return reports_of(self.noise)
+
+    def usual_report(self, counts: Numbers, sizes: Numbers) -> Numbers:
+        """That of the noise, cut off."""
+        return usual_reports(self.noise, counts, sizes).clamp(max=self.cap)
 
     def reach(self, size: int, tail: float) -> float:
         """As far as the noise goes, or as the cap cuts off."""
@@ -380,6 +501,19 @@ class Binned:
         """Reports are numbers of ranges."""
         return True
 
+    @property
+    def reports(self) -> Reports:
+        """Numbers of ranges, with their ends."""
+        ends = [f"below {self.edges[0]}"]
+        ends += [f"{low} to {high - 1}" if high - 1 > low else f"{low}" for low, high in pairwise(self.edges)]
+        words = {float(i): f"range {i} ({one})" for i, one in enumerate([*ends, f"{self.edges[-1]} or more"])}
+        remedy = f"write the number of a range, from 0 to {len(self.edges)}"
+        return Reports("results", counts=False, words=words, remedy=remedy)
+
+    def usual_report(self, counts: Numbers, sizes: Numbers) -> Numbers:
+        """The range of the noise's usual report."""
+        return self._range(usual_reports(self.noise, counts, sizes))
+
     def reach(self, size: int, tail: float) -> float:
         """As far as a number of a range is from the count."""
         return float(max(size, len(self.edges)))
@@ -388,9 +522,7 @@ class Binned:
         self, counts: Float64[Tensor, "instances pools"], sizes: Float64[Tensor, " pools"], *, generator: Generator
     ) -> Float64[Tensor, "instances pools"]:
         """The ranges of what the noise reports."""
-        reports = self.noise.sample(counts, sizes, generator=generator)
-        edges = torch.tensor(self.edges, dtype=torch.float64, device=reports.device)
-        return torch.bucketize(reports, edges, right=True).to(torch.float64)
+        return self._range(self.noise.sample(counts, sizes, generator=generator))
 
     def log_prob(self, y: Numbers, counts: Numbers, sizes: Numbers) -> Numbers:
         """All that the noise may report within the range."""
@@ -400,6 +532,10 @@ class Binned:
             if bool((y == number).any()):
                 found = torch.where(y == number, _log_mass(self.noise, low, high, counts, sizes), found)
         return found
+
+    def _range(self, reports: Tensor) -> Tensor:
+        edges = torch.tensor(self.edges, dtype=torch.float64, device=reports.device)
+        return torch.bucketize(reports.contiguous(), edges, right=True).to(torch.float64)
 
 
 def _log_mass(noise: Noise, low: float, high: float, counts: Tensor, sizes: Tensor) -> Tensor:
@@ -460,6 +596,17 @@ class PositiveNegative:
     def integer(self) -> bool:
         """Reports are 0 or 1."""
         return True
+
+    @property
+    def reports(self) -> Reports:
+        """Positive or negative."""
+        words = {0.0: "negative", 1.0: "positive"}
+        return Reports("results", counts=False, words=words, remedy="write 1 for positive and 0 for negative")
+
+    def usual_report(self, counts: Numbers, sizes: Numbers) -> Numbers:
+        """Positive where a pool has defectives, unless the test never or always is."""
+        rate = self._positive(counts, sizes)
+        return (((counts > 0) & (rate > 0)) | (rate == 1)).to(torch.float64)
 
     def reach(self, size: int, tail: float) -> float:
         """As far as the words are from the count: a full pool may report 0."""
@@ -562,6 +709,16 @@ class Reads:
         """Reports are numbers of reads."""
         return True
 
+    @property
+    def reports(self) -> Reports:
+        """Numbers of reads, which are near the usual number and seldom equal to it."""
+        remedy = f"write a number of reads, from 0 to {self.depth}"
+        return Reports("results", counts=False, exact=False, unit="reads", remedy=remedy)
+
+    def usual_report(self, counts: Numbers, sizes: Numbers) -> Numbers:
+        """The mean number of reads, rounded."""
+        return (self.depth * self._rate(counts, sizes)).round()
+
     def reach(self, size: int, tail: float) -> float:
         """As far as a number of reads is from the count."""
         return float(max(self.depth, size))
@@ -587,67 +744,3 @@ class Reads:
     def _rate(self, counts: Tensor, sizes: Tensor) -> Tensor:
         share = (counts / sizes.clamp(min=1)).clamp(max=1)
         return (1 - self.error) * share + self.error * (1 - share)
-
-
-def reports_counts(noise: Noise) -> bool:
-    """Whether reports are counts, right or wrong, and no positives, ranges or reads.
-
-    Example:
-        >>> reports_counts(Gaussian(sigma=0.3)), reports_counts(Reads(depth=100))
-        (True, False)
-    """
-    if isinstance(noise, PerPool):
-        return all(reports_counts(one) for one in noise.noises)
-    if isinstance(noise, Outliers):
-        return reports_counts(noise.noise)
-    return not isinstance(noise, PositiveNegative | Binned | Reads)
-
-
-# What pools should report, if no error were made: what reports are held against where somebody looks for errors.
-
-
-def usual_reports(
-    noise: Noise, counts: Float64[Tensor, "instances pools"], sizes: Float64[Tensor, " pools"]
-) -> Float64[Tensor, "instances pools"]:
-    """The report of each pool without an error: its count, or what stands for that count.
-
-    Example:
-        >>> import torch
-        >>> counts = torch.tensor([[0.0, 3.0]], dtype=torch.float64)
-        >>> sizes = torch.tensor([8.0, 8.0], dtype=torch.float64)
-        >>> usual_reports(PositiveNegative(0.9, 0.99), counts, sizes), usual_reports(Binned([1, 5]), counts, sizes)
-        (tensor([[0., 1.]], dtype=torch.float64), tensor([[0., 1.]], dtype=torch.float64))
-    """
-    own = noise.noise if isinstance(noise, Outliers) else noise
-    if not isinstance(own, PerPool):
-        return _usual(own, counts, sizes)
-    return torch.stack([_usual(one, counts[:, i], sizes[i]) for i, one in enumerate(own.noises)], 1)
-
-
-def noise_of(noise: Noise, pool: int) -> Noise:
-    """The noise of one pool: its own where pools have different ones.
-
-    Example:
-        >>> from qgt.model.noise import Noiseless
-        >>> noise_of(PerPool([Noiseless(), Saturating(3)]), 1)
-        Saturating(cap=3, noise=Noiseless())
-    """
-    if isinstance(noise, Outliers):
-        return noise_of(noise.noise, pool)
-    return noise.noises[pool] if isinstance(noise, PerPool) else noise
-
-
-def _usual(noise: Noise, counts: Numbers, sizes: Numbers) -> Numbers:
-    if isinstance(noise, Outliers):
-        return _usual(noise.noise, counts, sizes)
-    if isinstance(noise, PositiveNegative):
-        return (counts > 0).to(torch.float64)
-    if isinstance(noise, Saturating):
-        return _usual(noise.noise, counts, sizes).clamp(max=noise.cap)
-    if isinstance(noise, Binned):
-        edges = torch.tensor(noise.edges, dtype=torch.float64, device=counts.device)
-        return torch.bucketize(_usual(noise.noise, counts, sizes).contiguous(), edges, right=True).to(torch.float64)
-    if isinstance(noise, Reads):
-        share = (counts / sizes.clamp(min=1)).clamp(max=1)
-        return (noise.depth * ((1 - noise.error) * share + noise.error * (1 - share))).round()
-    return counts

@@ -166,6 +166,30 @@ class ItemCosts:
         known = self.known.to(x.device)
         return torch.where(((known == FREE) | (known == x)).all(1), cost, torch.inf)
 
+    def flips(self, x: UInt8[Tensor, "instances items"]) -> Float64[Tensor, "instances items"]:
+        """What each row of x costs more with one item turned round; infinite for items that the prior settles.
+
+        Example:
+            >>> import torch
+            >>> FixedWeight(1).costs(items=2).flips(torch.tensor([[0, 1]], dtype=torch.uint8))
+            tensor([[inf, inf]], dtype=torch.float64)
+        """
+        turn = 1 - 2 * x.to(torch.int64)  # one more, or one less
+        cost = turn * self.weights.to(x.device)
+        if self.total is not None:
+            number = x.sum(1, dtype=torch.int64)[:, None]
+            total = self.total.to(x.device)
+            cost = cost + (total[(number + turn).clamp(0, len(total) - 1)] - total[number])
+        if self.groups is not None:
+            group, tables = self.groups.group.to(x.device), self.groups.tables.to(x.device)
+            inside = group != ALONE
+            mine = group.clamp(min=0)
+            number = self.groups.count(x)[:, mine]
+            after = tables[mine, (number + turn).clamp(0, tables.shape[1] - 1)] - tables[mine, number]
+            cost = torch.where(inside, cost + after, cost)
+        cost = cost.nan_to_num(nan=0.0, posinf=torch.inf, neginf=-torch.inf)  # from one impossible x to another
+        return torch.where(self.known.to(x.device) == FREE, cost, torch.inf)
+
     def size(self, x: UInt8[Tensor, "instances items"]) -> Float64[Tensor, " instances"]:
         """The sum of the sizes of the terms of each row's cost: what sums in float64 are precise in proportion to."""
         size = abs(self.constant) + x.to(torch.float64) @ self.weights.to(x.device).abs()

@@ -5,7 +5,7 @@ a fingerprint by which results and trained decoders name the problem they belong
 
 A problem file may describe its design in four ways: `matrix` (rows of 0s and 1s), `lists` (the items of each pool,
 counted from 0) with the number of `items`, `file` (a CSV beside the problem file), or `kind` with a maker's arguments
-and a `seed`. The spec has a matrix for a small or dense design, and lists for a sparse one.
+and, if the maker draws, a `seed`. The spec has a matrix for a small or dense design, and lists for a sparse one.
 """
 
 import hashlib
@@ -26,6 +26,7 @@ from qgt.files import codec, documents, plugins
 from qgt.files.grids import csv_bytes
 from qgt.model.design import Design
 from qgt.model.factors import Factors, pool_costs
+from qgt.model.loads import Amount, CycleThreshold, Loads, as_statuses, possible_totals
 from qgt.model.noise import (
     Binned,
     Gaussian,
@@ -38,6 +39,7 @@ from qgt.model.noise import (
     RoundedGaussian,
     Saturating,
     SparseInteger,
+    by_pool,
 )
 from qgt.model.prior import Bernoulli, FactoredPrior, FixedWeight, Households, Prior, Sampler, UnknownLevel, UnknownRate
 
@@ -45,11 +47,14 @@ PRIORS: dict[str, type] = {
     "bernoulli": Bernoulli,
     "fixed_weight": FixedWeight,
     "households": Households,
+    "loads": Loads,
     "unknown_level": UnknownLevel,
     "unknown_rate": UnknownRate,
 }
 NOISES: dict[str, type] = {
+    "amount": Amount,
     "binned": Binned,
+    "cycle_threshold": CycleThreshold,
     "gaussian": Gaussian,
     "noiseless": Noiseless,
     "outliers": Outliers,
@@ -65,7 +70,13 @@ MAKERS: dict[str, Callable[..., Design]] = {
     "column_regular": Design.column_regular,
     "coupled": Design.coupled,
     "doubly_regular": Design.doubly_regular,
+    "hypercube": Design.hypercube,
+    "kirkman_triples": Design.kirkman_triples,
+    "reed_solomon": Design.reed_solomon,
+    "rows_and_columns": Design.rows_and_columns,
+    "shifted_transversal": Design.shifted_transversal,
     "sparse_graph_code": Design.sparse_graph_code,
+    "steiner_triples": Design.steiner_triples,
 }
 Spec = Mapping[str, codec.Table]  # a problem as plain data: design, prior and noise
 PARTS: codec.Kinds = {Sampler: PRIORS, Prior: PRIORS, Noise: NOISES}
@@ -73,10 +84,15 @@ DRAWN_AT_A_TIME = 2**20  # numbers drawn at a time on a CPU, so that scratch mem
 
 
 class Instances(NamedTuple):
-    """Statuses and the counts observed for them, row by row."""
+    """Statuses, or amounts where items have loads, and what was observed for them, row by row."""
 
-    x: UInt8[Tensor, "instances items"]
+    x: UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"]
     y: Float64[Tensor, "instances pools"]
+
+    @property
+    def statuses(self) -> UInt8[Tensor, "instances items"]:
+        """Who is defective, whatever x is."""
+        return as_statuses(self.x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +116,19 @@ class Problem:
     def __post_init__(self) -> None:
         if isinstance(self.prior, Prior):
             self.prior.marginals(self.design.items)  # raises where the prior is for another number of items
-        if isinstance(self.noise, PerPool):
-            self.noise.check(self.design.pools)
+        if (each := by_pool(self.noise)) is not None:
+            each.check(self.design.pools)
+        if isinstance(self.prior, Loads):
+            self.prior.statuses().marginals(self.design.items)
+            if self.noise.integer:
+                raise ValueError(
+                    f"noise={self.noise} reports whole numbers, and items have amounts: give CycleThreshold or Amount."
+                )
+
+    @property
+    def loads(self) -> Loads | None:
+        """The prior of amounts, where items have any."""
+        return self.prior if isinstance(self.prior, Loads) else None
 
     @property
     def pools(self) -> int:
@@ -116,7 +143,8 @@ class Problem:
     def simulate(self, instances: int, *, generator: Generator) -> Instances:
         """Draw statuses and counts on the generator's device, in chunks, so that scratch memory stays small."""
         instances, device = whole("instances", instances), generator.device
-        x = torch.empty(instances, self.items, dtype=torch.uint8, device=device)
+        kind = torch.uint8 if self.loads is None else torch.float64
+        x = torch.empty(instances, self.items, dtype=kind, device=device)
         y = torch.empty(instances, self.pools, dtype=torch.float64, device=device)
         # On a GPU large launches are the cheap ones.
         rows = max(1, DRAWN_AT_A_TIME // max(self.items, self.pools)) if device.type == "cpu" else 2**18
@@ -131,7 +159,7 @@ class Problem:
         self, x: UInt8[Tensor, "instances items"], y: Float64[Tensor, "instances pools"]
     ) -> Float64[Tensor, " instances"]:
         """The log probability of x and y together, missing counts (NaN) left out: the oracle for every decoder."""
-        if not isinstance(self.prior, Prior):
+        if not isinstance(self.prior, Prior | Loads):
             raise ValueError(f"{self.prior} can only be sampled: give it methods `log_prob` and `marginals`.")
         return self.prior.log_prob(x) + self._reported(x, y).sum(1)
 
@@ -165,6 +193,9 @@ class Problem:
 
         False proves that no x explains the instance; True proves nothing, since pools may contradict each other.
         """
+        if self.loads is not None:
+            sizes = self.design.pool_sizes.to(y.device, torch.float64)
+            return possible_totals(self.loads, self.noise, y, sizes).all(1)
         return pool_costs(self.design, self.noise, y).possible(self.design.pool_sizes).all(1)
 
     def factors(self, y: Float64[Tensor, "instances pools"]) -> Factors:
@@ -293,6 +324,16 @@ def stored_design(spec: codec.Table) -> Design:
     )
 
 
+def draws(kind: str) -> bool:
+    """Whether designs of this kind are drawn at random, so that a recipe for one has a seed.
+
+    Example:
+        >>> draws("column_regular"), draws("steiner_triples")
+        (True, False)
+    """
+    return kind in MAKERS and "generator" in inspect.signature(MAKERS[kind]).parameters
+
+
 def _design(where: str, spec: codec.Table, folder: Path, files: Mapping[str, bytes] | None) -> Design:
     try:
         if "file" in spec:
@@ -303,10 +344,12 @@ def _design(where: str, spec: codec.Table, folder: Path, files: Mapping[str, byt
             return stored_design(spec)
         maker: Callable[..., Design] = codec.kind_of(where, spec, MAKERS)
         parameters = inspect.signature(maker).parameters.values()
-        wanted = {p.name for p in parameters if p.name != "generator"}
+        wanted = {"seed" if p.name == "generator" else p.name for p in parameters}
         optional = {p.name for p in parameters if p.default is not inspect.Parameter.empty}
-        codec.check_keys(where, spec, required={"kind", "seed", *wanted - optional}, optional=optional)
-        generator = torch.Generator().manual_seed(whole("seed", spec["seed"], most=2**63 - 1))
-        return maker(generator=generator, **{k: v for k, v in spec.items() if k not in ("kind", "seed")})
+        codec.check_keys(where, spec, required={"kind", *wanted - optional}, optional=optional)
+        arguments = {key: value for key, value in spec.items() if key not in ("kind", "seed")}
+        if "seed" in wanted:
+            arguments["generator"] = torch.Generator().manual_seed(whole("seed", spec["seed"], most=2**63 - 1))
+        return maker(**arguments)
     except (ValueError, TypeError) as error:
         raise ValueError(str(error) if str(error).startswith(where) else f"{where}: {error}") from error

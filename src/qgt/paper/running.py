@@ -5,7 +5,7 @@ checkpoints of those in training in `reproduce.networks`.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,11 +29,10 @@ from qgt.study import (
     training_seconds,
 )
 from qgt.study.plan import Recipe
+from qgt.study.running import OnStudyProgress
 from qgt.study.store import StudyStore
 
 STACK = 2**22  # parameters trained together on a GPU: enough to fill it, and little is lost when one is cut off
-
-OnProgress = Callable[[StudyProgress], None]
 
 
 def reproduce(
@@ -43,7 +42,7 @@ def reproduce(
     workers: int = 1,
     device: str = "cpu",
     scheduler: str | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: OnStudyProgress | None = None,
 ) -> Counts:
     """Run what is not yet in the folder, and write `counts.json`, the figures and the tables there.
 
@@ -95,7 +94,7 @@ def collect(plan: PaperPlan, db: Path) -> Counts:
     )
 
 
-def _named(part: str, on_progress: OnProgress | None) -> OnProgress | None:
+def _named(part: str, on_progress: OnStudyProgress | None) -> OnStudyProgress | None:
     """The callback, told which part a study belongs to."""
     if on_progress is None:
         return None
@@ -103,7 +102,7 @@ def _named(part: str, on_progress: OnProgress | None) -> OnProgress | None:
 
 
 def _train_stacks(
-    tasks: Iterable[Task], folder: Path, device: str, scheduler: str | None, on_progress: OnProgress | None
+    tasks: Iterable[Task], folder: Path, device: str, scheduler: str | None, on_progress: OnStudyProgress | None
 ) -> None:
     """Train every network of the tasks, those of one recipe together."""
     stacks = [NetworkTraining(tuple(stack), device, stacked=True) for stack in _stacks(tasks)]

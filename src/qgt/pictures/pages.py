@@ -2,10 +2,12 @@
 
 Every function turns data into a piece of markup; `page` puts pieces together. The markup itself is in `templates`,
 rendered by Jinja with autoescape on: whatever is not markup that these functions made is escaped, so names of items
-and pools may hold anything. Pictures are inline (`svg`), the style is inline, and the page itself forbids requests and
-scripts.
+and pools may hold anything. Pictures are inline (`svg` draws them, `picture` encodes a figure), the style is inline,
+and the page itself forbids requests and scripts.
 """
 
+import base64
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,6 +21,7 @@ from qgt.trust.verification import VerificationReport
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
+    from matplotlib.figure import Figure
 
     Piece: TypeAlias = Markup  # a text that is safe on a page
 else:
@@ -162,35 +165,27 @@ def standings_chart(standings: Sequence[DecoderStanding], *, caption: str) -> Pi
 
 
 def verification(report: VerificationReport | None) -> Piece:
-    """The claimed and the recovered matrix, the evidence for its entries, and the verdict."""
+    """The verdict on a claimed design, the figure of `qgt verify`, and the entries that contradict the claim."""
+    from qgt.pictures.figures import verification_figure  # here, because most pages have no figure
+
     if report is None:
         return paragraph("No decoder was verified.", quiet=True)
-    claimed, wrong = report.claimed.matrix, int(report.wrong.sum())
-    left = svg.matrix_picture(claimed, title="The claimed design")
-    right = svg.matrix_picture(report.recovered, wrong=report.wrong, title="The design read back from the decoder")
-    parts = (report.evidence[claimed == 0], report.evidence[claimed == 1])
-    heaps = svg.histograms(*parts, split=report.split, title="How strong the evidence for each entry is")
-    pools, items = claimed.shape
-    shape = f"{pools} pools (rows) by {items} items (columns); a filled square: the item is in the pool."
-    differ = f"{wrong} of {claimed.numel():,} entries differ" + (", marked." if wrong else ".")
-    evidence = f"Evidence for each entry: two heaps, {report.separation:.1f} standard deviations apart."
+    pools, items = report.claimed.matrix.shape
+    caption = (
+        f"{pools} pools by {items} items; a filled square: the item is in the pool. The evidence for the entries has "
+        f"two heaps, {report.separation:.1f} standard deviations apart."
+    )
     listed = [(f"{m.pool}, {m.item}", f"{m.claimed}", f"{m.recovered}") for m in report.mismatches[:SHOWN_ANSWERS]]
     more = f"The surest {len(listed)} of {len(report.mismatches)} contradicted entries"
     entries = table(("contradicted entry", "claimed", "read back"), listed, caption=more) if listed else ""
-    pictures = (_drawn(left), _drawn(right), shape, differ, _drawn(heaps))
-    return _piece("verification", report.verdict, *pictures, evidence, entries)
+    return _piece("verification", report.verdict, picture(verification_figure(report), caption), entries)
 
 
-def trust_table(tallies: Mapping[str, Mapping[str, tuple[int, int]]], *, caption: str = "") -> Piece:
-    """How many decodes of each problem have each verdict, and how many of those are right."""
-    cells = [
-        (f"{name}: {word}", f"{number:,}", f"{right:,}")
-        for name, words in tallies.items()
-        for word, (number, right) in words.items()
-    ]
-    if not cells:
-        return paragraph("Nothing was decoded.", quiet=True)
-    return table(("verdict", "instances", "of them right"), cells, caption=caption)
+def picture(figure: "Figure", caption: str) -> Piece:
+    """A figure inside the page, with its caption."""
+    content = io.BytesIO()
+    figure.savefig(content, dpi=110, format="png")
+    return _piece("picture", base64.b64encode(content.getvalue()).decode(), caption)
 
 
 def decode_card(card: Card) -> Piece:

@@ -1,18 +1,18 @@
 """Pictures as SVG text for pages: drawn with the page's own style classes, so that they follow its light and dark.
 
-They hold no words but their titles, which screen readers read: words around a picture are the page's own text, whose
-size does not shrink with the picture.
+They contain no words except their titles, which screen readers read. Words around a picture are the page's own text,
+whose size does not shrink with the picture.
 """
 
 from html import escape
 
 import torch
-from jaxtyping import Float64, UInt8
+from jaxtyping import UInt8
 from torch import Tensor
 
 from qgt.trust.metrics import Interval
 
-BAR, BINS = 22, 60  # pixels; bars of a histogram
+BAR = 22  # pixels
 
 
 def rate_bar(mean: float, interval: Interval, *, title: str, limit: float | None = None, marked: bool = False) -> str:
@@ -37,10 +37,8 @@ def rate_bar(mean: float, interval: Interval, *, title: str, limit: float | None
     return f'<svg role="img" width="100%" height="{BAR}"><title>{escape(title)}</title>{"".join(parts)}</svg>'
 
 
-def matrix_picture(
-    matrix: UInt8[Tensor, "pools items"], *, title: str, wrong: UInt8[Tensor, "pools items"] | None = None
-) -> str:
-    """A 0/1 matrix, a square for each 1; entries marked as wrong stand out, whatever they are.
+def matrix_picture(matrix: UInt8[Tensor, "pools items"], *, title: str) -> str:
+    """A 0/1 matrix, a square for each 1.
 
     Example:
         >>> import torch
@@ -48,27 +46,9 @@ def matrix_picture(
         1
     """
     pools, items = matrix.shape
-    marks = "" if wrong is None else f'<path class="wrong" d="{_squares(wrong)}"/>'
     return (
         f'<svg class="matrix" role="img" viewBox="0 0 {items} {pools}"><title>{escape(title)}</title>'
-        f'<rect class="track" width="{items}" height="{pools}"/><path class="one" d="{_squares(matrix)}"/>{marks}</svg>'
-    )
-
-
-def histograms(quiet: Float64[Tensor, " n"], loud: Float64[Tensor, " m"], *, split: float, title: str) -> str:
-    """Two histograms on common bins, one behind the other, and a line where they are split."""
-    both = torch.cat([quiet, loud])
-    low, high = (float(both.min()), float(both.max())) if len(both) else (0.0, 1.0)
-    high = high if high > low else low + 1
-    tallies = [torch.histc(part, BINS, low, high) for part in (quiet, loud)]
-    most = max(1.0, *(float(tally.max()) for tally in tallies))
-    at = f"{BINS * (split - low) / (high - low):.2f}"
-    paths = zip(("quiet", "loud"), ([n / most for n in tally.tolist()] for tally in tallies), strict=True)
-    return (
-        f'<svg class="histogram" role="img" viewBox="0 0 {BINS} 100" preserveAspectRatio="none">'
-        f"<title>{escape(title)}</title>"
-        + "".join(f'<path class="{name}" d="{_columns(heights)}"/>' for name, heights in paths)
-        + f'<line class="split" x1="{at}" x2="{at}" y1="0" y2="100" vector-effect="non-scaling-stroke"/></svg>'
+        f'<rect class="track" width="{items}" height="{pools}"/><path class="one" d="{_squares(matrix)}"/></svg>'
     )
 
 
@@ -78,8 +58,3 @@ def _squares(matrix: Tensor) -> str:
     starts, ends = (edges == 1).nonzero().tolist(), (edges == -1).nonzero().tolist()
     runs = ((row, begin, end - begin) for (row, begin), (_, end) in zip(starts, ends, strict=True))
     return "".join(f"M{begin} {row}h{length}v1h-{length}z" for row, begin, length in runs)
-
-
-def _columns(heights: list[float]) -> str:
-    bars = ((column, 100 * height) for column, height in enumerate(heights) if height)
-    return "".join(f"M{column} 100v-{tall:.1f}h1v{tall:.1f}z" for column, tall in bars)

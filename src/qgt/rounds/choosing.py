@@ -18,7 +18,8 @@ from torch import Generator, Tensor
 from qgt.arguments import fraction, whole
 from qgt.decoders.contract import check_counts
 from qgt.decoders.results import Decoded, Status
-from qgt.model.noise import Noise, PerPool
+from qgt.model.factors import finite_tables
+from qgt.model.noise import Noise, by_pool
 from qgt.model.prior import FREE, ItemCosts
 from qgt.model.problem import Problem
 
@@ -179,7 +180,7 @@ def sample_posterior(
                 [1, 0, 1]], dtype=torch.uint8)
     """
     factors = problem.factors(y[None])
-    tables = _finite(factors.pools.of_instance(0))
+    tables = finite_tables(factors.pools.of_instance(0), price=IMPOSSIBLE, step=0.0)
     chains = _Chains(problem.design.matrix.T.to(torch.int64).contiguous(), tables, factors.items)
     x = start[torch.randint(len(start), (CHAINS,), generator=generator)].clone()
     x = torch.where(factors.items.known == FREE, x, factors.items.known.to(torch.uint8))
@@ -188,13 +189,6 @@ def sample_posterior(
         x = chains.run(x, free, generator)
     possible = factors.cost(x, torch.zeros(len(x), dtype=torch.int64)).isfinite()
     return x[possible] if bool(possible.any()) else x
-
-
-def _finite(tables: Tensor) -> Tensor:
-    """Tables without infinite costs."""
-    possible = tables.isfinite()
-    worst = torch.where(possible, tables, -torch.inf).amax(1, keepdim=True).nan_to_num(neginf=0.0)
-    return torch.where(possible, tables, worst + IMPOSSIBLE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -414,8 +408,8 @@ def next_pools(
 
 def later_noise(noise: Noise) -> Noise:
     """The noise of pools that are still to come: the one of all pools so far."""
-    if isinstance(noise, PerPool):
-        first, *others = noise.noises
+    if (each := by_pool(noise)) is not None:
+        first, *others = each.noises
         if any(other != first for other in others):
             raise ValueError("noise differs from pool to pool, so that of new pools is not known: give one for all.")
         return first

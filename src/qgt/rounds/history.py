@@ -19,7 +19,7 @@ from qgt.decoders.contract import Decoder
 from qgt.decoders.results import Decoded
 from qgt.model.design import Design
 from qgt.model.lists import Lists
-from qgt.model.noise import Noise, PerPool
+from qgt.model.noise import Noise, PerPool, by_pool
 from qgt.model.prior import Sampler
 from qgt.model.problem import Problem
 from qgt.rounds.choosing import later_noise
@@ -104,7 +104,7 @@ def with_pools(problem: Problem, matrix: UInt8[Tensor, "new items"], pool_names:
     if pool_names or design.own_pool_names:
         names = (*design.pool_names, *(pool_names or (f"P{number}" for number in range(design.pools + 1, pools + 1))))
     noise = later_noise(problem.noise)
-    if isinstance(problem.noise, PerPool):
+    if by_pool(problem.noise) is not None:
         noise = PerPool([noise] * pools)
     return Problem(Design(lists, names, design.own_item_names), problem.prior, noise)
 
@@ -129,13 +129,30 @@ def decode_histories(histories: Sequence[History], decoder: Decoder) -> Decoded:
         tensor([[0, 1, 0],
                 [1, 0, 1]], dtype=torch.uint8)
     """
-    together: dict[str | int, list[int]] = {}
-    for place, history in enumerate(histories):
-        together.setdefault(id(history.problem), []).append(place)
+    together = by_problem(histories)
     parts = [
         decoder.bind(histories[places[0]].problem)(torch.stack([histories[place].y for place in places]))
-        for places in together.values()
+        for places in together
     ]
-    order = torch.tensor([place for places in together.values() for place in places])
+    order = torch.tensor([place for places in together for place in places])
     joined = Decoded.joined(parts)
     return joined if len(together) == 1 else joined.pick(order.argsort())
+
+
+def by_problem(histories: Sequence[History]) -> list[list[int]]:
+    """The places of the histories that have the same problem, problem by problem.
+
+    Instances without later pools share the problem of the first round.
+
+    Example:
+        >>> import torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1))
+        >>> first = [History.start(problem, torch.ones(2, dtype=torch.float64)) for _ in range(3)]
+        >>> later = first[1].after(torch.tensor([[1, 0, 0]], dtype=torch.uint8), torch.tensor([1.0]).double())
+        >>> by_problem([first[0], later, first[2]])
+        [[0, 2], [1]]
+    """
+    together: dict[int, list[int]] = {}
+    for place, history in enumerate(histories):
+        together.setdefault(id(history.problem), []).append(place)
+    return list(together.values())

@@ -89,7 +89,7 @@ class FollowUp:
 
     def done(self, histories: Sequence[History]) -> PolicyStanding:
         """Sure enough, or no round left."""
-        settle = Settle(confidence=self.confidence, time_limit=self.time_limit, rough=self.odds)
+        settle = Settle(confidence=self.confidence, time_limit=self.time_limit, coarse_odds=self.odds)
         result = settle(histories)
         confidence = result.evidence.confidence
         assert confidence is not None

@@ -7,7 +7,7 @@ probable, with
     odds = 30 / (1 - confidence).
 
 An instance whose answer turns out not to be sure needs no such list: from then on only answers that are more than
-1/rough as probable are searched for to the end. What such a list lacks is small, and taken as
+1/coarse_odds as probable are searched for to the end. What such a list lacks is small, and taken as
 
     unlisted = weight of the answers listed in its last factor of ten  +  3 / odds
 
@@ -28,13 +28,13 @@ from jaxtyping import Float64
 from torch import Generator, Tensor
 
 from qgt.arguments import fraction, positive
-from qgt.decoders.certified.decoder import Certified
+from qgt.decoders.certified.decoder import CertifiedUntilDoubtful
 from qgt.decoders.results import Answers, Decoded, Status
 from qgt.rounds.history import History, decode_histories
 from qgt.trust.confidence import prior_rates
 from qgt.trust.fit import both, misfit, share_above
 
-ROUGH = 100.0  # odds of the first lists
+COARSE_ODDS = 100.0  # of the first lists
 LAST_ANSWERS, BEYOND = 10.0, 3.0  # the factor that the last answers lie in; how many of the least ones may lie beyond
 SIMULATED_COUNTS = 10_000  # counts drawn for a fit
 
@@ -59,33 +59,33 @@ class Settle:
 
     confidence: float = 0.999
     time_limit: float = 10.0
-    rough: float = ROUGH  # odds of the lists of instances that are not sure
+    coarse_odds: float = COARSE_ODDS  # odds of the lists of instances that are not sure
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "confidence", fraction("confidence", self.confidence))
         object.__setattr__(self, "time_limit", positive("time_limit", self.time_limit))
-        object.__setattr__(self, "rough", positive("rough", self.rough))
+        object.__setattr__(self, "coarse_odds", positive("coarse_odds", self.coarse_odds))
         if not 0.5 <= self.confidence <= 0.999999:
             raise ValueError(f"confidence={self.confidence} is not valid: give a number from 0.5 to 0.999999.")
 
     @property
     def odds(self) -> float:
         """Of the lists of instances that look sure."""
-        return max(self.rough, 30 / (1 - self.confidence))
+        return max(self.coarse_odds, 30 / (1 - self.confidence))
 
     def __call__(self, histories: Sequence[History]) -> Decoded:
-        """Decode: with long lists where answers are sure, and rough ones where they turn out not to be."""
-        certified = Certified(
-            odds=self.odds, sure=self.confidence, rough=self.rough, time_limit=self.time_limit, certificates=False
+        """Decode: with long lists where answers are sure, and short ones where they turn out not to be."""
+        certified = CertifiedUntilDoubtful(
+            self.odds, self.time_limit, stop_confidence=self.confidence, coarse_odds=self.coarse_odds
         )
         result = decode_histories(histories, certified)
         evidence, answers = result.evidence, result.evidence.alternatives
         assert answers is not None and evidence.complete is not None and evidence.confidence is not None
-        rough = (result.status == Status.PROVED) & (evidence.confidence < self.confidence)
-        room = 1 - torch.where(evidence.complete, unlisted(answers, self.odds), unlisted(answers, self.rough))
-        confidence = torch.where(evidence.complete | rough, evidence.confidence * room, torch.nan)
+        doubtful = (result.status == Status.PROVED) & (evidence.confidence < self.confidence)
+        room = 1 - torch.where(evidence.complete, unlisted(answers, self.odds), unlisted(answers, self.coarse_odds))
+        confidence = torch.where(evidence.complete | doubtful, evidence.confidence * room, torch.nan)
         listed = Answers(answers.spans, answers.x, answers.log_joint, answers.probability * room[answers.spans.owner])
-        known = torch.where((evidence.complete | rough)[:, None], _marginals(histories, listed), torch.nan)
+        known = torch.where((evidence.complete | doubtful)[:, None], _marginals(histories, listed), torch.nan)
         found = replace(evidence, confidence=confidence, alternatives=listed, marginals=known)
         return replace(result, evidence=found)
 

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 from urllib.parse import urlsplit
 
-import torch
-
+from qgt.arguments import check_device
 from qgt.decoders.neural.record import Epoch
 from qgt.files.plugins import load_same, loaded_plugins
 from qgt.study.batch import BatchJob, decode_batch
@@ -240,7 +239,7 @@ def parcel_itself(parcel: Parcel) -> Parcel:
 def decode_anywhere(job: BatchJob, network: Parcel | None, plugins: Sources) -> Row:
     """What a worker does: unpack the network, load the same plugins, decode."""
     load_same(plugins)
-    _check_device(job.device)
+    check_device(job.device, where="on this worker")
     if network is None:
         return decode_batch(job)
     folder = unpacked(network, network_path(job.networks, job.task).name)  # held until the job is done
@@ -250,7 +249,7 @@ def decode_anywhere(job: BatchJob, network: Parcel | None, plugins: Sources) -> 
 def train_anywhere(training: NetworkTraining, plugins: Sources) -> list[Parcel]:
     """What a worker does: train in a folder of its own, and send the networks back."""
     load_same(plugins)
-    _check_device(training.device)
+    check_device(training.device, where="on this worker")
     with tempfile.TemporaryDirectory(prefix="qgt-training-") as name:
         training.run(Path(name), on_epoch=_stop_if_unwanted)
         return [packed_network(network_path(Path(name), task)) for task in training.tasks]
@@ -261,11 +260,6 @@ def _plugins() -> Sources:
     plugins = [(plugin.path, plugin.sha256) for plugin in loaded_plugins()]
     load_same(plugins)
     return plugins
-
-
-def _check_device(device: str) -> None:
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device='cuda' cannot be used by this worker, which sees no GPU: give cpu, or other workers.")
 
 
 def _stop_if_unwanted(epoch: Epoch) -> None:

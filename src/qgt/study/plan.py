@@ -20,15 +20,13 @@ from typing import Literal
 import torch
 
 from qgt.arguments import whole
-from qgt.decoders.certified.costs import supported
-from qgt.decoders.contract import BoundDecoder, Decoder
+from qgt.decoders.contract import BoundDecoder, Decoder, without_costs
 from qgt.decoders.neural.decoder import ARCHITECTURES, NETWORKS, ON_FRESH_DATA, describe
 from qgt.decoders.neural.mlp import MLP
 from qgt.decoders.neural.network import Architecture
 from qgt.decoders.neural.record import TrainConfig, make_config
 from qgt.decoders.registry import DECODERS, KINDS
 from qgt.files import codec, documents, plugins
-from qgt.model.prior import FactoredPrior
 from qgt.model.problem import Instances, Problem, Spec
 from qgt.rounds.policies import FollowUp, Policy
 from qgt.rounds.schemes import Scheme
@@ -139,7 +137,7 @@ class Entry:
         if isinstance(self.method, Recipe):
             return None
         if isinstance(self.method, Policy):
-            return None if isinstance(problem.prior, FactoredPrior) else supported(problem)
+            return without_costs(problem)
         if isinstance(self.defectives, int) and self.defectives > problem.items:
             return f"defectives={self.defectives} is more than the {problem.items} items."
         return self.method.supports(problem)

@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
-from qgt.arguments import whole
+from qgt.arguments import check_device, whole
 from qgt.decoders.neural.decoder import NeuralDecoder, load
 from qgt.decoders.neural.record import Epoch
 from qgt.files.provenance import provenance
@@ -41,7 +39,7 @@ class StudyProgress:
     row: Row | None = None  # just written and safe; None at the start and while networks train
 
 
-OnProgress = Callable[[StudyProgress], None]
+OnStudyProgress = Callable[[StudyProgress], None]
 
 
 def run_study(
@@ -52,7 +50,7 @@ def run_study(
     device: str = "cpu",
     networks: Path | None = None,
     scheduler: str | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: OnStudyProgress | None = None,
 ) -> None:
     """Decode whatever of a study is not yet in the database.
 
@@ -71,9 +69,7 @@ def run_study(
         [2000]
     """
     whole("workers", workers, least=1)
-    missing = device == "cuda" and scheduler is None and not torch.cuda.is_available()
-    if device not in ("cpu", "cuda") or missing:
-        raise ValueError(f"device={device!r} cannot be used here: give cpu or, where there is a GPU, cuda.")
+    check_device(device, here=scheduler is None)
     if scheduler is not None:
         check_address(scheduler)
     folder = networks_folder(db) if networks is None else networks
@@ -106,7 +102,7 @@ class Ledger:
     """What is done and what is missing."""
 
     tallies: dict[Task, TaskTally]
-    on_progress: OnProgress | None
+    on_progress: OnStudyProgress | None
 
     def missing(self) -> Iterator[tuple[Task, int]]:
         """The batches to decode, in order. Asked for one at a time, it stops a task as soon as its rows say so."""

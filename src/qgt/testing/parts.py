@@ -20,7 +20,7 @@ from torch import Generator, Tensor
 
 from qgt.model.design import Design
 from qgt.model.factors import pool_costs
-from qgt.model.noise import Noise, Outliers, PerPool
+from qgt.model.noise import Noise, Reports, by_pool, reports_of, usual_reports
 from qgt.model.prior import FREE, FactoredPrior, ItemCosts, Prior, Sampler
 from qgt.testing.suite import Conformance, NotApplicable, run_checks
 
@@ -257,14 +257,12 @@ def check_noise(noise: Noise) -> Conformance:
         >>> import qgt, qgt.testing
         >>> result = qgt.testing.check_noise(qgt.SparseInteger(rate=0.1, bound=1))
         >>> len(result.passed), dict(result.not_applicable)
-        (8, {})
+        (9, {})
     """
     if not isinstance(noise, Noise):
         raise ValueError(f"noise={noise!r} is not valid: give one with integer, reach, sample and log_prob.")
-    if isinstance(noise, Outliers) and isinstance(noise.noise, PerPool):
-        noise = noise.each_pool(noise.noise)
-    if isinstance(noise, PerPool):
-        return [check_noise(one) for one in noise.pools_of()][-1]
+    if (each := by_pool(noise)) is not None:
+        return [check_noise(one) for one in each.pools_of()][-1]
     return run_checks(noise, NOISE_CHECKS, NoiseTrial(noise))
 
 
@@ -283,6 +281,26 @@ def _it_says_what_reports_are(trial: NoiseTrial) -> None:
             assert isinstance(reach, int | float) and 0 <= reach < math.inf, (
                 f"reach({size}, {tail}) is {reach!r}, not a number from 0 on"
             )
+
+
+@_of_noise
+def _it_describes_its_reports(trial: NoiseTrial) -> None:
+    """The optional `reports` and `usual_report`; a noise without them reports counts."""
+    noise = trial.noise
+    told = getattr(noise, "reports", None)
+    assert told is None or isinstance(told, Reports), f"reports is {told!r}, not a Reports"
+    for count, size in trial.pools:
+        counts, sizes = torch.tensor([[float(count)]] * 2).double(), torch.tensor([float(size)]).double()
+        usual = usual_reports(noise, counts, sizes)
+        assert isinstance(usual, Tensor) and usual.dtype == torch.float64 and usual.shape == counts.shape, (
+            f"usual_report gave {_kind(usual)}, not float64 of shape {tuple(counts.shape)}"
+        )
+        own, value = float(usual[0, 0]), float(noise.log_prob(usual, counts, sizes)[0, 0])
+        assert value > -math.inf or not hasattr(noise, "usual_report"), (
+            f"the usual report at count {count} of {size} is {own:g}, which is impossible there"
+        )
+        shown = reports_of(noise).shown(own)
+        assert isinstance(shown, str) and shown, f"the report {own:g} is shown as {shown!r}"
 
 
 @_of_noise

@@ -19,10 +19,10 @@ from qgt.theory.evolution import amp_threshold
 DENSITY = 0.5  # of the random design that the information per pool is computed for
 TAIL = 1e-15  # probability of a report that is left out
 ALL, NODES = 256, 32  # numbers of defectives: up to so many are all computed; of more a few, and lines between
-FAR = 10.0  # standard deviations beyond which a binomial number does not happen
+FAR_DEVIATIONS = 10.0  # standard deviations beyond which a binomial number does not happen
 MOST_REPORTS = 2**24  # reports of a pool that are looked at
 SHORT = 64  # numbers that are added up one by one
-STEPS = 500  # from a true count to the farthest report, where reports need not be whole
+REPORT_STEPS = 500  # from a true count to the farthest report, where reports need not be whole
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def _reports(noise: Noise, most: int, size: int, least: int = 0) -> tuple[Tensor
     Reports that need not be whole are cut into small steps: all entropies grow by one number, and differences stay.
     """
     reach = noise.reach(size, TAIL)
-    step = 1.0 if noise.integer else max(reach, 1e-6) / STEPS
+    step = 1.0 if noise.integer else max(reach, 1e-6) / REPORT_STEPS
     if (most - least + 2 * reach) / step > MOST_REPORTS:
         raise ValueError(
             f"noise={noise} reaches {reach:,.0f} counts far: give one that reaches {MOST_REPORTS // 4:,} at most."
@@ -187,7 +187,7 @@ def _binomial(n: int, p: float) -> Tensor:
 
 def _likely(n: int, p: float) -> tuple[Tensor, Tensor]:
     """The numbers that a binomial one is likely to be, and their probabilities: of large n, those near the mean."""
-    reach = FAR * math.sqrt(n * p * (1 - p)) + 50
+    reach = FAR_DEVIATIONS * math.sqrt(n * p * (1 - p)) + 50
     numbers = torch.arange(max(0, int(n * p - reach)), min(n, int(n * p + reach)) + 1)
     k = numbers.to(torch.float64)
     log_sets = math.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1)

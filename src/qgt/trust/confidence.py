@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Float64, Int64
+from scipy.optimize import isotonic_regression
 from torch import Tensor
 
 from qgt.arguments import positive, whole
@@ -35,7 +36,7 @@ from qgt.model.prior import Prior
 from qgt.model.problem import Problem
 from qgt.trust import cache
 from qgt.trust.diagnosis import second_look
-from qgt.trust.fit import Reference, instance_fit, misfit
+from qgt.trust.fit import Misfit, Reference, fit_of, misfit
 
 # Probabilities from features: a logistic regression, and the monotone step function nearest to what was seen.
 #
@@ -46,6 +47,7 @@ GUESS_RIDGE = 0.25  # the same of the bias where there are guesses: they may be 
 NEWTON_STEPS = 30
 CERTAIN, NOT_CERTAIN = 0.99, 0.989  # the confidence from which an answer is called certain; one that is just below
 EQUAL = 1e9  # scores that agree to so many parts of 1 are equal
+SAME_LEVEL = 1e-12  # shares this close are equal, but for the rounding of sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,16 +171,17 @@ class Monotone:
         """
         values, which, number = score.mul(EQUAL).round().unique(return_inverse=True, return_counts=True)
         hits = torch.zeros(len(values), dtype=torch.float64).index_add_(0, which, yes.double())
-        blocks: list[tuple[float, float, float, float]] = []  # yes, number, first and last score
-        for at, hit, size in zip(values.div(EQUAL).tolist(), hits.tolist(), number.tolist(), strict=True):
-            block = (hit, float(size), at, at)
-            while blocks and blocks[-1][0] * block[1] >= block[0] * blocks[-1][1]:
-                last = blocks.pop()
-                block = (last[0] + block[0], last[1] + block[1], last[2], block[3])
-            blocks.append(block)
-        table = torch.tensor(blocks or [(0.0, 0.0, 0.0, 0.0)], dtype=torch.float64)
-        share = ((table[:, 0] + 1) / (table[:, 1] + 2)).cummax(0).values
-        return cls(table[:, 2:].flatten(), share.repeat_interleave(2))
+        if not len(values):
+            return cls(score.new_zeros(2), score.new_full((2,), 0.5))
+        at, sizes = values.div(EQUAL), number.double()
+        level = torch.from_numpy(isotonic_regression((hits / sizes).numpy(), weights=sizes.numpy()).x)
+        rises = level.diff() > SAME_LEVEL
+        ends = torch.cat([rises.nonzero().flatten(), torch.tensor([len(level) - 1])])  # the last value of each stretch
+        begins = torch.cat([torch.zeros(1, dtype=torch.int64), ends[:-1] + 1])
+        none = torch.zeros(1, dtype=torch.float64)
+        yes_in, all_in = (torch.cat([none, part.cumsum(0)[ends]]).diff() for part in (hits, sizes))  # whole numbers
+        share = ((yes_in + 1) / (all_in + 2)).cummax(0).values
+        return cls(torch.stack([at[begins], at[ends]], 1).flatten(), share.repeat_interleave(2))
 
     def __call__(self, score: Float64[Tensor, " n"]) -> Float64[Tensor, " n"]:
         """The shares at some scores: those of the first and last stretch beyond them."""
@@ -211,10 +214,9 @@ class Scoring:
         return self.read(self.weigh(given))
 
 
-def features(problem: Problem, y: Tensor, result: Decoded) -> Float64[Tensor, "instances features"]:
+def features(off: Misfit, result: Decoded) -> Float64[Tensor, "instances features"]:
     """What tells right answers from wrong ones: misfit, unusual calls, doubtful scores, an iteration that failed."""
-    off = misfit(problem, y.cpu(), result.x.cpu())
-    noise, prior = off.noise.clamp(max=FAR_MISFIT), off.prior.clamp(max=1e6)
+    noise, prior = off.noise.cpu().clamp(max=FAR_MISFIT), off.prior.cpu().clamp(max=1e6)
     settled = (result.status.cpu() <= Status.PROVED).double()
     doubt, margin = torch.zeros_like(noise), torch.zeros_like(noise)
     if result.scores is not None:
@@ -538,11 +540,15 @@ class BoundCalibrated:
         y = check_counts(self.problem, y, missing=True)  # the decoder refuses missing ones if it takes none
         if bool(y.isnan().any()):
             refuse_short_lists(self.config.decoder, "where counts are missing")
-        learned, result, lacking = self.learned(y.device), self.decode(y), y.isnan().any(1)
+        return self.judged(y, self.decode(y))
+
+    def judged(self, y: Float64[Tensor, "instances pools"], result: Decoded) -> Decoded:
+        """The decoder's answers to some counts, with their confidence and their fit by what was learned."""
+        learned, lacking = self.learned(y.device), y.isnan().any(1)
         told = learned.applied(self.problem, y, result, self._wider)
         if learned.scored is None or not bool(lacking.any()):
             return told
-        # What was learned of whole instances knows nothing of those that lack counts: they are simulated as they are.
+        # The calibration used whole instances; others are simulated again, with the same counts missing.
         again = learn(self.config, self.problem, self.decode, y.device, y[lacking].isnan().cpu())
         own, evidence = again.applied(self.problem, y, result, self._wider).evidence, told.evidence
         both = replace(
@@ -638,16 +644,15 @@ class Learned:
             result: What the decoder returned.
             wider: The probabilities of answers by longer lists: asked where simulations are too few to support them.
         """
-        fit = instance_fit(problem, y, result.x, self.reference).to(y.device)
-        fit, sound = second_look(problem, y, result, fit)
+        off = misfit(problem, y, result.x)
+        fit, sound = second_look(problem, y, result, fit_of(off, self.reference).to(y.device))
         evidence = result.evidence
         if self.listed is not None and evidence.alternatives is not None:
             evidence = self._supported(self.listed.applied(result, sound, ~y.isnan().any(1)), y, wider)
             evidence = self._with_marginals(result, evidence)
         elif self.scored is not None:
-            off = misfit(problem, y, result.x)
             possible = (result.status != Status.INFEASIBLE) & (off.noise + off.prior).isfinite()
-            sure = self.scored(features(problem, y, result)).to(y.device)
+            sure = self.scored(features(off, result)).to(y.device)
             evidence = self._supported(replace(evidence, confidence=torch.where(possible, sure, 0.0)), y, wider)
             evidence = self._with_marginals(result, evidence)
         return replace(result, evidence=replace(evidence, fit=fit))
@@ -704,11 +709,12 @@ def learn(
             missed = Missed.learn(problem, x, result, found_among(x, result.evidence.alternatives))
             reference, claims = Reference.of(problem, generator=generator), listed.claims(x, result)
             return Learned(len(x), reference, listed, None, missed, claims)
-        given, right = features(problem, y, result), (result.x == x).all(1)
+        off, right = misfit(problem, y, result.x), (result.x == x).all(1)
+        given = features(off, result)
         scored, missed = Scoring.learn(given, right), Missed.learn(problem, x, result, right)
         finished = result.status <= Status.PROVED
         claims = CertainCalls.of(scored(given)[finished], right[finished])
-        reference = Reference.of_answers(problem, y, result.x, x, generator=generator)
+        reference = Reference.of_misfits(problem, y, off, x, generator=generator)
         return Learned(len(x), reference, None, scored, missed, claims)
     plain, wide = replace(decoder, certificates=False), replace(decoder, certificates=False, odds=WIDER * decoder.odds)
     # How good an incomplete list is depends on the time there was: it must be the decoder's own.
@@ -739,12 +745,17 @@ def _hurried(decoder: Certified, problem: Problem) -> Callable[[float], Decode]:
 
     A list that is complete is the same however long the search was allowed to take.
     """
+    bound: dict[
+        float, Decode
+    ] = {}  # by the limit: most batches have the decoder's own, and share what binding prepares
 
-    def bound(seconds: float) -> Decode:
+    def within(seconds: float) -> Decode:
         limit = seconds if decoder.time_limit is None else min(seconds, decoder.time_limit)
-        return replace(decoder, time_limit=limit).bind(problem)
+        if limit not in bound:
+            bound[limit] = replace(decoder, time_limit=limit).bind(problem)
+        return bound[limit]
 
-    return bound
+    return within
 
 
 def _simulated(
@@ -767,7 +778,7 @@ def _simulated(
         left = max(seconds - (time.perf_counter() - start), seconds / 10)
         truths.append(x)
         counts.append(y)
-        results.append(_on_cpu(bound(left / len(x))(y.to(device))))
+        results.append(_needed(bound(left / len(x))(y.to(device))).cpu())
         done += len(x)
         spent = time.perf_counter() - start
         wrong += _surprises(x, results[-1])
@@ -786,11 +797,8 @@ def _surprises(x: Tensor, result: Decoded) -> int:
     return len(x) - int((answers.x == x[answers.spans.owner]).all(1).sum())
 
 
-def _on_cpu(result: Decoded) -> Decoded:
-    """What is needed of a result, on the CPU; proofs are not."""
-    evidence, answers = result.evidence, result.evidence.alternatives
-    names = ("log_joint", "bound", "complete", "confidence")
-    kept = {name: part.cpu() for name in names if (part := getattr(evidence, name)) is not None}
-    scores = None if result.scores is None else result.scores.cpu()
-    told = Evidence(**kept, alternatives=None if answers is None else answers.cpu())
-    return Decoded(result.x.cpu(), result.status.cpu(), scores, told)
+def _needed(result: Decoded) -> Decoded:
+    """What the measurements need of a result; the proofs and the items' probabilities would fill the memory."""
+    told = result.evidence
+    kept = Evidence(told.log_joint, told.bound, told.complete, told.confidence, alternatives=told.alternatives)
+    return Decoded(result.x, result.status, result.scores, kept)

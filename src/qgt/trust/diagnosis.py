@@ -17,7 +17,7 @@ from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.contract import Decode, Decoder
 from qgt.decoders.results import Decoded, Status
 from qgt.model.factors import pool_costs
-from qgt.model.noise import Noise, Outliers, RoundedGaussian, SparseInteger
+from qgt.model.noise import Noise, Outliers, RoundedGaussian, SparseInteger, reports_of, usual_reports
 from qgt.model.prior import Bernoulli, Households, Prior, UnknownLevel, with_attack_rate
 from qgt.model.problem import Problem
 from qgt.trust.fit import INSTANCE_ALARM, MOST_DRAWN, SMALLEST, expected_off, misfit
@@ -265,9 +265,10 @@ class Cause:
     gain: float  # nats
     pools: tuple[int, ...] = ()  # the numbers of those it is about, from 0
     remedy: str = ""  # what to do about it, where the counts themselves are right
+    noun: str = "counts"  # what the reports are called
 
     def __str__(self) -> str:
-        return f"{self.words} (the counts are {_times(self.gain)} as probable)"
+        return f"{self.words} (the {self.noun} are {_times(self.gain)} as probable)"
 
 
 def _times(gain: float) -> str:
@@ -280,6 +281,7 @@ def likely_causes(
     decoder: Decoder | None,
     *,
     calls: UInt8[Tensor, "instances items"] | None = None,
+    usually_off: float | None = None,
     most: int = 3,
 ) -> list[Cause]:
     """The causes that explain a file's counts better than the model does, the best first.
@@ -290,6 +292,7 @@ def likely_causes(
         decoder: Decodes the file under models that let counts be wrong; it must be fast, not exact. Without one, only
             what the calls show is looked at.
         calls: Answers under the problem as it stands, where there are some: for what is not touched they are better.
+        usually_off: How many counts of an instance the model lets be off (`FileFit.expected`); simulated if not given.
         most: How many causes to name.
 
     Example:
@@ -306,26 +309,30 @@ def likely_causes(
     robust = Problem(problem.design, problem.prior, Outliers(problem.noise, ARBITRARY_SHARE))
     if not len(y) or decoder is None or decoder.supports(robust) is not None:
         return [] if calls is None else list(_attack_rate(problem, calls))
-    share = _defective_share(problem, y)
+    sums = _CountSums.of(problem, y)
+    share = _defective_share(problem, sums)
     if share is not None and isinstance(problem.prior, Bernoulli):  # the others are looked for under the share found
         robust = replace(robust, prior=Bernoulli(share))
     decode = decoder.bind(robust)
-    x = _better(robust, y, decode(y).x, calls)
+    own = decode(y).x
+    here = _log_joint(robust, y, own)
+    x = _better(robust, y, own, here, calls)
     table = _Table.of(problem, y, x)
     swapped = list(_swapped_pools(problem, table))
     inside = {i for cause in swapped for i in cause.pools}  # they seem to have failed, too
     pools = [*swapped, *(cause for cause in _failed_pools(problem, table, y) if not inside.intersection(cause.pools))]
-    found = [*pools, *_transfers(problem, y, x, table), *_prevalence(problem, y, share)]
-    found += _reversed_pools(y, decode, robust)
+    found = [*pools, *_transfers(problem, y, x, table), *_prevalence(problem, sums, share)]
+    found += _reversed_pools(y, here, decode, robust)
     # Counts that are larger all over, or in reverse order, seem to be of another design too.
     known = any(cause.kind in ("prevalence", "pools reversed") for cause in found)
-    other = [] if known else list(_other_design(problem, y, decode, robust))
+    other = [] if known else list(_other_design(problem, y, here, decode, robust))
     found += _attack_rate(problem, x if calls is None else calls)
-    found += [*other, *_other_noise(problem, y, x, table, set().union(*(cause.pools for cause in pools)))]
+    usual = (expected_off(problem) if usually_off is None else usually_off) / problem.pools
+    found += [*other, *_other_noise(problem, y, x, table, set().union(*(cause.pools for cause in pools)), usual)]
     best: dict[str, Cause] = {}
     for cause in sorted(found, key=lambda cause: -cause.gain):
         if cause.gain > WORTH:
-            best.setdefault(cause.kind, cause)
+            best.setdefault(cause.kind, replace(cause, noun=reports_of(problem.noise).noun))
     return list(best.values())[:most]
 
 
@@ -361,19 +368,20 @@ def _swapped_pools(problem: Problem, table: _Table) -> Iterator[Cause]:
     pairs = problem.pools * (problem.pools - 1) / 2
     for i, j in (gain > WORTH).triu(1).nonzero().tolist():
         a, b = problem.design.pool_names[i], problem.design.pool_names[j]
-        words = f"the counts of pools {a} and {b} are swapped"
+        words = f"the {reports_of(problem.noise).noun} of pools {a} and {b} are swapped"
         if float(gain[i, j]) - math.log(pairs) > WORTH:
             yield Cause("pools swapped", words, float(gain[i, j]) - math.log(pairs), (i, j))
 
 
 def _failed_pools(problem: Problem, table: _Table, y: Tensor) -> Iterator[Cause]:
     """Pools whose counts say nothing about their items: as probable under how often each count occurs there."""
+    reports = reports_of(problem.noise)
     for i, name in enumerate(problem.design.pool_names):
         gain = _without_items(table, y, i) - math.log(problem.pools)
         if gain > WORTH:
             seen = y[~y[:, i].isnan(), i]
-            alike = f", always {seen[0]:g}," if len(seen) and bool((seen == seen[0]).all()) else ""
-            words = f"pool {name} failed: its counts{alike} have nothing to do with its items"
+            alike = f", always {reports.shown(float(seen[0]))}," if len(seen) and bool((seen == seen[0]).all()) else ""
+            words = f"pool {name} failed: its {reports.noun}{alike} have nothing to do with its items"
             yield Cause("pool failed", words, gain, (i,))
 
 
@@ -390,15 +398,15 @@ def _by_frequency(counts: Tensor) -> float:
     return float(((number + 1).double() / (len(counts) + len(values) + 1)).log()[which].sum()) - len(values)
 
 
-def _other_design(problem: Problem, y: Tensor, decode: Decode, robust: Problem) -> Iterator[Cause]:
+def _other_design(problem: Problem, y: Tensor, here: Tensor, decode: Decode, robust: Problem) -> Iterator[Cause]:
     """The counts fit no better in their order than with the pools shuffled: the design does not matter to them."""
-    here, seeded = _log_joint(robust, y, decode(y).x), torch.Generator().manual_seed(0)
+    seeded = torch.Generator().manual_seed(0)
     shuffled = [y[:, torch.randperm(problem.pools, generator=seeded)] for _ in range(SHUFFLED)]
     there = torch.stack([_log_joint(robust, one, decode(one).x) for one in shuffled]).mean(0)
     if _score(here - there) > SURELY:
         return
     gain = sum(_by_frequency(y[:, i]) for i in range(problem.pools)) - float(here.sum())
-    words = "the counts belong to another design, or the pools are in another order"
+    words = f"the {reports_of(problem.noise).noun} belong to another design, or the pools are in another order"
     yield Cause("another design", words, gain)
 
 
@@ -429,19 +437,19 @@ def _transfers(problem: Problem, y: Tensor, x: Tensor, table: _Table) -> Iterato
             yield Cause("transfer", words.format(**names), float(value))
 
 
-def _reversed_pools(y: Tensor, decode: Decode, robust: Problem) -> Iterator[Cause]:
+def _reversed_pools(y: Tensor, here: Tensor, decode: Decode, robust: Problem) -> Iterator[Cause]:
     """All counts in reverse order: told apart only by decoding them so."""
-    here, there = (_log_joint(robust, counts, decode(counts).x) for counts in (y, y.flip(1)))
+    there = _log_joint(robust, y.flip(1), decode(y.flip(1)).x)
     gain = float((there - here).sum())
     if gain > WORTH and _score(there - here) > SURELY:
         yield Cause("pools reversed", "the pools are in reverse order", gain)
 
 
-def _better(problem: Problem, y: Tensor, x: Tensor, calls: Tensor | None) -> Tensor:
-    """Of two answers to each instance the more probable one."""
+def _better(problem: Problem, y: Tensor, x: Tensor, log_joint: Tensor, calls: Tensor | None) -> Tensor:
+    """Of two answers to each instance the more probable one; `log_joint` is that of the first."""
     if calls is None:
         return x
-    return torch.where((_log_joint(problem, y, calls) > _log_joint(problem, y, x))[:, None], calls, x)
+    return torch.where((_log_joint(problem, y, calls) > log_joint)[:, None], calls, x)
 
 
 def _log_joint(problem: Problem, y: Tensor, x: UInt8[Tensor, "instances items"]) -> Tensor:
@@ -449,24 +457,26 @@ def _log_joint(problem: Problem, y: Tensor, x: UInt8[Tensor, "instances items"])
     return -(off.pools.clamp(max=CEILING).sum(1) + off.prior.clamp(max=1e3))
 
 
-def _other_noise(problem: Problem, y: Tensor, x: Tensor, table: _Table, apart: set[int]) -> Iterator[Cause]:
-    """More noise: the kind, of a few, that makes the errors most probable.
+def _other_noise(
+    problem: Problem, y: Tensor, x: Tensor, table: _Table, apart: set[int], usual: float
+) -> Iterator[Cause]:
+    """More noise: the kind, of a few, that makes the errors most probable; `usual` is the share of counts that are off.
 
     Noise is in all pools and instances. So those that another cause is about are left out, and so is the quarter of
     the instances that fit worst, whose answers are most likely wrong.
     """
-    noise, usual = problem.noise, expected_off(problem) / problem.pools
+    noise = problem.noise
     pools = [i for i in range(problem.pools) if i not in apart]
     rows = table.own[:, pools].sum(1).argsort(descending=True)[: max(1, math.ceil(KEPT_INSTANCES * len(y)))]
     counts, sizes = problem.design.count(x)[rows][:, pools], problem.design.pool_sizes[pools].double()
     y, own = y[rows][:, pools], table.own[rows][:, pools]
     seen = ~y.isnan()
     wrong = float((y != counts)[seen].double().mean()) if bool(seen.any()) else 0.0
-    if not isinstance(noise, SparseInteger | RoundedGaussian) or not usual < wrong < HALF_OF_COUNTS:
+    if not _errs_by_whole_numbers(noise, counts, sizes) or not usual < wrong < HALF_OF_COUNTS:
         return
     off, sigma = f"{100 * wrong:.0f} % of the counts are off, not {100 * usual:.0f} %", _sigma(wrong)
     kinds: list[tuple[Noise, str]] = [(RoundedGaussian(sigma), f"{off}, as by an error of about {sigma:.1f}")]
-    bound = noise.bound if isinstance(noise, SparseInteger) else 0
+    bound = int(noise.reach(int(sizes.max()), RARE_ERROR))
     for most in sorted({max(1, bound), *BOUNDS}):
         words = off if most == bound else f"{off}, and by up to {most}"
         kinds.append((SparseInteger(min(1.0, wrong * (2 * most + 1) / (2 * most)), most), words))
@@ -475,6 +485,12 @@ def _other_noise(problem: Problem, y: Tensor, x: Tensor, table: _Table, apart: s
     gain = gains[best] - math.log(len(kinds))
     if gain > WORTH:
         yield Cause("noise", kinds[best][1], gain)
+
+
+def _errs_by_whole_numbers(noise: Noise, counts: Tensor, sizes: Tensor) -> bool:
+    """Whether a noise reports counts with whole errors, as the noises that are tried instead of it do."""
+    plain = noise.integer and reports_of(noise).counts
+    return plain and torch.equal(usual_reports(noise, counts, sizes), counts)
 
 
 def _attack_rate(problem: Problem, x: Tensor) -> Iterator[Cause]:
@@ -505,38 +521,46 @@ def _sigma(wrong: float) -> float:
     return 0.5 / NormalDist().inv_cdf(1 - wrong / 2)
 
 
-def _defective_share(problem: Problem, y: Tensor) -> float | None:
+@dataclass(frozen=True, eq=False)
+class _CountSums:
+    """The sums of instances' counts, here and as usual; a missing count is taken to be its pool's usual one."""
+
+    here: Float64[Tensor, " instances"]
+    usual: Float64[Tensor, " simulated"]
+
+    @classmethod
+    def of(cls, problem: Problem, y: Tensor) -> "_CountSums":
+        few = max(20, MOST_DRAWN // (problem.items + problem.pools))
+        usual = problem.simulate(min(SIMULATED_SUMS, few), generator=torch.Generator().manual_seed(0)).y
+        return cls(torch.where(y.isnan(), usual.mean(0), y).sum(1), usual.sum(1))
+
+    @property
+    def score(self) -> float:
+        """How far the mean sum is from the usual one, in standard errors."""
+        apart = float((self.here.mean() - self.usual.mean()) / self.usual.std().clamp(min=1e-9))
+        return apart * math.sqrt(len(self.here))
+
+    @property
+    def ratio(self) -> float:
+        """How many times the usual sum the mean sum is."""
+        usual = float(self.usual.mean())
+        return float(self.here.mean()) / usual if usual > 0 else 1.0
+
+
+def _defective_share(problem: Problem, sums: _CountSums) -> float | None:
     """The share of items that are defective, where counts are larger or smaller all over; None where they are not.
 
     The sum of an instance's counts shows it, and no decoding is needed.
     """
-    if not isinstance(problem.prior, Prior) or _sum_score(problem, y) ** 2 / 2 < WORTH:
+    if not isinstance(problem.prior, Prior) or sums.score**2 / 2 < WORTH or 1 / TIMES < sums.ratio < TIMES:
         return None
-    usual = float(_usual_reports(problem).sum(1).mean())
-    ratio = float(_sums(problem, y).mean()) / usual if usual > 0 else 1.0
     expected = float(problem.prior.marginals(problem.items).mean())
-    return None if 1 / TIMES < ratio < TIMES else min(1 - LEAST_SHARE, max(LEAST_SHARE, ratio * expected))
+    return min(1 - LEAST_SHARE, max(LEAST_SHARE, sums.ratio * expected))
 
 
-def _usual_reports(problem: Problem) -> Tensor:
-    few = max(20, MOST_DRAWN // (problem.items + problem.pools))
-    return problem.simulate(min(SIMULATED_SUMS, few), generator=torch.Generator().manual_seed(0)).y
-
-
-def _sums(problem: Problem, y: Tensor) -> Tensor:
-    """The sum of each instance's counts; a missing one is taken to be its pool's usual one, which tells nothing."""
-    return torch.where(y.isnan(), _usual_reports(problem).mean(0), y).sum(1)
-
-
-def _sum_score(problem: Problem, y: Tensor) -> float:
-    """How far the mean sum of an instance's counts is from the usual one, in standard errors."""
-    usual = _usual_reports(problem).sum(1)
-    return float((_sums(problem, y).mean() - usual.mean()) / usual.std().clamp(min=1e-9)) * math.sqrt(len(y))
-
-
-def _prevalence(problem: Problem, y: Tensor, share: float | None) -> Iterator[Cause]:
+def _prevalence(problem: Problem, sums: _CountSums, share: float | None) -> Iterator[Cause]:
     """Another share of defectives."""
     if share is not None and isinstance(problem.prior, Prior):
         expected = float(problem.prior.marginals(problem.items).mean())
         words = f"{100 * share:.1f} % of the items are defective, not {100 * expected:.1f} %"
-        yield Cause("prevalence", words, _sum_score(problem, y) ** 2 / 2)
+        yield Cause("prevalence", words, sums.score**2 / 2)

@@ -14,7 +14,7 @@ from scipy.special import stdtr
 from torch import Generator, Tensor
 
 from qgt.model.factors import pool_costs
-from qgt.model.noise import reports_counts, usual_reports
+from qgt.model.noise import reports_of, usual_reports
 from qgt.model.prior import Prior
 from qgt.model.problem import Problem
 
@@ -54,6 +54,10 @@ class Misfit:
     def noise(self) -> Float64[Tensor, " instances"]:
         """The noise part."""
         return self.pools.sum(1)
+
+    def pick(self, which: Bool[Tensor, " instances"]) -> "Misfit":
+        """The misfits of some of the instances."""
+        return Misfit(self.pools[which], self.prior[which])
 
 
 def misfit(problem: Problem, y: Float64[Tensor, "instances pools"], x: UInt8[Tensor, "instances items"]) -> Misfit:
@@ -172,7 +176,14 @@ class Reference:
         generator: Generator,
     ) -> "Reference":
         """A reference of a decoder's own answers to simulated counts, and of more truths where these are few."""
-        own = _Sums.of(misfit(problem, y, answers))
+        return cls.of_misfits(problem, y, misfit(problem, y, answers), truths, generator=generator)
+
+    @classmethod
+    def of_misfits(
+        cls, problem: Problem, y: Tensor, off: Misfit, truths: UInt8[Tensor, "n items"], *, generator: Generator
+    ) -> "Reference":
+        """`of_answers` where the answers' misfits are known already."""
+        own = _Sums.of(off)
         if len(y) >= FEW_DECODED:
             return cls._of_sums([own])
         true, many = _Sums.of(misfit(problem, y, truths)), cls.of(problem, generator=generator)
@@ -264,10 +275,11 @@ def instance_fit(
         >>> bool(fit[0] > 0.01), bool(fit[1] < 1e-6)
         (True, True)
     """
-    return _fit(misfit(problem, y, x), reference)
+    return fit_of(misfit(problem, y, x), reference)
 
 
-def _fit(found: Misfit, reference: Reference) -> Float64[Tensor, " instances"]:
+def fit_of(found: Misfit, reference: Reference) -> Float64[Tensor, " instances"]:
+    """`instance_fit` of misfits that are known already."""
     noise, prior = found.noise.cpu(), found.prior.cpu()
     return both(
         share_above(reference.noise, noise, reference.noise_spread),
@@ -349,22 +361,30 @@ def file_fit(
         >>> found.suspect, found.worst
         (True, 'P4')
     """
-    found, instances = misfit(problem, y, x), len(y)
-    noise, prior = found.noise.cpu(), found.prior.cpu()
+    return _file_fit(problem, y, x, misfit(problem, y, x), reference)
+
+
+def _file_fit(problem: Problem, y: Tensor, x: Tensor, found: Misfit, reference: Reference) -> FileFit:
+    """`file_fit` of misfits that are known already."""
     by_pool = _pools_fit(found, reference)
     worst = int(by_pool.argmin())
-    p = min(
+    off, noun = _off(problem, y, x), reports_of(problem.noise).noun
+    name, p = problem.design.pool_names[worst], _file_p(found, by_pool, reference)
+    blind = reference.noise_spread.freedom < BLIND
+    return FileFit(len(y), p, off, expected_off(problem), name, float(by_pool[worst]), noun, blind)
+
+
+def _file_p(found: Misfit, by_pool: Tensor, reference: Reference) -> float:
+    """The chance that a file of the model fits as badly: all instances together, the worst pool, the worst instance."""
+    instances, noise, prior = len(found.prior), found.noise.cpu(), found.prior.cpu()
+    return min(
         1.0,
         4 * _mean_p(noise, reference.noise, reference.noise_spread),
         4 * _mean_p(prior, reference.prior, reference.prior_spread),
-        4 * len(by_pool) * float(by_pool[worst]),
+        4 * len(by_pool) * float(by_pool.min()),
         # An instance that could not be at all condemns a file of however many.
-        *([1.0] if not instances else [4 * instances * float(_fit(found, reference).min())]),
+        *([1.0] if not instances else [4 * instances * float(fit_of(found, reference).min())]),
     )
-    off, noun = _off(problem, y, x), "counts" if reports_counts(problem.noise) else "results"
-    name = problem.design.pool_names[worst]
-    blind = reference.noise_spread.freedom < BLIND
-    return FileFit(instances, p, off, expected_off(problem), name, float(by_pool[worst]), noun, blind)
 
 
 def hopeless(
@@ -386,10 +406,16 @@ def hopeless(
         fit: Each instance's own.
         reference: What instances of the model look like.
     """
+    return _hopeless(misfit(problem, y, x), fit, reference)
+
+
+def _hopeless(found: Misfit, fit: Tensor, reference: Reference) -> bool:
+    """`hopeless` of misfits that are known already."""
     bad = fit < INSTANCE_ALARM
-    if int(bad.sum()) >= MANY_SUSPECT and int(bad.sum()) > MOST_SUSPECT * len(y):
+    if int(bad.sum()) >= MANY_SUSPECT and int(bad.sum()) > MOST_SUSPECT * len(fit):
         return True
-    return file_fit(problem, y[~bad], x[~bad], reference).p < FILE_HOPELESS
+    others = found.pick(~bad)
+    return _file_p(others, _pools_fit(others, reference), reference) < FILE_HOPELESS
 
 
 def held_together(
@@ -412,8 +438,9 @@ def held_together(
     """
     if not bool(possible.any()):
         return None, True
-    found = file_fit(problem, y[possible], x[possible], reference)
-    return found, not found.suspect or not hopeless(problem, y, x, torch.where(possible, fit, 0.0), reference)
+    off = misfit(problem, y, x)
+    found = _file_fit(problem, y[possible], x[possible], off.pick(possible), reference)
+    return found, not found.suspect or not _hopeless(off, torch.where(possible, fit, 0.0), reference)
 
 
 def expected_off(problem: Problem) -> float:

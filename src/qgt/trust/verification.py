@@ -151,7 +151,7 @@ def ranked(evidence: Float64[Tensor, "pools items"], claimed: UInt8[Tensor, "poo
     return float(below.double().mean() / 2 / len(zeros))  # ties count a half
 
 
-# Rows of a matrix that stand in each other's place: whole pools, or whole items, that were exchanged.
+# Rows of a matrix that are swapped: whole pools, or whole items, that were exchanged.
 
 
 def swapped(recovered: UInt8[Tensor, "rows n"], claimed: UInt8[Tensor, "rows n"]) -> list[tuple[int, int]]:
@@ -207,7 +207,7 @@ class Mismatch(NamedTuple):
 
 
 class Swap(NamedTuple):
-    """Two whole pools or items that stand in each other's place."""
+    """Two whole pools or items that are swapped."""
 
     kind: str  # "pool" or "item"
     first: str
@@ -308,7 +308,7 @@ class VerificationReport:
 
     @property
     def swaps(self) -> list[Swap]:
-        """Whole pools and items that stand in each other's place."""
+        """Whole pools and items that are swapped."""
         claimed, names = self.claimed.matrix, (self.claimed.pool_names, self.claimed.item_names)
         pools = swapped(self.recovered, claimed)
         items = swapped(self.recovered.T, exchange(claimed, pools).T)

@@ -17,9 +17,9 @@ from starlette.types import ASGIApp
 
 from qgt.web import calls, counting, follow_up, planning, runs, start
 from qgt.web.forms import show
-from qgt.web.middleware import Guard
+from qgt.web.middleware import AccessMiddleware
 from qgt.web.settings import Settings
-from qgt.web.state import House
+from qgt.web.state import AppState
 
 log = logging.getLogger("qgt.web")
 STATIC: Mapping[str, tuple[str, str]] = {
@@ -36,7 +36,7 @@ TITLES = {
 }
 
 
-def make_app(house: House) -> ASGIApp:
+def make_app(house: AppState) -> ASGIApp:
     """The application of one house; nothing of it is shared with another."""
     # Without the pages about the routes that FastAPI makes: they load scripts from another machine.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, lifespan=_lifespan)
@@ -48,7 +48,7 @@ def make_app(house: House) -> ASGIApp:
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(ValueError, _refused)
     app.add_exception_handler(Exception, _failed)
-    return Guard(app, house.settings, house.secret)
+    return AccessMiddleware(app, house.settings, house.secret)
 
 
 @asynccontextmanager
@@ -102,17 +102,17 @@ def serve(settings: Settings, on_start: Callable[[str], None]) -> None:
     """Serve until the process is asked to end; `on_start` is given the address."""
     with _listening(settings) as own:
         settings = replace(settings, port=own.getsockname()[1])
-        server = _server(House.open(settings))
+        server = _server(AppState.open(settings))
         on_start(settings.address)
         with suppress(KeyboardInterrupt):  # uvicorn ends in good order, and then raises it again
             server.run(sockets=[own])
 
 
 @contextmanager
-def in_background(settings: Settings) -> Iterator[House]:
+def in_background(settings: Settings) -> Iterator[AppState]:
     """A server in a thread, for tests and measurements; the house's settings have the port that was free."""
     with _listening(settings) as own:
-        house = House.open(replace(settings, port=own.getsockname()[1]))
+        house = AppState.open(replace(settings, port=own.getsockname()[1]))
         server = _server(house)
         thread = threading.Thread(target=server.run, args=([own],), daemon=True)
         thread.start()
@@ -141,7 +141,7 @@ def _listening(settings: Settings) -> Iterator[socket.socket]:
         yield own
 
 
-def _server(house: House) -> uvicorn.Server:
+def _server(house: AppState) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
             make_app(house),

@@ -6,15 +6,24 @@ from typing import Any
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
-from qgt.lab.answers.outputs import BY_SAMPLE, CALLS, HTML, JSON, PROOFS, REPORT, XLSX, plate_maps
-from qgt.lab.rounds.follow_up import PROOFS_OF_ROUNDS
+from qgt.lab.answers.outputs import (
+    BY_SAMPLE,
+    CALLS,
+    HTML,
+    JSON,
+    PROOFS,
+    PROOFS_OF_ROUNDS,
+    REPORT,
+    XLSX,
+    plate_maps,
+)
 from qgt.lab.verdicts import Call, Verdict
 from qgt.lab.wording import percent
 from qgt.web.decoding import decode_again, decoding_job
 from qgt.web.forms import Sent, show
 from qgt.web.runs import KnownRun, Version, download, standalone
 from qgt.web.start import job_answer
-from qgt.web.state import Here, House
+from qgt.web.state import AppState, Here
 from qgt.web.store import StoredRun, Submission
 
 router = APIRouter()
@@ -108,7 +117,7 @@ def product(version: Version, name: str, house: Here, run: KnownRun) -> Response
     return download(_product(house, run, version, name), f"{stem}-{run.id}-{version}.{kind}")
 
 
-def _known(house: House, run: StoredRun, version: int) -> Submission:
+def _known(house: AppState, run: StoredRun, version: int) -> Submission:
     found = house.store.submission(run.id, version) if version > 0 else None
     if found is None:
         raise HTTPException(404, "This run has no such version of its counts.")
@@ -140,7 +149,7 @@ def _by_call(account: Mapping[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def _product(house: House, run: StoredRun, version: int, name: str) -> bytes:
+def _product(house: AppState, run: StoredRun, version: int, name: str) -> bytes:
     content = house.store.product(run.id, version, name) if name in DOWNLOADS else None
     result = house.store.result(run.id, version)
     if result is not None and outdated(result):

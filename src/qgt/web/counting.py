@@ -11,12 +11,12 @@ from fastapi.responses import RedirectResponse, Response
 from qgt.files.tables import MISSING, cell_of, table_bytes
 from qgt.lab.reported import REPORT_WORDS, read_reports
 from qgt.lab.sheets.counts import read_counts
-from qgt.model.noise import Noise, PositiveNegative, noise_of, reports_counts
+from qgt.model.noise import Noise, noise_of, reports_of
 from qgt.model.problem import Problem
 from qgt.web.decoding import ready_job
 from qgt.web.forms import Form, Sent, Trouble, show
 from qgt.web.runs import LARGEST_NUMBER, KnownRun
-from qgt.web.state import Here, House, Prepared
+from qgt.web.state import AppState, Here, Prepared
 from qgt.web.store import StoredRun
 
 router = APIRouter()
@@ -77,8 +77,8 @@ def enter(request: Request, house: Here, run: KnownRun, form: Sent) -> Response:
     return RedirectResponse(f"/runs/{run.id}/versions/{version}", 303)
 
 
-def keep(house: House, run: str, way: str, note: str, entered: Entered, pools: tuple[str, ...]) -> int:
-    """Keep counts as a run's next version; the same counts once more are no new version."""
+def keep(house: AppState, run: str, way: str, note: str, entered: Entered, pools: tuple[str, ...]) -> int:
+    """Keep counts as a run's next version; the same counts once more are not a new version."""
     counts = {
         "names": list(entered.names),
         "pools": list(pools),
@@ -110,7 +110,7 @@ def typed(form: Form, problem: Problem) -> Entered:
     return Entered(source, tuple(names), values, notes)
 
 
-def check_size(house: House, entered: Entered) -> None:
+def check_size(house: AppState, entered: Entered) -> None:
     """Refuse sheets that are larger than a decode may be."""
     settings, rows = house.settings, len(entered.values)
     if rows > settings.most_instances:
@@ -171,7 +171,7 @@ def _boxes(counts: Mapping[str, Any]) -> dict[str, str]:
 
 def _form(
     request: Request,
-    house: House,
+    house: AppState,
     run: StoredRun,
     boxes: Mapping[str, str],
     *,
@@ -180,7 +180,7 @@ def _form(
     trouble: Trouble | None = None,
 ) -> Response:
     problem = house.bench.prepared(run.id).problem
-    results = isinstance(noise_of(problem.noise, 0), PositiveNegative)
+    results = reports_of(noise_of(problem.noise, 0)).binary
     sizes, degrees = problem.design.pool_sizes.tolist(), set(problem.design.item_degrees.tolist())
     facts = {
         "run": run,
@@ -189,7 +189,7 @@ def _form(
         "pools": list(zip(problem.design.pool_names, sizes, strict=True)),
         "plates": max(1, min(MOST_TYPED, plates)),
         "most_typed": MOST_TYPED,
-        "weight": degrees.pop() if len(degrees) == 1 and reports_counts(problem.noise) else 0,
+        "weight": degrees.pop() if len(degrees) == 1 and reports_of(problem.noise).counts else 0,
         "whole": problem.noise.integer,
         "results": results,
         "words": "|".join(["-", *REPORT_WORDS]) if results else "",

@@ -6,26 +6,17 @@ from typing import Any
 
 import torch
 
-from qgt.lab.answers.decoding import DecodedSheet, decode_sheet
+from qgt.lab.answers.decoding import ByLongerLists, DecodedSheet, decode_history, decode_sheet
 from qgt.lab.answers.outputs import about_file, products, sheet_facts, verdict_counts
 from qgt.lab.rounds.files import FilledRound, Round, after_rounds
-from qgt.lab.rounds.follow_up import (
-    DecodedRounds,
-    Proposed,
-    as_round,
-    decode_rounds,
-    proposal_in_words,
-    propose,
-    round_facts,
-    round_products,
-)
+from qgt.lab.rounds.follow_up import Proposed, as_round, proposal_in_words, propose
 from qgt.model.problem import Problem
 from qgt.rounds.history import History
 from qgt.rounds.stopping import Settle
 from qgt.version import __version__
 from qgt.web.jobs import Full, Job
 from qgt.web.settings import Settings
-from qgt.web.state import House
+from qgt.web.state import AppState, SettledVersion
 from qgt.web.store import StoredRun, Submission
 
 # Follow-up rounds of a run: the next pools for every plate that is not certain, and all rounds decoded together.
@@ -34,24 +25,29 @@ CONFIDENCE = 0.99  # where to stop: what the verdict `certain` asks for
 ROUNDS_SEED = 0
 
 
-def decoded_version(
-    problem: Problem, counts: Mapping[str, Any], settings: Settings
-) -> tuple[DecodedRounds, list[Round]]:
-    """The plates of a version with all their rounds, decoded, and the rounds' records."""
+def settled_version(house: AppState, run: StoredRun, submission: Submission) -> SettledVersion:
+    """The plates of a version with all their rounds, decoded; kept, so that another proposal need not wait for it."""
+    key = f"{run.id} {submission.version}"
+    found = house.settled.get(key)
+    if found is None:
+        found = _settled(house.bench.prepared(run.id).problem, submission.counts, house.settings)
+        house.settled.put(key, found)
+    return found
+
+
+def _settled(problem: Problem, counts: Mapping[str, Any], settings: Settings) -> SettledVersion:
     first = [History.start(problem, row) for row in tensor_of(counts)]
     histories, before = after_rounds(first, counts["names"], [*map(_filled, counts.get("rounds", ()))])
-    settle = Settle(confidence=CONFIDENCE, time_limit=settings.seconds)
-    return decode_rounds(histories, counts["names"], settle, first=problem, generator=_generator()), before
+    way = ByLongerLists(Settle(confidence=CONFIDENCE, time_limit=settings.seconds), _generator())
+    return SettledVersion(decode_history(problem, histories, counts["names"], way, rounds=1 + len(before)), before)
 
 
-def proposal(
-    problem: Problem, counts: Mapping[str, Any], settings: Settings, *, pools: int, at_most: int | None
-) -> dict[str, object]:
+def proposal(version: SettledVersion, *, pools: int, at_most: int | None) -> dict[str, object]:
     """The pools to test next after a version, as the store keeps them.
 
     Plates whose counts do not fit get no new pools but the names of those to count again: a correction settles them.
     """
-    found, before = decoded_version(problem, counts, settings)
+    found, before = version
     proposed = propose(
         found,
         confidence=CONFIDENCE,
@@ -61,7 +57,7 @@ def proposal(
         generator=_generator(),
     )
     new, again = [one for one in proposed if not one.repeats], [one for one in proposed if one.repeats]
-    record = as_round(found, new, before, problem.design.fingerprint)
+    record = as_round(found, new, before, found.problem.design.fingerprint)
     given = {one.account.name for one in proposed}
     return {
         "record": record.plain if new else None,
@@ -96,7 +92,7 @@ def _generator() -> torch.Generator:
 # The job.
 
 
-def decoding_job(house: House, run: StoredRun, version: int) -> Job | None:
+def decoding_job(house: AppState, run: StoredRun, version: int) -> Job | None:
     """The job that decodes a version, newly queued if need be; None where the queue is full."""
     key = f"decode {run.id} {version}"
     last = house.queue.find(key)
@@ -105,7 +101,7 @@ def decoding_job(house: House, run: StoredRun, version: int) -> Job | None:
     return decode_again(house, run, version)
 
 
-def decode_again(house: House, run: StoredRun, version: int) -> Job | None:
+def decode_again(house: AppState, run: StoredRun, version: int) -> Job | None:
     """Queue the decoding of a version, whatever became of it before."""
     where = f"/runs/{run.id}/versions/{version}"
 
@@ -121,7 +117,7 @@ def decode_again(house: House, run: StoredRun, version: int) -> Job | None:
         return None
 
 
-def ready_job(house: House, run: StoredRun) -> None:
+def ready_job(house: AppState, run: StoredRun) -> None:
     """Measure, while somebody types the counts, how far answers can be trusted: decoding then waits for nothing."""
 
     def work(job: Job) -> str:
@@ -135,59 +131,49 @@ def ready_job(house: House, run: StoredRun) -> None:
             return  # the decoding itself measures it then
 
 
-def decode_version(house: House, run: StoredRun, version: int, job: Job) -> None:
+def decode_version(house: AppState, run: StoredRun, version: int, job: Job) -> None:
     """Decode a version and keep its result, unless it has one already."""
     submission = house.store.submission(run.id, version)
     if submission is None:
         raise ValueError(f"version {version} of this run is not there: enter its counts first.")
     if house.store.result(run.id, version) is not None:
         return
-    if submission.counts.get("rounds"):
-        return _decode_rounds(house, run, submission, job)
-    job.report("Measuring on simulated plates how far answers can be trusted")
+    sheet, took = _decoded(house, run, submission, job)
+    job.report("Writing the report and the proofs")
     prepared = house.bench.prepared(run.id)
+    decoder, samples, seconds = prepared.decoder_name, prepared.samples, house.settings.seconds
+    foot = _foot(run, submission, prepared.problem, decoder)
+    made = products(sheet, title=run.name, decoder=decoder, facts=foot, samples=samples, seconds=seconds)
+    house.store.add_result(run.id, version, _facts(sheet, took, decoder), made)
+
+
+def _decoded(house: AppState, run: StoredRun, submission: Submission, job: Job) -> tuple[DecodedSheet, float]:
+    """A version, decoded: one round by what was measured for its problem, or all rounds together; and the seconds."""
+    prepared = house.bench.prepared(run.id)
+    if submission.counts.get("rounds"):
+        job.report("Decoding all rounds together")
+        start = time.perf_counter()
+        return settled_version(house, run, submission).sheet, time.perf_counter() - start
+    job.report("Measuring on simulated plates how far answers can be trusted")
     prepared.decoder.learned()
     job.report("Decoding")
 
     def on_progress(done: int, of: int) -> None:
         job.report(f"Decoded {done:,} of {of:,}", done, of)
 
-    y, names = tensor_of(submission.counts), submission.counts["names"]
-    start = time.perf_counter()
+    y, names, start = tensor_of(submission.counts), submission.counts["names"], time.perf_counter()
     sheet = decode_sheet(prepared.problem, y, names, prepared.decoder, on_progress=on_progress)
-    decoder = prepared.decoder_name
-    took = time.perf_counter() - start
-    foot = _foot(run, submission, prepared.problem, decoder)
-    made = products(sheet, title=run.name, decoder=decoder, facts=foot, samples=prepared.samples)
-    house.store.add_result(run.id, version, _facts(sheet, took, decoder), made)
-
-
-def _decode_rounds(house: House, run: StoredRun, submission: Submission, job: Job) -> None:
-    """Decode a version that has later rounds, all of them together."""
-    job.report("Decoding all rounds together")
-    prepared, start = house.bench.prepared(run.id), time.perf_counter()
-    found, before = decoded_version(prepared.problem, submission.counts, house.settings)
-    facts = round_facts(found, 1 + len(before), prepared.decoder_name, prepared.problem.fingerprint)
-    shown = {
-        "verdicts": {word.value: number for word, number in verdict_counts(found.accounts).items()},
-        "file": [],
-        "file_suspect": False,
-        "seconds": time.perf_counter() - start,
-    }
-    job.report("Writing the report and the proofs")
-    foot = _foot(run, submission, prepared.problem, prepared.decoder_name)
-    seconds, samples = house.settings.seconds, prepared.samples
-    made = round_products(found, title=run.name, plain=facts, facts=foot, seconds=seconds, samples=samples)
-    house.store.add_result(run.id, submission.version, {**facts, **shown}, made)
+    return sheet, time.perf_counter() - start
 
 
 def _facts(sheet: DecodedSheet, took: float, decoder: str) -> dict[str, object]:
     """What the page of calls shows."""
+    about = about_file(sheet)
     return {
         **sheet_facts(sheet, decoder),
         "verdicts": {word.value: number for word, number in verdict_counts(sheet.accounts).items()},
-        "file": about_file(sheet),
-        "file_suspect": sheet.fit is not None and sheet.fit.suspect,
+        "file": about,
+        "file_suspect": bool(about) and sheet.fit is not None and sheet.fit.suspect,
         "seconds": took,
     }
 

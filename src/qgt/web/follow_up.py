@@ -6,14 +6,14 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
 from qgt.lab.rounds.files import Round
-from qgt.model.noise import PositiveNegative, noise_of
+from qgt.model.noise import noise_of, reports_of
 from qgt.rounds.choosing import later_noise
 from qgt.web.counting import typed_counts
-from qgt.web.decoding import proposal
+from qgt.web.decoding import proposal, settled_version
 from qgt.web.forms import Form, Sent, Trouble, show
 from qgt.web.jobs import Full, Job
 from qgt.web.runs import KnownRun, Version, download
-from qgt.web.state import Here, House
+from qgt.web.state import AppState, Here
 from qgt.web.store import StoredRun, Submission
 
 router = APIRouter()
@@ -30,8 +30,7 @@ def ask(version: Version, house: Here, run: KnownRun, form: Sent) -> Response:
 
     def work(job: Job) -> str:
         job.report("Choosing the pools that tell most")
-        problem = house.bench.prepared(run.id).problem
-        found = proposal(problem, submission.counts, house.settings, pools=pools, at_most=at_most)
+        found = proposal(settled_version(house, run, submission), pools=pools, at_most=at_most)
         house.store.add_round(run.id, version, found)
         return where
 
@@ -87,7 +86,7 @@ def enter(version: Version, request: Request, house: Here, run: KnownRun, form: 
 
 
 def _page(
-    request: Request, house: House, run: StoredRun, version: int, form: Form, trouble: Trouble | None
+    request: Request, house: AppState, run: StoredRun, version: int, form: Form, trouble: Trouble | None
 ) -> Response:
     found = _round(house, run, version)
     samples = house.bench.prepared(run.id).samples
@@ -102,20 +101,20 @@ def _page(
         "found": found,
         "places": places,
         "boxes": form.fields,
-        "results": isinstance(noise_of(house.bench.prepared(run.id).problem.noise, 0), PositiveNegative),
+        "results": reports_of(noise_of(house.bench.prepared(run.id).problem.noise, 0)).binary,
         "trouble": trouble,
     }
     return show(request, "follow_up.html", facts, 200 if trouble is None else 422)
 
 
-def _submission(house: House, run: StoredRun, version: int) -> Submission:
+def _submission(house: AppState, run: StoredRun, version: int) -> Submission:
     submission = house.store.submission(run.id, version) if version > 0 else None
     if submission is None:
         raise HTTPException(404, "This run has no such version of its counts.")
     return submission
 
 
-def _round(house: House, run: StoredRun, version: int) -> dict[str, Any]:
+def _round(house: AppState, run: StoredRun, version: int) -> dict[str, Any]:
     found = house.store.round(run.id, version)
     if found is None:
         raise HTTPException(404, "No next tests were chosen after this version. Open its calls, and ask for them.")

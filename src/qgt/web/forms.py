@@ -15,7 +15,7 @@ from starlette.datastructures import UploadFile
 from qgt.files.tables import read_amount, read_number
 from qgt.version import __version__
 from qgt.web.middleware import same
-from qgt.web.state import Here, House
+from qgt.web.state import AppState, Here
 
 MOST_FIELDS = 20_000
 WORD = "word"  # the hidden field that every form of ours has
@@ -96,7 +96,7 @@ class Trouble:
 
 def show(request: Request, template: str, facts: Mapping[str, object], status: int = 200) -> HTMLResponse:
     """A page made from a template."""
-    house: House = request.app.state.house
+    house: AppState = request.app.state.house
     shared = {"word": house.secret.form, "qgt_version": __version__, "path": request.url.path}
     return HTMLResponse(_environment().get_template(template).render({**shared, **facts}), status)
 

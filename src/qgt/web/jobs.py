@@ -145,7 +145,7 @@ class Queue:
             self._changed.wait_for(lambda: job.over, seconds)
 
     def cancel(self, job: Job) -> None:
-        """Cancel a job: at once where it waits, else as soon as it reports."""
+        """Cancel a job: at once where it waits, otherwise as soon as it reports."""
         job.cancel()
         with self._changed:
             if job in self._waiting:

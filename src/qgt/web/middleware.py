@@ -61,8 +61,8 @@ class Secret:
 
 
 @dataclass(frozen=True)
-class Guard:
-    """The application behind the guard."""
+class AccessMiddleware:
+    """The application, behind checks of every request."""
 
     app: ASGIApp
     settings: Settings

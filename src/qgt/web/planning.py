@@ -18,7 +18,7 @@ from qgt.model.noise import Noise
 from qgt.pictures import svg
 from qgt.web.forms import Form, Sent, Trouble, show
 from qgt.web.jobs import Full, Job
-from qgt.web.state import Draft, Here, House
+from qgt.web.state import AppState, Draft, Here
 
 router = APIRouter()
 PLAN_SEED = 0
@@ -130,7 +130,7 @@ def choose(key: str, house: Here, form: Sent) -> Response:
     return RedirectResponse(f"/runs/{run}/print", 303)
 
 
-def asked(form: Form, house: House) -> Question:
+def asked(form: Form, house: AppState) -> Question:
     """The question that a form asks."""
     optional = {
         name: form.whole(name, least=1, most=house.settings.most_samples) if form.text(name) else None
@@ -176,7 +176,7 @@ def chosen(made: Plan, candidate: Candidate) -> Plan:
     return replace(made, recommended=candidate, reached=candidate.interval.low >= made.question.certainty)
 
 
-def add_run(house: House, name: str, made: Plan, volume: float, kind: str = "plan") -> str:
+def add_run(house: AppState, name: str, made: Plan, volume: float, kind: str = "plan") -> str:
     """Keep a plan as a run, with all its files."""
     files = plan_files(made, volume=volume)
     written = read_plan("plan", files)
@@ -190,7 +190,7 @@ def add_run(house: House, name: str, made: Plan, volume: float, kind: str = "pla
     return house.store.add_run(name, kind, facts, files)
 
 
-def _samples(form: Form, house: House) -> Samples:
+def _samples(form: Form, house: AppState) -> Samples:
     """The samples: those of a file, those named, or as many as were said."""
     most = house.settings.most_samples
     names = [line.strip() for line in form.text("names", most=200_000).splitlines() if line.strip()]
@@ -223,7 +223,7 @@ def _bar(one: Candidate | ClassicalScheme, made: Plan) -> Markup:
     return Markup(svg.rate_bar(one.success, one.interval, title=title, limit=certainty))
 
 
-def _draft(house: House, key: str) -> Draft:
+def _draft(house: AppState, key: str) -> Draft:
     draft = house.drafts.get(key)
     if draft is None:
         raise HTTPException(404, "This plan was not made a run, and is not kept any more. Plan it again.")

@@ -33,7 +33,7 @@ def known_run(id: str, house: Here) -> StoredRun:
 
 KnownRun = Annotated[StoredRun, Depends(known_run)]
 LARGEST_NUMBER = 2**31 - 1  # of whole numbers in an address: the database takes no more than 64 bits
-Version = Annotated[int, Path(ge=1, le=LARGEST_NUMBER)]  # of a run's counts; any other number is no address of ours
+Version = Annotated[int, Path(ge=1, le=LARGEST_NUMBER)]  # of a run's counts; a link to any other number is not found
 
 
 @router.get("/runs/{id}")

@@ -35,7 +35,7 @@ from qgt.web.forms import Sent, Trouble, show
 from qgt.web.jobs import Full, Job
 from qgt.web.middleware import COOKIE, same
 from qgt.web.planning import add_run
-from qgt.web.state import Here, House
+from qgt.web.state import AppState, Here
 
 # Examples to try with one click: a plan, and counts as a laboratory would have entered them.
 
@@ -91,7 +91,7 @@ EXAMPLES: Mapping[str, Example] = MappingProxyType(
 )
 
 
-def add_example(house: House, example: Example) -> str:
+def add_example(house: AppState, example: Example) -> str:
     """Make an example's run, with its counts entered."""
     made = example_plan(example)
     problem = made.problem
@@ -164,7 +164,7 @@ def cancel(id: str, house: Here, form: Sent) -> Response:
     return RedirectResponse(f"/jobs/{id}", 303)
 
 
-def job_answer(request: Request, house: House, job: Job) -> Response:
+def job_answer(request: Request, house: AppState, job: Job) -> Response:
     """A page about a job that is not done."""
     facts = {"job": job, "ahead": house.queue.ahead(job)}
     return show(request, "job.html", facts, 422 if job.state == "failed" else 200)
@@ -230,7 +230,7 @@ def demo(request: Request, house: Here, pools: int = OPENS, seed: int = 0) -> Re
     )
 
 
-def _asked(house: House, pools: int, seed: int) -> Job | None:
+def _asked(house: AppState, pools: int, seed: int) -> Job | None:
     where = f"/demo?pools={pools}&seed={seed}"
 
     def work(job: Job) -> str:

@@ -3,16 +3,18 @@
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Generic, NamedTuple, TypeVar
 
 from fastapi import Depends, Request
 
 from qgt.decoders.registry import make_decoder
+from qgt.lab.answers.decoding import DecodedSheet
 from qgt.lab.plan.folder import read_plan
 from qgt.lab.plan.planning import Plan
 from qgt.lab.plan.simulation import decoder_name
+from qgt.lab.rounds.files import Round
 from qgt.lab.sheets.samples import Samples
 from qgt.model.problem import Problem
 from qgt.trust.confidence import BoundCalibrated, Calibrated
@@ -121,9 +123,16 @@ class Draft:
     volume: float  # microlitres of each transfer
 
 
+class SettledVersion(NamedTuple):
+    """The plates of a version with all their rounds, decoded, and the rounds' records."""
+
+    sheet: DecodedSheet
+    before: Sequence[Round]
+
+
 @dataclass(frozen=True)
-class House:
-    """One server's own things; nothing of it is global."""
+class AppState:
+    """What one server works with: settings, store, queue and caches. None of it is global."""
 
     settings: Settings
     store: PageStore
@@ -132,9 +141,10 @@ class House:
     bench: PreparedRuns
     drafts: Recent[Draft] = field(default_factory=lambda: Recent(most=50))
     demos: Recent[Mapping[str, object]] = field(default_factory=lambda: Recent(most=50))
+    settled: Recent[SettledVersion] = field(default_factory=lambda: Recent(most=KEPT_RUNS))
 
     @classmethod
-    def open(cls, settings: Settings) -> "House":
+    def open(cls, settings: Settings) -> "AppState":
         """Open the folder, and get the queue ready."""
         store = PageStore.open(settings.folder)
         queue = Queue(settings.workers, settings.most_waiting, on_fault)
@@ -147,9 +157,9 @@ def on_fault(job: Job, fault: BaseException) -> str:
     return f"Something failed that should not have. The server's log has the details, under {job.id}."
 
 
-def _house(request: Request) -> House:
-    house: House = request.app.state.house
+def _house(request: Request) -> AppState:
+    house: AppState = request.app.state.house
     return house
 
 
-Here = Annotated[House, Depends(_house)]
+Here = Annotated[AppState, Depends(_house)]

@@ -163,8 +163,8 @@ def test_level_agrees_with_the_factor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_uses_households() -> None:
     households = qgt.Households(size=4, seed_rate=0.1, attack_rate=0.6)
-    told = sparse(1000, 0.16, households)
-    x, y = told.simulate(10, generator=seeded(7))
+    told = sparse(500, 0.16, households)
+    x, y = told.simulate(6, generator=seeded(7))
     untold = qgt.Problem(told.design, qgt.Bernoulli(0.06), told.noise)
     wrong = [int((qgt.BeliefPropagation().bind(one)(y).x != x).sum()) for one in (told, untold)]
     assert wrong[0] < 0.3 * wrong[1]

@@ -1,7 +1,7 @@
 """Certified against brute force, against HiGHS, and against a checker that trusts nothing of it."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import pytest
 import torch
@@ -9,7 +9,8 @@ import torch
 import qgt
 from forgeries.forging import accepted
 from qgt.decoders.certified.costs import PIECES, Model, Tables
-from qgt.decoders.certified.relaxation import Iterates, Multipliers, Sets, lower_bound, relax, relaxed_together, rows_of
+from qgt.decoders.certified.decoder import CertifiedUntilDoubtful
+from qgt.decoders.certified.relaxation import Iterates, Multipliers, Sets, lower_bound, relax, rows_of
 from qgt.decoders.results import Answers, Decoded, Spans
 from qgt.model.factors import pool_costs
 from qgt.model.prior import FREE
@@ -195,7 +196,7 @@ def test_the_iteration_reaches_the_value_of_the_linear_program() -> None:
     start = Iterates(torch.zeros(50, 60), torch.zeros(50, 21), torch.zeros(50, 21), torch.zeros(50, 0))
     enough = torch.full((50,), torch.inf, dtype=torch.float64)
     bound, state = relax(model, rows, model.known.expand(50, -1), start, enough, 1000)
-    together = relaxed_together(model, rows, model.known.expand(50, -1), start, 1000)  # as a GPU records it
+    together = relax(model, rows, model.known.expand(50, -1), start, None, 1000)  # as a GPU records it
     assert torch.allclose(bound, together.bound, atol=1e-6, rtol=0)
     assert torch.allclose(state.pi, together.state.pi, atol=1e-4)
     # HiGHS's bound takes the number of defectives as whole, ours does not at the root: so it may be a little better.
@@ -245,16 +246,6 @@ def test_out_of_time_it_says_how_far_it_got() -> None:
     assert bool((ample.status == qgt.Status.PROVED).all()) and bool((ample.evidence.gap == 0).all())
 
 
-def test_proposals_are_answers_from_the_start() -> None:
-    problem, x, y = middling()
-    result = qgt.Certified(proposals=qgt.AMP(), time_limit=1e-9).bind(problem)(y)
-    calls = qgt.AMP().bind(problem)(y).x
-    assert bool((result.evidence.log_joint >= problem.log_joint(calls, y) - 1e-9).all())
-    assert int((result.x == x).all(1).sum()) > 0
-    proved = qgt.Certified(proposals=qgt.AMP()).bind(problem)(y)
-    assert torch.equal(proved.x, qgt.Certified().bind(problem)(y).x)
-
-
 def test_the_set_up_is_paid_once(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, _, y = middling()
     made: list[Model] = []
@@ -263,12 +254,6 @@ def test_the_set_up_is_paid_once(monkeypatch: pytest.MonkeyPatch) -> None:
     decode = qgt.Certified(odds=1.0).bind(problem)
     first, second = decode(y[:5]), decode(y[:5])
     assert len(made) == 1 and torch.equal(first.x, second.x)
-
-
-def test_proposals_must_suit_the_problem() -> None:
-    problem, _, _ = middling()
-    with pytest.raises(ValueError, match="60 items"):
-        qgt.Certified(proposals=qgt.Exhaustive()).bind(problem)
 
 
 def test_without_certificates_there_is_nothing_to_check() -> None:
@@ -410,13 +395,13 @@ def test_a_certificate_is_for_its_own_counts() -> None:
 
 
 def test_lists_are_cut_short_only_where_the_answer_is_not_sure():
-    """Against whole lists: sure answers keep theirs, others keep what is more than 1/rough as probable."""
+    """Against whole lists: sure answers keep theirs, others keep what is more than 1/coarse_odds as probable."""
     g = torch.Generator().manual_seed(4)
     design = qgt.Design.bernoulli(pools=9, items=40, generator=g)
     problem = qgt.Problem(design, qgt.Bernoulli(0.06), qgt.SparseInteger(0.1, 1))
     _, y = problem.simulate(40, generator=g)
     whole = qgt.Certified(odds=1000.0, certificates=False).bind(problem)(y)
-    cut = qgt.Certified(odds=1000.0, certificates=False, sure=0.9, rough=5.0).bind(problem)(y)
+    cut = CertifiedUntilDoubtful(1000.0, None, stop_confidence=0.9, coarse_odds=5.0).bind(problem)(y)
     assert torch.equal(whole.x, cut.x) and torch.equal(whole.status, cut.status)
     assert 0 < int(cut.evidence.complete.sum()) < 40
     assert len(cut.evidence.alternatives.x) < len(whole.evidence.alternatives.x)
@@ -431,8 +416,17 @@ def test_lists_are_cut_short_only_where_the_answer_is_not_sure():
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [({"sure": 0.9}, "sure=0.9"), ({"sure": 2.0, "certificates": False}, "sure=2.0"), ({"rough": 0.5}, "rough=0.5")],
+    [
+        ((100.0, 2.0, 10.0), "stop_confidence=2.0"),
+        ((100.0, 0.9, 0.5), "coarse_odds=0.5"),
+        ((100.0, 0.9, 101.0), "coarse_odds=101.0"),
+    ],
 )
 def test_lists_cannot_be_cut_short_anyhow(given, said):
+    odds, confidence, coarse = given
     with pytest.raises(ValueError, match=said):
-        qgt.Certified(**given)
+        CertifiedUntilDoubtful(odds, None, stop_confidence=confidence, coarse_odds=coarse)
+
+
+def test_a_user_of_certified_sees_three_options():
+    assert [field.name for field in fields(qgt.Certified)] == ["odds", "time_limit", "certificates"]

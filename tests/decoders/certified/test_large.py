@@ -111,7 +111,7 @@ def test_a_list_that_is_cut_short_is_not_called_complete(forced: None, monkeypat
 def test_no_time_is_a_time_limit_with_an_answer(forced: None) -> None:
     problem = sparse(40, 200, 4, qgt.Bernoulli(0.02), qgt.SparseInteger(0.1, 1), 2)
     y = drawn(problem, 3).y
-    result = qgt.Certified(time_limit=1e-9, proposals=qgt.BeliefPropagation()).bind(problem)(y)
+    result = qgt.Certified(time_limit=1e-9).bind(problem)(y)
     assert bool((result.status == qgt.Status.TIME_LIMIT).all())
     assert bool(result.evidence.log_joint.isfinite().any())
     assert not bool(result.evidence.complete.any())

@@ -9,9 +9,11 @@ from forged_proofs import cases, expect_only_honest_accepted
 
 import qgt
 from qgt.decoders.certified.costs import Tables
-from qgt.decoders.certified.steps import DEAR, Ranges, has_steps, turning_costs
-from qgt.decoders.checker import LeafTable, Shared, _covers, hold_every_x
-from qgt.decoders.results import KEPT
+from qgt.decoders.certified.nodes import SEARCH_TOLERANCE, Nodes, split_off_complement
+from qgt.decoders.certified.relaxation import Iterates
+from qgt.decoders.certified.steps import BIG_M, Ranges, has_steps, turning_costs
+from qgt.decoders.checker import CHECKER_TOLERANCE, LeafTable, Shared, _covers, hold_every_x
+from qgt.decoders.results import LeafItem
 from qgt.model.factors import pool_costs
 from qgt.model.noise import Noise
 from qgt.model.prior import FREE
@@ -54,7 +56,7 @@ def test_a_hundred_items_are_proved_and_agree_with_highs() -> None:
     assert bool((ours.status == qgt.Status.PROVED).all())
     torch.testing.assert_close(ours.evidence.log_joint[:10], theirs.evidence.log_joint)
     assert bool(qgt.check_certificate(problem, y, ours).all())
-    assert bool((ours.proof.fixed >= KEPT).any())  # which the checker had to understand
+    assert bool((ours.proof.fixed >= LeafItem.BOX_0).any())  # which the checker had to understand
 
 
 # --- ranges ---------------------------------------------------------------------------------------------------------
@@ -93,7 +95,7 @@ def test_ranges_and_turned_items_are_bounded_as_the_tables_say(noise: str) -> No
         turned = fixed[node].clone()
         turned[item] = 1 - own[node, item]
         costs = [_least(tables, matrix, node, status, pi[node]) for status in (fixed[node], turned)]
-        change = torch.where(costs[0].isfinite(), (costs[1] - costs[0]).clamp(0.0, DEAR), 0.0)
+        change = torch.where(costs[0].isfinite(), (costs[1] - costs[0]).clamp(0.0, BIG_M), 0.0)
         steps = ranges.steps[tables.which[node]]
         assert float(found[node, item]) == pytest.approx(float((change * steps).sum()), abs=1e-9)
 
@@ -107,14 +109,33 @@ def _least(tables: Tables, matrix: torch.Tensor, node: int, fixed: torch.Tensor,
     return torch.where(inside, tables.costs[tables.which[node]] + pi[:, None] * counts, torch.inf).amin(1)
 
 
-# --- leaves that keep items -----------------------------------------------------------------------------------------
+# --- complement leaves ----------------------------------------------------------------------------------------------
 
 
-def test_a_leaf_that_keeps_items_holds_what_turns_one_of_them() -> None:
-    at0, at1 = KEPT, KEPT + 1
+def test_a_node_splits_into_a_box_and_its_complement() -> None:
+    assert (LeafItem.FREE, LeafItem.ZERO, LeafItem.ONE) == (FREE, 0, 1)  # as priors and nodes have them
+    none = torch.zeros(1, 4)
+    state = Iterates(none, none, none, none)
+    known, total = torch.tensor([[1, FREE, FREE, FREE]], dtype=torch.int8), torch.tensor([FREE])
+    node = Nodes(torch.tensor([0]), known, total, torch.zeros(1, dtype=torch.float64), state)
+    settled, own = torch.tensor([[False, True, True, False]]), torch.tensor([[1, 0, 1, 0]], dtype=torch.uint8)
+    leaf, box = (one.fixed.tolist() for one in split_off_complement(node, settled, own))
+    assert (leaf, box) == ([[LeafItem.ONE, LeafItem.BOX_0, LeafItem.BOX_1, LeafItem.FREE]], [[1, 0, 1, FREE]])
+    for x in itertools.product([0, 1], repeat=4):  # each x of the node is in one of the two
+        assert _holds(leaf[0], x) + _holds(box[0], x) == _holds(known[0].tolist(), x)
+    leaves, same = split_off_complement(node, settled & False, own)
+    assert len(leaves.owner) == 0 and torch.equal(same.fixed, known)
+
+
+def test_the_checker_leaves_room_for_its_rounding() -> None:
+    assert SEARCH_TOLERANCE < CHECKER_TOLERANCE
+
+
+def test_a_complement_leaf_holds_what_turns_one_of_its_items() -> None:
+    at0, at1 = LeafItem.BOX_0, LeafItem.BOX_1
     assert _covers(np.array([[at0, at1, FREE], [0, 1, FREE]], dtype=np.int8))
     assert _covers(np.array([[at0, at1, FREE], [FREE, 1, 0], [0, FREE, 1]], dtype=np.int8))
-    assert not _covers(np.array([[at0, at1, FREE]], dtype=np.int8))  # nothing holds the x with both as kept
+    assert not _covers(np.array([[at0, at1, FREE]], dtype=np.int8))  # nothing holds the smaller box
     assert not _covers(np.array([[at0, at1, FREE], [0, 1, 0]], dtype=np.int8))
     assert not _covers(np.array([[at0, at1, FREE], [0, 0, FREE]], dtype=np.int8))
     assert _covers(np.array([[0, FREE, FREE], [1, at0, FREE], [1, 0, FREE]], dtype=np.int8))
@@ -124,7 +145,7 @@ def test_a_leaf_that_keeps_items_holds_what_turns_one_of_them() -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_boxes_that_are_said_to_cover_hold_every_x(seed: int) -> None:
     g = np.random.default_rng(seed)
-    fixed = g.choice(np.array([FREE, FREE, 0, 1, KEPT, KEPT + 1], dtype=np.int8), (6, 3))
+    fixed = g.choice(np.array([FREE, FREE, 0, 1, LeafItem.BOX_0, LeafItem.BOX_1], dtype=np.int8), (6, 3))
     numbers, weights = np.zeros(4), np.zeros(3)
     nobody = np.zeros(2, dtype=np.int64)
     known = np.full(3, FREE, dtype=np.int8)
@@ -138,8 +159,9 @@ def test_boxes_that_are_said_to_cover_hold_every_x(seed: int) -> None:
 
 
 def _holds(row: list[int], x: tuple[int, ...]) -> bool:
-    turned = [v != r - KEPT for r, v in zip(row, x, strict=True) if r >= KEPT]
-    return all(r in (FREE, v) for r, v in zip(row, x, strict=True) if r < KEPT) and (any(turned) or not turned)
+    turned = [v != r - LeafItem.BOX_0 for r, v in zip(row, x, strict=True) if r >= LeafItem.BOX_0]
+    agrees = all(r in (FREE, v) for r, v in zip(row, x, strict=True) if r < LeafItem.BOX_0)
+    return agrees and (any(turned) or not turned)
 
 
 @pytest.mark.usefixtures("unchecked")  # some forgeries are of types that annotations refuse
@@ -149,7 +171,7 @@ def test_no_forgery_is_accepted_and_no_honest_certificate_refused(noise: str) ->
     problem = sparse(NOISES[noise], qgt.Bernoulli(rates), items=9, pools=6, weight=2)
     g = torch.Generator().manual_seed(0)
     made = cases(problem, problem.simulate(7, generator=g).y)
-    assert any(bool((case.result.proof.fixed >= KEPT).any()) for case in made)
+    assert any(bool((case.result.proof.fixed >= LeafItem.BOX_0).any()) for case in made)
     seen = expect_only_honest_accepted(made, g)
     assert seen["leaves: an item kept that was not"] and sum(seen.values()) > 50
 
@@ -160,5 +182,5 @@ def test_a_leaf_may_keep_the_items_of_any_of_several_x_that_are_equally_cheap() 
     problem = qgt.Problem(design, prior, qgt.PositiveNegative(0.95, 0.98))
     y = torch.tensor([[1.0, 0.0, 1.0, 1.0]], dtype=torch.float64)
     result = qgt.Certified().bind(problem)(y)
-    assert result.evidence.complete.all() and bool((result.proof.fixed >= KEPT).any())
+    assert result.evidence.complete.all() and bool((result.proof.fixed >= LeafItem.BOX_0).any())
     assert qgt.check_certificate(problem, y, result).all()

@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 
 import qgt
+from qgt.decoders import checker
 from qgt.lab.answers.checking import check_sheet, summary
 
 
@@ -35,3 +37,16 @@ def test_a_complete_list_is_said_to_be_complete_at_its_own_odds() -> None:
     words = " ".join(summary(made, empty.proof.odds))
     assert "1: complete at the certificate's own odds of 1.0000001" in words
     assert "own odds of 100: every answer more than 1/100 as probable" in " ".join(summary(made, 100.0))
+
+
+def test_each_proof_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, y, result, calls = two_answers(0.1)
+    seen, real = [], checker._verdict
+
+    def counted(*given):
+        seen.append(given)
+        return real(*given)
+
+    monkeypatch.setattr(checker, "_verdict", counted)
+    assert check_sheet(problem, y, None, result, calls)[0].holds
+    assert len(seen) == 1

@@ -80,6 +80,20 @@ def test_short_lists_are_refused_where_nothing_tells_what_they_leave_out(odds):
     assert {str(one.verdict) for one in made.accounts} == {"unsure"}
 
 
+def test_names_are_as_many_as_rows() -> None:
+    problem, y = sheet()
+    with pytest.raises(ValueError, match="2 names and 10 rows of counts: give one of each"):
+        decode_sheet(problem, y, ["a", "b"], qgt.Certified(), calibrate=None)
+
+
+def test_a_calibrated_sheet_binds_its_decoder_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, y = sheet()
+    bound, real = [], qgt.GAMP.bind
+    monkeypatch.setattr(qgt.GAMP, "bind", lambda self, problem: bound.append(problem) or real(self, problem))
+    assert decode_sheet(problem, y, None, qgt.GAMP(), calibrate=0.2).fit is not None
+    assert bound == [problem]
+
+
 # The decoder that is taken where nobody says.
 
 

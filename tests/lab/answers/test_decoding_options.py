@@ -1,9 +1,12 @@
 """Options of decoders, given as texts."""
 
+from dataclasses import dataclass
+
 import pytest
 
 import qgt
-from qgt.decoders.registry import make_decoder
+from qgt.decoders.registry import KINDS, make_decoder
+from qgt.files import codec
 from qgt.lab.answers.decoding import parse_settings
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -45,7 +48,22 @@ def test_values_that_are_refused(texts, words):
         make_decoder("gamp", texts)
 
 
+@dataclass(frozen=True)
+class Around:
+    """A decoder with another one inside."""
+
+    inner: qgt.Decoder
+
+
 def test_a_part_of_a_decoder_is_given_by_its_kind():
-    assert make_decoder("certified", {"proposals": "gamp"}) == qgt.Certified(proposals=qgt.GAMP())
-    with pytest.raises(ValueError, match=r"certified\.proposals\.kind='oracle' is not known: give one of amp"):
-        make_decoder("certified", {"proposals": "oracle"})
+    assert codec.decode_options("it", Around, {"inner": "gamp"}, KINDS) == Around(qgt.GAMP())
+    with pytest.raises(ValueError, match=r"it\.inner\.kind='oracle' is not known: give one of amp"):
+        codec.decode_options("it", Around, {"inner": "oracle"}, KINDS)
+
+
+@pytest.mark.parametrize("gone", ["proposals", "hand_over", "sure", "rough"])
+def test_what_certified_no_longer_takes_is_refused_with_what_it_has(gone):
+    with pytest.raises(
+        ValueError, match=f"{gone}=1 has no meaning for certified: it has odds, time_limit, certificates"
+    ):
+        make_decoder("certified", {gone: "1"})

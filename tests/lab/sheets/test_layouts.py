@@ -106,7 +106,7 @@ def test_what_was_read_as_what_is_said():
 )
 def test_results_that_failed_are_missing(gone):
     assert values(read(f"pool,result\nP1,{gone}\nP2,neg\n", RESULTS)) == [[None, 0.0]]
-    with pytest.raises(ValueError, match="which is no number; leave the cell empty if the pool was not measured"):
+    with pytest.raises(ValueError, match="which is not a number; leave the cell empty if the pool was not measured"):
         read(f"pool,result\nP1,{gone}\nP2,1\n", qgt.Noiseless())
 
 

@@ -15,9 +15,10 @@ from torch import Tensor
 from qgt.arguments import positive, whole
 from qgt.decoders.belief.graph import MOST_TOTAL, FactorCosts, Graph, prior_odds
 from qgt.decoders.belief.sweeps import sweep
-from qgt.decoders.contract import BoundDecoder, refuse_unsupported
+from qgt.decoders.contract import BoundDecoder, refuse_unsupported, without_costs
 from qgt.decoders.results import Decoded, Evidence, Status
-from qgt.model.prior import FREE, FactoredPrior, ItemCosts
+from qgt.model.factors import finite_tables
+from qgt.model.prior import FREE, ItemCosts
 from qgt.model.problem import Problem
 
 # Repair: change calls that are impossible together, few items at a time, until every factor allows them.
@@ -32,14 +33,14 @@ REPAIR_GAIN = 1e-6  # a flip must save this much
 WRONG_PRICE, FAR_PRICE = (
     30.0,
     10.0,
-)  # the price of an impossible count over the dearest possible one, and of each count farther off
+)  # of an impossible count over the dearest possible one; of each count farther
 REPAIR_TIE = 1e-9  # between items of equal gain the first wins
 
 
 def repaired(graph: Graph, costs: FactorCosts, items: ItemCosts, x: Tensor, owner: Tensor) -> Tensor:
     """The calls x (rows, items) of the given instances, cheaper than before where single flips could make them so."""
     x, device = x.clone(), x.device
-    soft = _soft(costs.tables)
+    soft = finite_tables(costs.tables, price=WRONG_PRICE, step=FAR_PRICE)
     weights = items.weights.to(device) + REPAIR_TIE * torch.linspace(
         0, 1, x.shape[1], dtype=torch.float64, device=device
     )
@@ -53,17 +54,6 @@ def repaired(graph: Graph, costs: FactorCosts, items: ItemCosts, x: Tensor, owne
         x[at] ^= flips.to(torch.uint8)
         at = at[flips.any(1)]
     return x
-
-
-def _soft(tables: Tensor) -> Tensor:
-    """The costs with a finite price of every impossible count: (kinds, counts)."""
-    possible = tables < torch.inf
-    counts = torch.arange(tables.shape[1], dtype=tables.dtype, device=tables.device)
-    below = torch.where(possible, counts, -torch.inf).cummax(1).values  # the nearest possible count
-    above = torch.where(possible, counts, torch.inf).flip(1).cummin(1).values.flip(1)
-    distance = torch.minimum(counts - below, above - counts).nan_to_num(posinf=0.0)
-    dearest = torch.where(possible, tables, 0.0).amax(1, keepdim=True)
-    return torch.where(possible, tables, dearest + WRONG_PRICE + FAR_PRICE * distance)
 
 
 def _gains(graph: Graph, soft: Tensor, which: Tensor, weights: Tensor, x: Tensor) -> Tensor:
@@ -117,8 +107,8 @@ class BeliefPropagation:
 
     def supports(self, problem: Problem) -> str | None:
         """Priors of items, groups and a number; pools of up to 2048 items."""
-        if not isinstance(problem.prior, FactoredPrior):
-            return f"its prior {type(problem.prior).__name__} is not a sum over items and groups: it has no `costs`."
+        if reason := without_costs(problem):
+            return reason
         largest = int(problem.design.pool_sizes.max())
         if largest > MOST_IN_POOL:
             return f"it has a pool of {largest} items, and messages are summed exactly up to {MOST_IN_POOL}; use GAMP."

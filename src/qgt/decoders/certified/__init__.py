@@ -1,6 +1,14 @@
 """Certified decoding: the most probable x of whole batches, proved, by a relaxation and a search over all at once.
 
 This room has the search. `qgt.decoders.checker` checks its proofs, and neither imports the other. Read
-docs/certified.md, then `costs`, `relaxation`, `nodes`, `search` and `decoder`. Two modules are for special cases:
-`steps` (tables with steps) and `large` (large sparse problems, one instance after the other).
+docs/certified.md and `Proof` and `LeafItem` in `qgt.decoders.results`, then these files, each of which imports only
+those before it:
+
+    costs        what all instances share, the tables of the counts with their envelopes, groups of items
+    steps        only where tables have steps: envelopes of a node's own, and charges that pools share out
+    relaxation   many linear programs at once: the lower bounds of nodes
+    nodes        nodes, how they split, which come next, and what whole answers cost
+    search       branch and bound on all trees together, and its outcome as a result
+    large        only for large sparse problems: one instance after the other
+    decoder      `qgt.Certified`
 """

@@ -14,11 +14,9 @@ import torch
 from torch import Tensor
 
 from qgt.decoders.envelopes import Envelope, envelope_of
-from qgt.model.factors import PoolCosts
+from qgt.model.factors import PoolCosts, finite_tables
 from qgt.model.prior import ALONE, FREE, FactoredPrior, Groups, ItemCosts
 from qgt.model.problem import Problem
-
-# Tables of costs without infinities, for searches that must find their way back from what is impossible.
 
 BEYOND_POSSIBLE = 10.0  # what each step beyond the possible counts costs, where an answer must cost something
 
@@ -31,12 +29,8 @@ def softened(tables: Tensor) -> Tensor:
         >>> softened(torch.tensor([[torch.inf, 3.0]], dtype=torch.float64))
         tensor([[23., 13.,  3., 13.]])
     """
-    table = torch.nn.functional.pad(tables, (1, 1), value=torch.inf)
-    possible = table.isfinite()
-    at = torch.arange(table.shape[1], device=table.device)
-    far = (at[:, None] - at).abs() + torch.where(possible[:, None], 0, table.shape[1])  # (rows, counts, counts)
-    worst = torch.where(possible, table, 0.0).amax(1, keepdim=True)
-    return torch.where(possible, table, worst + BEYOND_POSSIBLE * far.amin(2)).float()
+    padded = torch.nn.functional.pad(tables, (1, 1), value=torch.inf)
+    return finite_tables(padded, price=0.0, step=BEYOND_POSSIBLE).float()
 
 
 # Disjoint groups of items inside the minimum over x: exact, by sorting each group.
@@ -231,14 +225,6 @@ def _others(cost: Tensor, number: Tensor) -> Tensor:
 PIECES = 8  # of an envelope, at most: beyond, its outermost slopes go on, which keeps it below
 
 
-def supported(problem: Problem) -> str | None:
-    """None if the cost of x is a sum over items, groups of them and pools, else the reason it is not."""
-    if isinstance(problem.prior, FactoredPrior):
-        return None
-    kind = type(problem.prior).__name__
-    return f"its prior {kind} is not a sum over items and groups: it has no `costs` (Exhaustive takes any)."
-
-
 @dataclass(frozen=True, eq=False)
 class Model:
     """What all instances of a problem share, on one device; FREE is also a number of defectives that may be any."""
@@ -253,7 +239,7 @@ class Model:
     constant: float
     groups: Groups | None  # of items, with costs of their own
     members: Members | None  # the same, for the minimum over x
-    dear: int = 0  # pools that are no longer there, and whose costs in the constant are not the least there are
+    pools_above_least: int = 0  # pools that are no longer there, and whose costs in the constant are not the least
 
     @classmethod
     def of(cls, problem: Problem, device: torch.device) -> "Model":
@@ -262,7 +248,7 @@ class Model:
         return cls.build(problem.design.matrix, problem.prior.costs(problem.items), device)
 
     @classmethod
-    def build(cls, pools: Tensor, costs: ItemCosts, device: torch.device, dear: int = 0) -> "Model":
+    def build(cls, pools: Tensor, costs: ItemCosts, device: torch.device, pools_above_least: int = 0) -> "Model":
         """Take pools (pools, items) of 0 and 1, and what items cost."""
         pools = pools.to(device, torch.float64)
         matrix = torch.cat([pools, pools.new_ones(1, pools.shape[1])])
@@ -280,7 +266,7 @@ class Model:
             costs.constant,
             groups,
             None if groups is None else Members.of(groups, device),
-            dear,
+            pools_above_least,
         )
 
     @cached_property

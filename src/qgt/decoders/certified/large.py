@@ -20,11 +20,10 @@ from torch import Tensor
 
 from qgt.decoders.belief.decoder import BeliefPropagation
 from qgt.decoders.certified.costs import Model, Tables
-from qgt.decoders.certified.nodes import CLOSE, Found, Leaves, Nodes, coarse
-from qgt.decoders.certified.relaxation import Iterates, lower_bound, rows_of
-from qgt.decoders.certified.search import BatchOutcome, Search
+from qgt.decoders.certified.nodes import SEARCH_TOLERANCE, Found, Leaves, coarse
+from qgt.decoders.certified.search import BatchOutcome, KnownStart, Search, SearchOptions
 from qgt.decoders.envelopes import envelope_of
-from qgt.decoders.results import KEPT, Floats
+from qgt.decoders.results import Floats, LeafItem
 from qgt.model.design import Design
 from qgt.model.factors import Factors, PoolCosts
 from qgt.model.lists import Lists
@@ -194,7 +193,7 @@ class Small:
         different, which = table.unique(dim=0, return_inverse=True)
         rest = torch.ones(len(base), dtype=torch.bool).index_fill_(0, inside, False)
         settled = large.tables[rest].gather(1, base[rest, None])[:, 0]
-        dear = int((settled > large.tables.min() + CLOSE).sum())
+        above_least = int((settled > large.tables.min() + SEARCH_TOLERANCE).sum())
         number = int(ones.sum())
         costs = ItemCosts(
             large.items.constant + float(large.items.weights @ ones.double() + settled.sum()),
@@ -202,7 +201,7 @@ class Small:
             torch.full((len(free),), FREE, dtype=torch.int8),
             None if large.items.total is None else large.items.total[number : number + len(free) + 1],
         )
-        model = Model.build(_matrix(large.design, inside, free), costs, free.device, dear)
+        model = Model.build(_matrix(large.design, inside, free), costs, free.device, above_least)
         return cls(large, fixed, free, inside, model, Tables.of(PoolCosts(different, which[None])))
 
     def found(self, found: Found) -> Found:
@@ -225,8 +224,8 @@ class Small:
 
 
 def root_leaf(large: Large, tight: Tensor, own: Tensor) -> Leaves:
-    """The leaf of the whole problem, that keeps the items that are tight."""
-    fixed = torch.where(tight, KEPT + own.to(torch.int8), large.items.known)
+    """A complement leaf of the whole problem: every x in which a tight item is turned round."""
+    fixed = torch.where(tight, LeafItem.BOX_0 + own.to(torch.int8), large.items.known)
     none = torch.zeros(1, dtype=torch.int64)
     return Leaves(none, fixed[None], none, none + large.design.items, large.pi[None], large.pi[None, :0])
 
@@ -262,14 +261,6 @@ def can_shrink(problem: Problem) -> bool:
     return costs.groups is None and bool((costs.known == FREE).any())
 
 
-class Options(NamedTuple):
-    """What is asked for."""
-
-    slack: float  # what costs so much more than the best is listed too
-    keep_leaves: bool
-    deadline: float | None
-
-
 class Settled(NamedTuple):
     """What is known of one instance."""
 
@@ -294,7 +285,7 @@ class Instance:
     def searched(self, slack: float, deadline: float | None, work: float) -> Settled:
         """Find the x that cost less than the best one's cost plus the slack, with as much work as LISTING measures."""
         bounds, reduced = self.large.bounds()
-        limit = self.cost + slack - CLOSE
+        limit = self.cost + slack - SEARCH_TOLERANCE
         if float(bounds.min()) >= limit:
             nothing = torch.zeros(self.large.design.items, dtype=torch.bool)
             leaf = root_leaf(self.large, nothing, nothing)
@@ -309,39 +300,27 @@ class Instance:
         if nodes < items:  # not even each item could be tried once
             return Settled(self.cost, self.x, -math.inf, [], [])
         small = Small.of(self.large, fixed)
-        search = self._search(small, slack)
-        for _ in search.steps(max(64, NODES_TIMES_ITEMS // items), deadline, nodes):
-            pass
+        left = small.free
+        known = KnownStart(self.x[left], self.cost, self.relaxed[left], self.large.pi[small.inside])
+        options = SearchOptions(slack=slack, keep_leaves=self.keep_leaves)
+        search = Search.start(small.model, small.tables, options, known=known)
+        search.run(max(64, NODES_TIMES_ITEMS // items), deadline, nodes)
         unexplored = min([math.inf, *(float(block.bound.min()) for block in search.open)])
-        better = float(search.best[0]) < self.cost - CLOSE / 2
+        better = float(search.best[0]) < self.cost - SEARCH_TOLERANCE / 2
         x = small.found(Found(torch.zeros(1), search.answer, search.best)).x[0] if better else self.x
         leaves = [root_leaf(self.large, tight, own)] if bool(tight.any()) else []
         leaves += [small.leaves(leaf) for leaf in search.leaves]
         found = [small.found(some) for some in search.found]
         return Settled(min(self.cost, float(search.best[0])), x, unexplored, found, leaves)
 
-    def _search(self, small: Small, slack: float) -> Search:
-        """A search that begins with what is known."""
-        search = Search.start(small.model, small.tables, slack=slack, keep_leaves=self.keep_leaves)
-        search.best[:], search.answer[0] = self.cost, self.x[small.free]
-        pi = torch.nn.functional.pad(self.large.pi[small.inside], (0, 1))[None]
-        x = self.relaxed[small.free].float()[None]
-        owner = torch.zeros(1, dtype=torch.int64)
-        total = torch.full_like(owner, small.model.total)
-        state = Iterates(x, x @ small.model.matrix.T, pi, pi[:, :0])
-        nodes = Nodes(owner, small.model.known[None], total, torch.zeros(1, dtype=torch.float64), state)
-        search.first = nodes
-        rows = rows_of(small.model, small.tables, search.ranges, nodes.sets)
-        search.first = nodes._replace(bound=lower_bound(small.model, rows, nodes.fixed, state.multipliers, None))
-        return search
 
-
-def settle_large(problem: Problem, y: Tensor, proposed: list[Tensor], options: Options) -> list[Settled | None]:
+def settle_large(problem: Problem, y: Tensor, options: SearchOptions, deadline: float | None) -> list[Settled | None]:
     """Decode instances on the CPU; None where no possible x is known to begin with, or the program takes too long."""
     factors = problem.factors(y)
-    duals = _duals(problem, factors, options.deadline)
+    duals = _duals(problem, factors, deadline)
     relaxed = torch.stack([dual.x for dual in duals])
-    x, cost = _cheapest(factors, [(relaxed > 0.5).to(torch.uint8), *proposed])
+    x = (relaxed > 0.5).to(torch.uint8)
+    cost = factors.cost(x, torch.arange(len(x)))
     larges = [
         Large(problem.design, factors.items, factors.pools.of_instance(i), dual.pi) for i, dual in enumerate(duals)
     ]
@@ -353,19 +332,19 @@ def settle_large(problem: Problem, y: Tensor, proposed: list[Tensor], options: O
     too_large = coarse(factors.pools.tables, factors.pools.which).tolist()
     found: list[Settled | None] = []
     for i, (large, dual) in enumerate(zip(larges, duals, strict=True)):
-        late = options.deadline is not None and time.perf_counter() >= options.deadline
+        late = deadline is not None and time.perf_counter() >= deadline
         if not math.isfinite(cost[i]) or not (dual.solved or late):
             found.append(None)
         elif not dual.solved:
             found.append(Settled(float(cost[i]), x[i], -math.inf, [], []))
         else:
             instance = Instance(large, dual.x, x[i], float(cost[i]), options.keep_leaves)
-            settled = _settled(instance, options.slack, _share(options.deadline, len(y) - i))
+            settled = _settled(instance, options.slack, _share(deadline, len(y) - i))
             found.append(settled._replace(coarse=too_large[i]))
     return found
 
 
-def outcome_of(settled: list[Settled], options: Options, device: torch.device) -> BatchOutcome:
+def outcome_of(settled: list[Settled], options: SearchOptions, device: torch.device) -> BatchOutcome:
     """What is known of instances, as what a search of them all would have found."""
     best = torch.tensor([one.cost for one in settled], dtype=torch.float64, device=device)
     found, leaves = [], []
@@ -378,10 +357,9 @@ def outcome_of(settled: list[Settled], options: Options, device: torch.device) -
         best=best,
         answer=torch.stack([one.x for one in settled]).to(device),
         none_found=torch.zeros_like(best, dtype=torch.bool),
-        by_highs=torch.zeros_like(best, dtype=torch.bool),
         coarse=torch.tensor([one.coarse for one in settled], device=device),
         unexplored=torch.tensor([one.unexplored for one in settled], dtype=torch.float64, device=device),
-        limit=best + options.slack - CLOSE,
+        limit=best + options.slack - SEARCH_TOLERANCE,
         found=found,
         leaves=leaves if options.keep_leaves else None,
     )
@@ -402,7 +380,7 @@ def _duals(problem: Problem, factors: Factors, deadline: float | None) -> list[D
 def _settled(instance: Instance, slack: float, deadline: float | None) -> Settled:
     """Prove the best x first; then list what is within the slack."""
     proof = instance.searched(0.0, deadline, math.inf)
-    if slack == 0.0 or proof.unexplored < proof.cost - CLOSE:
+    if slack == 0.0 or proof.unexplored < proof.cost - SEARCH_TOLERANCE:
         return proof
     best = replace(instance, x=proof.x, cost=proof.cost)
     listed = best.searched(slack, deadline, LISTING)

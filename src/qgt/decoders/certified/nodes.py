@@ -12,7 +12,7 @@ from torch import Tensor
 from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.relaxation import Iterates, Sets, places
 from qgt.decoders.certified.steps import Shares
-from qgt.decoders.results import KEPT
+from qgt.decoders.results import LeafItem
 from qgt.model.prior import FREE
 
 # Costs on a grid, where x with k defectives can have few.
@@ -23,9 +23,12 @@ from qgt.model.prior import FREE
 #
 # so a bound above the last of these below the limit is as good as one at the limit.
 
-# Costs that differ by less are equal: a factor of 1.000001 in probability. The checker's CLOSE must be larger: it is
-# 2e-6, so that a bound that reaches a limit here still reaches it there after it was rounded down.
-CLOSE = 1e-6
+# Nats: costs that differ by less are equal, a factor of 1.000001 in probability. A node is closed here once its bound
+# reaches the limit less this tolerance. The checker computes the bound again, lowers it by all that float64 may have
+# rounded up, and compares it with the limit less its own CHECKER_TOLERANCE of 2e-6. The checker's tolerance must be
+# larger than this one by more than that rounding. Otherwise it would refuse an honest proof whose bound only just
+# reaches the limit here.
+SEARCH_TOLERANCE = 1e-6
 
 
 class Levels(NamedTuple):
@@ -33,13 +36,13 @@ class Levels(NamedTuple):
 
     step: float
     base: Tensor  # (items + 1,)
-    spare: int  # steps below the base, where whoever checks sees no reason why a cost could not lie there
+    steps_below: int  # the base, at which a cost may lie for all that the checker knows
 
     def below(self, limit: Tensor, total: Tensor) -> Tensor:
         """Just above the last cost that is less than the limit; -inf where none is."""
         base = self.base[total]
         steps = torch.ceil((limit - base) / self.step) - 1
-        return torch.where(steps >= -self.spare, base + self.step * steps + CLOSE, -torch.inf)
+        return torch.where(steps >= -self.steps_below, base + self.step * steps + SEARCH_TOLERANCE, -torch.inf)
 
     @classmethod
     def of(cls, model: Model, tables: Tables) -> "Levels | None":
@@ -54,17 +57,17 @@ class Levels(NamedTuple):
             return None
         free = torch.arange(len(model.known) + 1, device=table.device) - int((model.known == 1).sum())
         base = model.constant + weights * free + tables.which.shape[1] * low + model.numbers
-        return cls(float(high - low), base, model.dear)
+        return cls(float(high - low), base, model.pools_above_least)
 
 
 def coarse(tables: Tensor, which: Tensor) -> Tensor:
-    """Whether an instance has costs so large that float64 cannot tell them apart to CLOSE: (instances,), bool.
+    """Whether an instance has costs so large that float64 cannot tell SEARCH_TOLERANCE: (instances,), bool.
 
     What bounds say of such an instance means nothing: a Gaussian of sigma 1e-9 has costs of 1e17, whose last digit is
     worth 16 nats.
     """
     largest = torch.where(tables.isfinite(), tables.abs(), 0.0).amax(1)  # (kinds,)
-    return (largest * torch.finfo(torch.float64).eps > CLOSE)[which].any(1)
+    return (largest * torch.finfo(torch.float64).eps > SEARCH_TOLERANCE)[which].any(1)
 
 
 def enough(levels: Levels | None, limit: Tensor, total: Tensor, items: int) -> Tensor:
@@ -248,11 +251,24 @@ def as_leaves(nodes: Nodes, least: Tensor, most: Tensor, shares: Shares | None) 
     return Leaves(nodes.owner, nodes.fixed, least, most, pi, given)
 
 
-def kept(nodes: Nodes, tight: Tensor, own: Tensor) -> tuple[Nodes, Nodes]:
-    """Nodes that keep some items as they are in their own x, to be leaves; and the nodes with those items fixed."""
-    some, own = tight.any(1), own.to(torch.int8)
-    leaves = nodes._replace(fixed=torch.where(tight, KEPT + own, nodes.fixed)).pick(some)
-    return leaves, nodes._replace(fixed=torch.where(tight, own, nodes.fixed))
+def split_off_complement(nodes: Nodes, settled: Tensor, own: Tensor) -> tuple[Nodes, Nodes]:
+    """Split each node in two: the box in which the settled items are as in its own x, and all its other x.
+
+    The other x have at least one settled item turned round, which costs too much: they are a *complement leaf*, coded
+    as `LeafItem` says, and need one set of multipliers where a child for each settled item would need many. The box is
+    the node that is searched on, with the settled items fixed. A node without settled items has no such leaf.
+
+    Args:
+        nodes: The nodes.
+        settled: The items whose turning reaches the limit: (nodes, items), bool.
+        own: Each node's own x: (nodes, items).
+
+    Returns:
+        The complement leaves, and the boxes.
+    """
+    some, own = settled.any(1), own.to(torch.int8)
+    leaves = nodes._replace(fixed=torch.where(settled, LeafItem.BOX_0 + own, nodes.fixed)).pick(some)
+    return leaves, nodes._replace(fixed=torch.where(settled, own, nodes.fixed))
 
 
 def item_to_split(x: Tensor, loose: Tensor, swap: Tensor, *, stepped: bool) -> tuple[Tensor, Tensor]:
@@ -312,7 +328,7 @@ TURNS = torch.tensor([64 * 4**turn for turn in range(20)])  # nodes of an instan
 class Turn:
     """Open nodes of instances on which about as much work was spent, in blocks; those on top are looked at first."""
 
-    hopeful: list[Nodes] = field(default_factory=list)  # they may hold a better answer
+    can_improve: list[Nodes] = field(default_factory=list)  # they may hold a better answer
     others: list[Nodes] = field(default_factory=list)  # they may hold one for the list
 
 
@@ -333,11 +349,11 @@ class Stacks:
         """No open nodes."""
         return cls(torch.zeros(instances, dtype=torch.int64, device=device), TURNS.to(device))
 
-    def push(self, nodes: Nodes, hopeful: Tensor) -> None:
+    def push(self, nodes: Nodes, can_improve: Tensor) -> None:
         """Put nodes on their stacks, the least bounds on top."""
         order = nodes.bound.argsort(descending=True)
-        nodes, hopeful, first = nodes.pick(order), hopeful[order], self.turns[0]  # they sink when they come up
-        for stack, part in ((first.hopeful, hopeful), (first.others, ~hopeful)):
+        nodes, can_improve, first = nodes.pick(order), can_improve[order], self.turns[0]  # they sink when they come up
+        for stack, part in ((first.can_improve, can_improve), (first.others, ~can_improve)):
             if bool(part.any()):
                 stack.append(nodes.pick(part))
 
@@ -358,9 +374,9 @@ class Stacks:
         """Those whose turn comes first."""
         found: list[Nodes] = []
         for number, turn in enumerate(self.turns):
-            for stack in (turn.hopeful, turn.others):
+            for stack in (turn.can_improve, turn.others):
                 while stack and batch > 0:
-                    block = self._sunk(stack.pop(), number, hopeful=stack is turn.hopeful)
+                    block = self._sunk(stack.pop(), number, can_improve=stack is turn.can_improve)
                     rest = max(0, len(block.owner) - batch)
                     if rest:
                         stack.append(block.pick(slice(0, rest)))
@@ -368,18 +384,18 @@ class Stacks:
                     batch -= len(found[-1].owner)
         return found
 
-    def _sunk(self, block: Nodes, number: int, *, hopeful: bool) -> Nodes:
+    def _sunk(self, block: Nodes, number: int, *, can_improve: bool) -> Nodes:
         """The nodes of a block whose turn it is; the others go where they belong."""
         turn = torch.bucketize(self.spent[block.owner], self.edges)
         for later in turn[turn > number].unique().tolist():
             place = self.turns[later]
-            (place.hopeful if hopeful else place.others).append(block.pick(turn == later))
+            (place.can_improve if can_improve else place.others).append(block.pick(turn == later))
         return block.pick(turn <= number)
 
     @property
-    def hopeful(self) -> list[Nodes]:
+    def can_improve(self) -> list[Nodes]:
         """The nodes that may hold a better answer."""
-        return [block for turn in self.turns for block in turn.hopeful]
+        return [block for turn in self.turns for block in turn.can_improve]
 
     @property
     def others(self) -> list[Nodes]:
@@ -389,17 +405,9 @@ class Stacks:
     @property
     def open(self) -> list[Nodes]:
         """All of them."""
-        return self.others + self.hopeful
+        return self.others + self.can_improve
 
     @property
     def crowded(self) -> bool:
         """Whether those for lists take up much memory."""
         return sum(block.fixed.numel() for block in self.others) > CROWD
-
-    def drop(self, done: Tensor) -> list[Nodes]:
-        """Take out the nodes of some instances, (instances,) bool, and return them."""
-        dropped = [some for block in self.open if len((some := block.pick(done[block.owner])).owner)]
-        for turn in self.turns:
-            for stack in (turn.hopeful, turn.others):
-                stack[:] = [rest for block in stack if len((rest := block.pick(~done[block.owner])).owner)]
-        return dropped

@@ -199,51 +199,41 @@ def relax(
     rows: Rows,
     fixed: Tensor,
     state: Iterates,
-    enough: Tensor,
+    enough: Tensor | None,
     iterations: int,
     given: Given | None = None,
 ) -> Relaxed:
-    """Improve the bound of each node until it is `enough`, for some iterations at most."""
-    best = torch.full_like(enough, -torch.inf)
-    kept = Iterates(*(part.clone() for part in state))
-    at = torch.arange(len(enough), device=enough.device)  # the nodes still worked on
+    """Improve the bound of each node until it is `enough`, for some iterations at most.
+
+    Without `enough` every node takes all iterations, and the kernels that run depend on no value: they can be recorded.
+    """
+    best = torch.full_like(rows.cost, -torch.inf)
+    found = Iterates(*(part.clone() for part in state))
+    at = torch.arange(len(best), device=best.device)  # the nodes still worked on
     run = _Run.start(model, rows, fixed, state, given)
-    check = CHECK if model.matrix.numel() < LARGE_MATRIX else CHECK_LARGE
+    check = CHECK if enough is None or model.matrix.numel() < LARGE_MATRIX else CHECK_LARGE
     for done in range(check, iterations + 1, check):
         run.advance(check)
         for multipliers in run.multipliers:
             bound = lower_bound(model, run.rows, run.fixed, multipliers, run.given)
             better = bound > best[at]
             best[at] = torch.where(better, bound, best[at])
-            kept.pi[at] = torch.where(better[:, None], multipliers.pi, kept.pi[at])
+            found.pi[at] = torch.where(better[:, None], multipliers.pi, found.pi[at])
             if given is not None:
-                kept.shares[at] = torch.where(better[:, None, None], multipliers.shares, kept.shares[at])
+                found.shares[at] = torch.where(better[:, None, None], multipliers.shares, found.shares[at])
         if done % RESTART == 0:
-            run.restart(kept.pi[at], kept.shares[at])
+            run.restart(found.pi[at], found.shares[at])
+        if enough is None:
+            continue
         open_ = best[at] < enough[at]
-        if done + check > iterations or float(open_.float().mean()) < 0.75:  # shrinking costs a copy
-            kept.x[at], kept.counts[at] = run.x, run.counts
+        if float(open_.float().mean()) < 0.75:  # shrinking costs a copy
+            found.x[at], found.counts[at] = run.x, run.counts
             left = open_.nonzero()[:, 0]
             at, run = at[left], run.pick(left)
             if not len(at):
                 break
-    return Relaxed(best, kept)
-
-
-def relaxed_together(model: Model, rows: Rows, fixed: Tensor, state: Iterates, iterations: int) -> Relaxed:
-    """The same without shares, and with all iterations for every node: nothing in it depends on a value."""
-    best = torch.full_like(rows.cost, -torch.inf)
-    pi = state.pi
-    run = _Run.start(model, rows, fixed, state, None)
-    for done in range(CHECK, iterations + 1, CHECK):
-        run.advance(CHECK)
-        for multipliers in run.multipliers:
-            bound = lower_bound(model, rows, fixed, multipliers, None)
-            better = bound > best
-            best, pi = torch.where(better, bound, best), torch.where(better[:, None], multipliers.pi, pi)
-        if done % RESTART == 0:
-            run.restart(pi, state.shares)
-    return Relaxed(best, Iterates(run.x, run.counts, pi, state.shares))
+    found.x[at], found.counts[at] = run.x, run.counts
+    return Relaxed(best, found)
 
 
 @dataclass
@@ -385,11 +375,11 @@ class _Recording(NamedTuple):
         aside = torch.cuda.Stream(inputs.fixed.device)
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):  # libraries set themselves up with their first calls, which cannot be recorded
-            relaxed_together(model, *inputs, CHECK)
+            relax(model, *inputs, None, CHECK)
         torch.cuda.current_stream().wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            outputs = relaxed_together(model, *inputs, iterations)
+            outputs = relax(model, *inputs, None, iterations)
         return cls(graph, inputs, outputs)
 
     def replay(self, given: _Inputs) -> Relaxed:

@@ -28,8 +28,8 @@ from torch import Tensor
 from qgt.decoders.certified import nodes as sets
 from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.nodes import (
-    CLOSE,
     NODE_POLISH_STEPS,
+    SEARCH_TOLERANCE,
     Found,
     Leaves,
     Levels,
@@ -40,14 +40,16 @@ from qgt.decoders.certified.nodes import (
     cost_of,
     first_of_each,
     joined_nodes,
-    kept,
     polished,
+    split_off_complement,
 )
 from qgt.decoders.certified.relaxation import (
+    Iterates,
     Recordings,
     cheapest_items,
     least_by_total,
     least_pools,
+    lower_bound,
     reduced_costs,
     relax,
     rows_of,
@@ -64,39 +66,72 @@ MOST_NUMBERS = 6  # of defectives, into which a node with steps may be split
 MANY_FIXED = 0.1  # of a node's free items, fixed at once: then its bound is worth another look
 
 
+@dataclass(frozen=True)
+class SearchOptions:
+    """What a search looks for.
+
+    With a `stop_confidence` the list of an instance is cut short as soon as the answers found show that the best one
+    has less than this share of the weight: from then on only x within `coarse_slack` of the best cost are looked for.
+    """
+
+    slack: float = 0.0  # the limit is the best cost plus this
+    keep_leaves: bool = True
+    stop_confidence: float = 0.0
+    coarse_slack: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class KnownStart:
+    """What is known of an instance before its search, which has no other instances then."""
+
+    x: Tensor  # (items,), uint8: the best answer
+    cost: float
+    relaxed: Tensor  # (items,)
+    pi: Tensor  # (pools,), float32: multipliers
+
+
 @dataclass(eq=False)
 class Search:
     """The trees of a batch of instances, and what has been found in them so far."""
 
     model: Model
     tables: Tables
-    slack: float  # the limit is the best cost plus this
-    keep_leaves: bool
-    best: Tensor  # (instances,), float64: the least cost known, or more than any x can cost
+    options: SearchOptions
+    recordings: Recordings | None  # of relaxations on a GPU
+    known: KnownStart | None
+    worst: Tensor  # (instances,), float64: more than any possible x costs
+    best: Tensor  # (instances,), float64: the least cost known, or the worst
     answer: Tensor  # (instances, items), uint8
     weight: Tensor  # (instances,), float64: of the answers found, where the best one's is 1
-    eased: Tensor  # (instances,), bool: those that are searched for what is within `rough` of the best cost alone
+    cut_short: Tensor  # (instances,), bool: those of which only x within `coarse_slack` are looked for
     stacks: Stacks  # open nodes
-    sure: float = 0.0  # the share of the best answer's weight below which an instance is eased
-    rough: float = 0.0
     found: list[Found] = field(default_factory=list)
     leaves: list[Leaves] = field(default_factory=list)
     left: list[Nodes] = field(default_factory=list)  # open nodes that are not looked at any more
-    first: Nodes | None = None  # the roots, where something is known of them already
-    recordings: Recordings | None = None  # of relaxations on a GPU
 
     @classmethod
-    def start(cls, model: Model, tables: Tables, *, slack: float, keep_leaves: bool) -> "Search":
-        """Nothing found, nothing excluded."""
+    def start(
+        cls,
+        model: Model,
+        tables: Tables,
+        options: SearchOptions,
+        *,
+        recordings: Recordings | None = None,
+        known: KnownStart | None = None,
+    ) -> "Search":
+        """Nothing excluded, and nothing found but what is known."""
         finite = torch.where(tables.costs.isfinite(), tables.costs, 0.0).amax(1)  # (values,)
         worst = model.most + finite[tables.which].sum(1) + 1.0
-        answer = torch.zeros(len(worst), len(model.known), dtype=torch.uint8, device=worst.device)
-        stacks = Stacks.empty(len(worst), worst.device)
-        return cls(model, tables, slack, keep_leaves, worst, answer, torch.zeros_like(worst), worst.isnan(), stacks)
+        best, answer = worst.clone(), torch.zeros(len(worst), len(model.known), dtype=torch.uint8, device=worst.device)
+        if known is not None:
+            best[:], answer[:] = known.cost, known.x
+        weight, nobody, stacks = torch.zeros_like(best), worst.isnan(), Stacks.empty(len(best), best.device)
+        return cls(model, tables, options, recordings, known, worst, best, answer, weight, nobody, stacks)
 
     def limit(self, owner: Tensor) -> Tensor:
         """Answers that cost less than this are looked for."""
-        return self.best[owner] + torch.where(self.eased[owner], self.rough, self.slack) - CLOSE
+        slack = torch.where(self.cut_short[owner], self.options.coarse_slack, self.options.slack)
+        return self.best[owner] + slack - SEARCH_TOLERANCE
 
     def enough(self, owner: Tensor, total: Tensor) -> Tensor:
         """The bound at which no x of the node costs less than the limit."""
@@ -110,7 +145,7 @@ class Search:
     @cached_property
     def shares(self) -> Shares | None:
         """Charges that pools share out among their items, where there are any; leaves of large problems have none."""
-        return Shares.of(self.model.matrix[:-1], self.tables) if self.first is None else None
+        return Shares.of(self.model.matrix[:-1], self.tables) if self.known is None else None
 
     def given(self, nodes: Nodes) -> Given | None:
         """The same in some nodes."""
@@ -127,34 +162,48 @@ class Search:
         """Where there are any."""
         return Levels.of(self.model, self.tables)
 
+    @cached_property
+    def known_root(self) -> Nodes:
+        """The root of the one instance of which something is known, with the bound that its multipliers give."""
+        assert self.known is not None  # as the caller saw
+        model, owner = self.model, torch.zeros(1, dtype=torch.int64)
+        pi, x = torch.nn.functional.pad(self.known.pi, (0, 1))[None], self.known.relaxed.float()[None]
+        state = Iterates(x, x @ model.matrix.T, pi, pi[:, :0])
+        nothing = torch.zeros(1, dtype=torch.float64)
+        nodes = Nodes(owner, model.known[None], torch.full_like(owner, model.total), nothing, state)
+        rows = rows_of(model, self.tables, self.ranges, nodes.sets)
+        return nodes._replace(bound=lower_bound(model, rows, nodes.fixed, state.multipliers, None))
+
+    def run(self, batch: int, deadline: float | None, most: float = math.inf) -> None:
+        """Search until none is open, or time is up, or only lists are open after `most` nodes."""
+        for _ in self.steps(batch, deadline, most):
+            pass
+
     def steps(self, batch: int, deadline: float | None, most: float = math.inf) -> Iterator[None]:
-        """Search until none is open, or time is up, or only lists are open after `most` nodes; yield at each step."""
+        """The same step by step."""
         roots = iter(torch.arange(len(self.best), device=self.best.device).split(batch))
         iterations = ITERATIONS if self.ranges is None else ITERATIONS_WITH_STEPS
         while deadline is None or time.perf_counter() < deadline:
             proofs_first = deadline is not None and not self.stacks.crowded
-            waiting = self.stacks.hopeful if proofs_first else self.stacks.open
+            waiting = self.stacks.can_improve if proofs_first else self.stacks.open
             few = sum(len(block.owner) for block in waiting) < batch
             owner = next(roots, None) if few else None
             if owner is not None and len(owner):
                 nodes = self._roots(owner)
-            elif self.stacks.hopeful or (self.stacks.others and most > 0):
+            elif self.stacks.can_improve or (self.stacks.others and most > 0):
                 nodes = self._relax(self.stacks.take(batch), iterations)
                 most -= len(nodes.owner)
             else:
                 return
             self._branch(nodes)
-            self.eased |= self.weight * self.sure > 1  # what is found later only makes the best answer less sure
+            # What is found later only makes the best answer less sure.
+            self.cut_short |= self.weight * self.options.stop_confidence > 1
             yield
         self.left.extend(self._untouched(owner) for owner in roots)
 
     def unexplored(self) -> Tensor:
         """The least bound of the open nodes of each instance, infinite where there is none: (instances,)."""
         return sets.least_bounds(self.open, len(self.best), self.best.device)
-
-    def drop(self, done: Tensor) -> None:
-        """Look no more at the open nodes of some instances, (instances,) bool."""
-        self.left.extend(self.stacks.drop(done))
 
     @property
     def open(self) -> list[Nodes]:
@@ -163,14 +212,17 @@ class Search:
 
     def _untouched(self, owner: Tensor) -> Nodes:
         """The roots of some instances."""
-        return sets.untouched(self.model, owner, self.shares) if self.first is None else self.first.pick(owner)
+        if self.known is not None:
+            return self.known_root.pick(owner)
+        return sets.untouched(self.model, owner, self.shares)
 
     def _roots(self, owner: Tensor) -> Nodes:
         """The roots of some instances, relaxed; what their pools settle by themselves is fixed."""
         nodes = self._untouched(owner)
         if self.any_number:
             own, swap, bound = self._swaps(nodes)
-            leaves, nodes = kept(nodes, (nodes.fixed == FREE) & (swap >= (self.limit(owner) - bound)[:, None]), own)
+            settled = (nodes.fixed == FREE) & (swap >= (self.limit(owner) - bound)[:, None])
+            leaves, nodes = split_off_complement(nodes, settled, own)
             self._leaf_of(leaves)
         given = self.given(nodes)
         if given is not None:
@@ -202,8 +254,8 @@ class Search:
         rounded = (nodes.state.x > 0.5).to(torch.uint8)
         nodes_open = nodes.bound < self.enough(nodes.owner, nodes.total)
         owner = nodes.owner[nodes_open]
-        self.propose(owner, polished(self.model, self.tables, owner, rounded[nodes_open], NODE_POLISH_STEPS))
-        self.propose(nodes.owner[~nodes_open], rounded[~nodes_open])
+        self._propose(owner, polished(self.model, self.tables, owner, rounded[nodes_open], NODE_POLISH_STEPS))
+        self._propose(nodes.owner[~nodes_open], rounded[~nodes_open])
         nodes = self._close(nodes, nodes.bound >= self.enough(nodes.owner, nodes.total))
         any_total = nodes.total == FREE
         self._split(joined_nodes([nodes.pick(~any_total), self._split_by_total(nodes.pick(any_total))]))
@@ -221,15 +273,15 @@ class Search:
         self._record(nodes.owner[done], own[done])
         nodes, loose, swap, own = self._close(nodes, done), loose[~done], swap[~done], own[~done]
         if self.ranges is not None:
-            nodes, loose, swap = self._keep(nodes, loose, swap, own)
+            nodes, loose, swap = self._fix_settled(nodes, loose, swap, own)
         item, two = sets.item_to_split(nodes.state.x, loose, swap, stepped=self.ranges is not None)
         self._push(sets.split_by_item(nodes.pick(two), item[two]))
         self._push(sets.split_by_first(nodes.pick(~two), loose[~two], swap[~two]))
 
-    def _keep(self, nodes: Nodes, loose: Tensor, swap: Tensor, own: Tensor) -> tuple[Nodes, Tensor, Tensor]:
+    def _fix_settled(self, nodes: Nodes, loose: Tensor, swap: Tensor, own: Tensor) -> tuple[Nodes, Tensor, Tensor]:
         """Fix the items that cannot be turned round; a node that this changes much is looked at again."""
         free = nodes.fixed == FREE
-        leaves, nodes = kept(nodes, free & ~loose, own)
+        leaves, nodes = split_off_complement(nodes, free & ~loose, own)
         self._leaf_of(leaves)
         many = (free & ~loose).sum(1) > MANY_FIXED * free.sum(1)
         self._push(nodes.pick(many))
@@ -237,7 +289,7 @@ class Search:
 
     def _push(self, nodes: Nodes) -> None:
         """Put nodes among the open ones."""
-        self.stacks.push(nodes, nodes.bound < self.best[nodes.owner] - CLOSE)
+        self.stacks.push(nodes, nodes.bound < self.best[nodes.owner] - SEARCH_TOLERANCE)
 
     def _swaps(self, nodes: Nodes) -> tuple[Tensor, Tensor, Tensor]:
         """The nodes' own x, the least cost of swapping each free item in or out, and a bound for all their x."""
@@ -276,10 +328,10 @@ class Search:
         self._push(nodes.pick(row)._replace(total=total, bound=bound[row, total]))
         return unsplit
 
-    def propose(self, owner: Tensor, x: Tensor) -> None:
+    def _propose(self, owner: Tensor, x: Tensor) -> None:
         """Keep answers that are better than the best known."""
         cost = cost_of(self.model, self.tables, owner, x)
-        better = cost < self.best[owner] - CLOSE / 2
+        better = cost < self.best[owner] - SEARCH_TOLERANCE / 2
         owner, x, cost = owner[better], x[better], cost[better]
         before = self.best.clone()
         self.best.scatter_reduce_(0, owner, cost, "amin")
@@ -289,7 +341,7 @@ class Search:
 
     def _record(self, owner: Tensor, x: Tensor) -> None:
         """Keep the x that cost less than the limit: each is the own x of one leaf only."""
-        self.propose(owner, x)
+        self._propose(owner, x)
         cost = cost_of(self.model, self.tables, owner, x)
         good = cost < self.limit(owner)
         self.weight.index_add_(0, owner[good], (self.best[owner[good]] - cost[good]).exp())
@@ -305,7 +357,7 @@ class Search:
         self._leaf(nodes, *sets.numbers_of(nodes))
 
     def _leaf(self, nodes: Nodes, least: Tensor, most: Tensor) -> None:
-        if self.keep_leaves:
+        if self.options.keep_leaves:
             some = least <= most
             self.leaves.append(as_leaves(nodes.pick(some), least[some], most[some], self.shares))
 
@@ -325,31 +377,29 @@ class BatchOutcome:
     answer: Tensor  # (instances, items), uint8
     none_found: Tensor  # (instances,), bool: no possible x was found
     unexplored: Tensor  # (instances,), float64: no x that was not looked at costs less; infinite where there is none
-    by_highs: Tensor  # (instances,), bool: HiGHS says that nothing costs less
     coarse: Tensor  # (instances,), bool: costs are too large for float64, and nothing is proved
     limit: Tensor  # (instances,), float64: what costs less is listed
     found: list[Found]
     leaves: list[Leaves] | None  # None where no proofs are kept
 
     @classmethod
-    def of(cls, search: Search, nothing: Tensor, by_highs: Tensor) -> "BatchOutcome":
-        """What a search found; what is still open is a leaf too, shown as far as it was. No x costs `nothing`."""
-        best, answer = search.best, search.answer
+    def of(cls, search: Search) -> "BatchOutcome":
+        """What a search found; what is still open is a leaf too, shown as far as it was."""
+        best, answer, options = search.best, search.answer, search.options
         unexplored = search.unexplored()
-        unexplored = torch.where(search.eased, torch.minimum(unexplored, best + search.rough), unexplored)
-        leaves = [*search.leaves, *search.open_leaves()] if search.keep_leaves else None
-        limit = best + search.slack - CLOSE
-        none_found, too_large = best >= nothing, coarse(search.tables.costs, search.tables.which)
-        return cls(best, answer, none_found, unexplored, by_highs, too_large, limit, search.found, leaves)
+        listed = torch.minimum(unexplored, best + options.coarse_slack)
+        unexplored = torch.where(search.cut_short, listed, unexplored)
+        leaves = [*search.leaves, *search.open_leaves()] if options.keep_leaves else None
+        limit = best + options.slack - SEARCH_TOLERANCE
+        none_found, too_large = best >= search.worst, coarse(search.tables.costs, search.tables.which)
+        return cls(best, answer, none_found, unexplored, too_large, limit, search.found, leaves)
 
 
 def as_decoded(problem: Problem, y: Tensor, outcome: BatchOutcome, odds: float) -> Decoded:
     """An outcome as a result."""
     listed, none_found, unexplored = odds > 1, outcome.none_found, outcome.unexplored
     complete = unexplored == torch.inf
-    own = complete | (outcome.best - unexplored <= CLOSE) & ~none_found
-    by_highs = outcome.by_highs & ~own & ~none_found
-    closed = own | by_highs
+    closed = complete | (outcome.best - unexplored <= SEARCH_TOLERANCE) & ~none_found
     status = torch.where(closed, Status.PROVED, Status.TIME_LIMIT)
     status = torch.where(none_found & complete, Status.INFEASIBLE, status).to(torch.uint8)
 
@@ -368,8 +418,9 @@ def as_decoded(problem: Problem, y: Tensor, outcome: BatchOutcome, odds: float) 
     if isinstance(problem.prior, Prior):
         marginals[none_found] = problem.prior.marginals(problem.items).to(y.device)
     log_joint = problem.log_joint(x, y)
-    precise = ~outcome.coarse & (problem.blur(x, y) <= CLOSE / 2)
-    agrees = none_found | ((log_joint + outcome.best).abs() <= CLOSE) & precise  # recomputed from the problem itself
+    precise = ~outcome.coarse & (problem.blur(x, y) <= SEARCH_TOLERANCE / 2)
+    # The cost of the answer is recomputed from the problem itself.
+    agrees = none_found | ((log_joint + outcome.best).abs() <= SEARCH_TOLERANCE) & precise
     status = torch.where((status == Status.PROVED) & ~agrees, Status.OK, status).to(torch.uint8)
     differing = torch.zeros_like(x, dtype=torch.int32).index_add_(0, owner, (answers.x != x[owner]).int())
     evidence = Evidence(
@@ -379,7 +430,6 @@ def as_decoded(problem: Problem, y: Tensor, outcome: BatchOutcome, odds: float) 
         confidence=confidence if listed else None,
         unsettled=differing > 0,
         alternatives=Answers(spans, answers.x, -cost, weight),
-        by_highs=by_highs & (status == Status.PROVED),
     )
     proof = None if outcome.leaves is None else _proof(problem, outcome, outcome.leaves, odds)
     return Decoded(x, status, marginals if listed else None, evidence, proof)
@@ -399,7 +449,7 @@ def _answers(outcome: BatchOutcome) -> Found:
     keep = (cost < outcome.limit[owner]) & ~again
     keep[: len(known.owner)] = True
     owner, x, cost = owner[keep], x[keep], cost[keep]
-    tied = cost <= outcome.best[owner] + CLOSE
+    tied = cost <= outcome.best[owner] + SEARCH_TOLERANCE
     shared = tied & (torch.zeros_like(instances).index_add_(0, owner, tied.long())[owner] > 1)
     number = torch.zeros_like(owner)
     if bool(shared.any()):

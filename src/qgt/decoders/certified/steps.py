@@ -24,7 +24,7 @@ WIDE_RANGE = 200  # a range of more counts than this is as good as none
 STEPS_OFTEN = 0.05  # of a batch's counts
 LEAST_CHARGE = 1e-3  # nats: a smaller charge is none
 TIED = 1e-9  # nats: costs that differ by less are equal but for rounding
-DEAR = 1e6  # nats: what an impossible range costs more, in sums
+BIG_M = 1e6  # nats: what an impossible range costs more, in sums
 
 
 def has_steps(table: Floats) -> bool:
@@ -167,7 +167,7 @@ def turning_costs(
     up = ranges.least(which, more, highest, pi) - least + due(more) - due(lowest)
     down = ranges.least(which, lowest, torch.maximum(highest - 1, lowest), pi) - least
     sure = narrow & least.isfinite()
-    up, down = (torch.where(sure, change.clamp(0.0, DEAR), 0.0) @ matrix.double() for change in (up, down))
+    up, down = (torch.where(sure, change.clamp(0.0, BIG_M), 0.0) @ matrix.double() for change in (up, down))
     return torch.where(tied, torch.minimum(up, down), torch.where(own == 1, down, up))
 
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import positive, whole
-from qgt.decoders.contract import BoundDecoder, refuse_unsupported
+from qgt.decoders.contract import BoundDecoder, refuse_unsupported, without_costs
 from qgt.decoders.highs import integer_program
 from qgt.decoders.highs.integer_program import ROUNDING, ProgramOutcome
 from qgt.decoders.results import Decoded, Evidence, Status
@@ -65,7 +65,7 @@ class ExactMAP:
 
     def supports(self, problem: Problem) -> str | None:
         """Any prior with `integer_program`, and any noise."""
-        return integer_program.supported(problem)
+        return without_costs(problem)
 
     def bind(self, problem: Problem) -> BoundDecoder:
         """Set up what all instances share."""

@@ -194,17 +194,9 @@ def _wider(tables: Floats, width: int) -> Floats:
 TABLE_ENTRIES_AT_A_TIME = 2**20  # table entries at a time, so that memory does not grow with the instances
 
 
-def supported(problem: Problem) -> str | None:
-    """None if the cost of x is a sum over items, groups of them and pools, else the reason it is not."""
-    if isinstance(problem.prior, FactoredPrior):
-        return None
-    kind = type(problem.prior).__name__
-    return f"its prior {kind} is not a sum over items and groups: it has no `costs` (Exhaustive takes any)."
-
-
 def program_of(problem: Problem) -> Program:
     """What all instances of the problem share."""
-    assert isinstance(problem.prior, FactoredPrior)  # what `supported` says, for the type checker
+    assert isinstance(problem.prior, FactoredPrior)  # what `without_costs` says, for the type checker
     costs = problem.prior.costs(problem.items)
     known = costs.known.numpy()
     return Program(
@@ -433,23 +425,11 @@ def _options(deadline: float | None, **options: float | bool) -> dict[str, float
     return options if deadline is None else {**options, "time_limit": max(0.0, deadline - time.perf_counter())}
 
 
-class KnownAnswer(NamedTuple):
-    """An x that may be the cheapest, whether or not a program allows it."""
-
-    x: NDArray[np.uint8]
-    cost: float
-
-
-def solve(
-    program: Program, costs: Floats, time_limit: float | None = None, known: KnownAnswer | None = None
-) -> Solution:
-    """The cheapest x for one instance's table (pools, counts), or the known one where the program allows none cheaper.
-
-    The time limit is in seconds.
-    """
+def solve(program: Program, costs: Floats, time_limit: float | None = None) -> Solution:
+    """The cheapest x for one instance's table (pools, counts); the time limit is in seconds."""
     deadline = None if time_limit is None else time.perf_counter() + time_limit
-    known = known or KnownAnswer(np.zeros(len(program.weights), dtype=np.uint8), np.inf)
-    start = Solution(known.x, known.cost, -np.inf, ProgramOutcome.TIME_LIMIT)
+    none = np.zeros(len(program.weights), dtype=np.uint8)
+    start = Solution(none, np.inf, -np.inf, ProgramOutcome.TIME_LIMIT)
     solution = _solve(program, program.reachable(program.with_groups(costs)), start, deadline)
     x = solution.x if np.isfinite(solution.cost) else np.zeros_like(solution.x)
     return solution._replace(x=x)

@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from qgt.decoders.contract import BoundDecoder, refuse_unsupported
+from qgt.decoders.contract import BoundDecoder, refuse_unsupported, without_costs
 from qgt.decoders.highs import integer_program
 from qgt.decoders.highs.integer_program import ProgramOutcome
 from qgt.decoders.results import Decoded, Evidence, Status
@@ -44,7 +44,7 @@ class LinearProgram:
 
     def supports(self, problem: Problem) -> str | None:
         """Any prior with `integer_program`, and any noise."""
-        return integer_program.supported(problem)
+        return without_costs(problem)
 
     def bind(self, problem: Problem) -> BoundDecoder:
         """Set up what all instances share."""

@@ -53,7 +53,6 @@ class Account:
     confidence: float | None  # the answer's probability; None where it is not known
     at_most: float | None  # a bound on it, where the list of answers is incomplete
     fit: float | None  # p-value of the counts' fit to the model; None where it is not known
-    proved_by: str | None  # "certified" or "highs"; None where nothing is, or other decoders were at work
     answer: tuple[str, ...]  # the samples that are positive in the best answer, whatever that is worth
     calls: tuple[SampleCall, ...]  # every sample's call, in the design's order
     residuals: tuple[Residual, ...]  # pools whose count is not what the calls add up to
@@ -87,7 +86,6 @@ class Account:
             "confidence": _rounded(self.confidence),
             "confidence_at_most": _rounded(self.at_most),
             "fit": self.fit,
-            "proved_by": self.proved_by,
             "answer": list(self.answer),
             "calls": {one.sample: one.call.value for one in self.calls},
             "probabilities": {one.sample: _rounded(one.probability) for one in self.calls},
@@ -218,7 +216,6 @@ def _account(problem: Problem, one: _Instance, result: Decoded) -> Account:
         confidence=confidence,
         at_most=at_most,
         fit=fit,
-        proved_by=result.proved_by(i),
         answer=() if none else _names(problem, result.x[i] > 0),
         calls=tuple(_calls(problem, result, one, word)),
         residuals=residuals,
@@ -240,7 +237,6 @@ def _in_words(problem: Problem, made: Account, counted: int, *, listed_all: bool
     sentences = (
         wording.called(made.answer, problem.items, trusted=word in (Verdict.CERTAIN, Verdict.CONFIDENT)),
         wording.standing(status, word, made.confidence, made.at_most, alone=listed_all and not made.alternatives),
-        wording.proved_elsewhere(made.proved_by, word),
         wording.misfit_words(made.fit, word, file_fits=file_fits),
         wording.explained_words(made.residuals, counted, whole=reported.exact(noise), noun=reported.noun(noise)),
         wording.others(made.alternatives, made.more),
@@ -329,7 +325,7 @@ def _why_impossible(problem: Problem, one: _Instance) -> str:
     if broken and (odd := reported.mistaken(problem.noise, y, sizes)):
         return f"{wording.UNEXPLAINED} {odd}"
     if broken and (remedy := reported.allowed(problem.noise)):
-        return wording.no_report(broken, problem.pools, remedy)
+        return wording.no_report(broken, problem.pools, remedy, noun=reported.noun(problem.noise))
     fractions = [row for row in broken if not row[1].is_integer()] if problem.noise.integer else []
     exact = isinstance(problem.noise, Noiseless)
     why = wording.impossible(fractions or broken, problem.pools, fractions=bool(fractions), exact=exact)

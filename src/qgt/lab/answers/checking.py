@@ -11,13 +11,12 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from qgt.decoders.checker import CLOSE, check_certificate, check_claims
+from qgt.decoders.checker import CHECKER_TOLERANCE, check_claims, claims_hold
 from qgt.decoders.results import Decoded, Status
 from qgt.lab.answers.accounts import numbers
 from qgt.lab.wording import NAMED_AT_MOST, in_one_phrase, percent, quoted
 from qgt.model.problem import Problem
 
-UNCHECKED = "HiGHS proved this answer, which leaves no certificate: its proof cannot be checked"
 UNPROVED = "the certificate claims nothing: time ran out before anything was proved"
 FALSE = "the certificate does not show what it claims"
 
@@ -65,7 +64,8 @@ def check_sheet(
         >>> [one.fine for one in made], made[0].reason
         ([False, True], 'the calls are another answer, less probable than the proved one: 10 % of those listed')
     """
-    claims, holds = check_claims(problem, y, result), check_certificate(problem, y, result)
+    claims = check_claims(problem, y, result)
+    holds = claims_hold(claims, result)
     made = []
     for i, name in enumerate(numbers(len(y)) if names is None else names):
         reason = "" if holds[i] else _why_not(result, i)
@@ -78,8 +78,6 @@ def check_sheet(
 
 def _why_not(result: Decoded, i: int) -> str:
     """Why an instance's proof does not hold."""
-    if result.proved_by(i) == "highs":
-        return UNCHECKED
     return FALSE if int(result.status[i]) in (Status.PROVED, Status.INFEASIBLE) else UNPROVED
 
 
@@ -97,7 +95,7 @@ def _differing(problem: Problem, result: Decoded, i: int, calls: Tensor) -> str:
     if near is not None and len(same):
         share, log_joint = percent(float(near.probability[int(same[0])])), near.log_joint
         itself = (near.x == answer).all(1).nonzero().flatten()
-        tied = len(itself) > 0 and float(log_joint[itself[0]] - log_joint[same[0]]) <= CLOSE
+        tied = len(itself) > 0 and float(log_joint[itself[0]] - log_joint[same[0]]) <= CHECKER_TOLERANCE
         how = "as probable as the proved one" if tied else "less probable than the proved one"
         return f"the calls are another answer, {how}: {share} of those listed"
     return f"the calls differ from the proved answer in {_items(problem, other)}"

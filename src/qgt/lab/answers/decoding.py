@@ -1,13 +1,19 @@
-"""Decoding a sheet of counts, in parts, so that a person can see how far it is."""
+"""Decoding a sheet of counts, of one round or with all its later rounds: answers, and how far to trust each of them.
 
-import dataclasses
+A sheet of one round is decoded by any decoder, in parts, so that a person can see how far it is. All its instances have
+the same problem, so simulations of that problem measure what an answer is worth (`BySimulation`). After a later round
+every instance has pools of its own. Nothing is simulated then: longer lists of answers take its place
+(`ByLongerLists`). Whatever follows from the answers is the same for both.
+"""
+
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import torch
 from jaxtyping import Float64
-from torch import Tensor
+from torch import Generator, Tensor
 
 from qgt.decoders.amp import AMP
 from qgt.decoders.belief.decoder import BeliefPropagation
@@ -18,9 +24,11 @@ from qgt.decoders.registry import DECODERS
 from qgt.decoders.results import Decoded, Status
 from qgt.lab.answers.accounts import Account, accounts, numbers
 from qgt.model.problem import Problem
-from qgt.trust.confidence import BoundCalibrated, Calibrated, refuse_short_lists
-from qgt.trust.diagnosis import Cause, Rescue, likely_causes, rescue
-from qgt.trust.fit import FileFit, held_together
+from qgt.rounds.history import History, by_problem
+from qgt.rounds.stopping import Settle, history_fit
+from qgt.trust.confidence import BoundCalibrated, Calibrated, prior_rates, refuse_short_lists
+from qgt.trust.diagnosis import Cause, Rescue, likely_causes, rescue, second_look
+from qgt.trust.fit import FileFit, Reference, held_together
 
 # Which decoder to take where nobody says: by the size of the problem, with the reason in words.
 
@@ -96,7 +104,7 @@ def with_settings(net: NeuralDecoder, options: Mapping[str, str]) -> NeuralDecod
 
 # Decoding.
 
-OnProgress = Callable[[int, int], None]  # instances done, and of how many
+OnInstancesDone = Callable[[int, int], None]  # instances done, and of how many
 PART, PART_ON_GPU = 128, 2**15  # instances decoded together: smaller parts lose speed, larger ones say nothing long
 SWEEPS = 30  # of belief propagation, where it asks for causes: counts that fit take ten, others never settle
 RESCUE = 5.0  # seconds for all impossible instances together
@@ -104,15 +112,28 @@ RESCUE = 5.0  # seconds for all impossible instances together
 
 @dataclass(frozen=True, eq=False)
 class DecodedSheet:
-    """A sheet of counts, what the decoder made of it, and an account of every instance."""
+    """A sheet of counts with all its rounds, what the decoder made of it, and an account of every instance."""
 
-    problem: Problem
-    y: Float64[Tensor, "instances pools"]
+    problem: Problem  # of the first round, whose pools all instances share
+    histories: Sequence[History]  # the pools and counts of each instance, of all its rounds
     names: Sequence[str]
     result: Decoded
     accounts: Sequence[Account]
-    fit: FileFit | None  # how well the file as a whole fits the model; None where that was not measured
-    causes: Sequence[Cause] = ()  # what may be wrong, where it does not fit
+    fit: FileFit | None  # how well the first round's counts fit the model as a file; None where that was not measured
+    causes: Sequence[Cause] = ()  # what may be wrong, where they do not fit
+    rescues: Mapping[int, Rescue] = field(default_factory=dict)  # of impossible instances: counts that must be wrong
+    rounds: int = 1  # of the sheet; an instance may have had no pools in a later one
+
+    @property
+    def y(self) -> Float64[Tensor, "instances pools"]:
+        """The counts of the first round."""
+        return first_counts(self.problem, self.histories)
+
+
+def first_counts(problem: Problem, histories: Sequence[History]) -> Float64[Tensor, "instances pools"]:
+    """The counts of the first round, whose pools all instances share."""
+    rows = [history.y[: problem.pools] for history in histories]
+    return torch.stack(rows) if rows else torch.zeros(0, problem.pools, dtype=torch.float64)
 
 
 def decode_sheet(
@@ -125,9 +146,9 @@ def decode_sheet(
     calibrate: float | None = 10.0,
     cache: Path | None = None,
     device: str = "cpu",
-    on_progress: OnProgress | None = None,
+    on_progress: OnInstancesDone | None = None,
 ) -> DecodedSheet:
-    """Decode the counts of a sheet and account for every instance.
+    """Decode the counts of a sheet of one round and account for every instance.
 
     Args:
         problem: The problem that the counts belong to.
@@ -150,26 +171,94 @@ def decode_sheet(
         >>> [(one.name, str(one.verdict)) for one in sheet.accounts]
         [('a', 'certain'), ('b', 'impossible')]
     """
-    if not isinstance(decoder, BoundCalibrated):
-        measured = calibrate is not None and defectives is None
-        if not measured or bool(y.isnan().any()):  # before anything is simulated
-            refuse_short_lists(decoder, "where counts are missing" if measured else "without simulations")
-    bound = _bound(problem, decoder, defectives, calibrate, cache)
+    measured = isinstance(decoder, BoundCalibrated) or (calibrate is not None and defectives is None)
+    if not measured or bool(y.isnan().any()):  # before anything is simulated
+        own = decoder.config.decoder if isinstance(decoder, BoundCalibrated) else decoder
+        refuse_short_lists(own, "where counts are missing" if measured else "without simulations")
+    decode, trust = _bound(problem, decoder, defectives, calibrate, cache)
+    way = BySimulation(decode, trust, defectives, device, on_progress)
+    return decode_history(problem, [History.start(problem, row) for row in y], names, way)
+
+
+def decode_history(
+    problem: Problem,
+    histories: Sequence[History],
+    names: Sequence[str] | None,
+    way: "BySimulation | ByLongerLists",
+    *,
+    rounds: int = 1,
+) -> DecodedSheet:
+    """The way of every sheet: answers, the confidence in each and its fit, the fit of all, and what may be wrong.
+
+    The counts of the first round, whose pools all instances share, are held against the model as a file: where pools
+    were mixed up in all instances, a single one may look sure and be wrong.
+
+    Args:
+        problem: The first round's problem.
+        histories: The instances, all with that first round.
+        names: Their names; None numbers them from 1.
+        way: What decodes them, and tells how far to trust the answers.
+        rounds: How many rounds the sheet has.
+
+    Example:
+        >>> import torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.05))
+        >>> first = History.start(problem, torch.tensor([1.0, 1.0], dtype=torch.float64))
+        >>> later = first.after(torch.tensor([[0, 1, 0]], dtype=torch.uint8), torch.tensor([1.0]).double())
+        >>> way = ByLongerLists(Settle(confidence=0.99), torch.Generator().manual_seed(0))
+        >>> found = decode_history(problem, [first, later], ["a", "b"], way, rounds=2)
+        >>> [str(one.verdict) for one in found.accounts]
+        ['unsure', 'certain']
+    """
+    names, y = _named(names, len(histories)), first_counts(problem, histories)
+    if isinstance(way, BySimulation):  # answers, what simulations or the cache tell of them, and so confidence and fit
+        result, reference = _measured(way, y)
+    else:  # the same by longer lists
+        result, reference = _settled(way, problem, histories)
+    fit, trusted = _file_fit(problem, y, result, reference)
+    causes = _causes(problem, y, result, fit) if isinstance(way, BySimulation) else ()
+    rescues = _rescues(histories, result)
+    made = _accounts(histories, names, result, rescues, trusted)
+    return DecodedSheet(problem, histories, names, result, made, fit, causes, rescues, rounds)
+
+
+def _named(names: Sequence[str] | None, instances: int) -> Sequence[str]:
+    if names is not None and len(names) != instances:
+        raise ValueError(f"{len(names)} names and {instances} rows of counts: give one of each.")
+    return numbers(instances) if names is None else names
+
+
+# One round: simulations of the problem tell what an answer is worth.
+
+
+@dataclass(frozen=True, eq=False)
+class BySimulation:
+    """A decoder for the problem of a sheet, and the simulations that measure what its answers are worth."""
+
+    decode: Decode
+    trust: BoundCalibrated | None  # None where nothing is simulated: the confidence is then the decoder's own
+    defectives: int | None = None
+    device: str = "cpu"
+    on_progress: OnInstancesDone | None = None
+
+    def answers(self, y: Float64[Tensor, "instances pools"]) -> Decoded:
+        """The decoder's answers."""
+        if isinstance(self.decode, BoundDecoder) and self.defectives is not None:
+            return self.decode(y, defectives=self.defectives)
+        return self.decode(y)
+
+
+def _measured(way: BySimulation, y: Tensor) -> tuple[Decoded, Reference | None]:
+    """Answers, part by part, with their confidence and fit; and what instances of the model look like."""
     parts, done = [], 0
-    for part in y.split(PART if device == "cpu" else PART_ON_GPU):
-        here = part.to(device)
-        told = isinstance(bound, BoundDecoder) and defectives is not None
-        found = bound(here, defectives=defectives) if told else bound(here)  # type: ignore[call-arg]
-        parts.append(_on_cpu(found))
+    for part in y.split(PART if way.device == "cpu" else PART_ON_GPU):
+        here = part.to(way.device)
+        found = way.answers(here)
+        parts.append((found if way.trust is None else way.trust.judged(here, found)).cpu())
         done += len(part)
-        if on_progress is not None:
-            on_progress(done, len(y))
-    result = Decoded.joined(parts)
-    names = numbers(len(y)) if names is None else names
-    fit, fits, causes = _file_fit(problem, y, result, bound)
-    rescues = _rescues(problem, y, result)
-    made = accounts(problem, y, names, result, rescues=rescues, file_fits=fits)
-    return DecodedSheet(problem, y, names, result, made, fit, causes)
+        if way.on_progress is not None:
+            way.on_progress(done, len(y))
+    return Decoded.joined(parts), None if way.trust is None else way.trust.learned().reference
 
 
 def _bound(
@@ -178,8 +267,8 @@ def _bound(
     defectives: int | None,
     calibrate: float | None,
     cache: Path | None,
-) -> Decode:
-    """The decoder bound to the problem, and calibrated where that is asked for."""
+) -> tuple[Decode, BoundCalibrated | None]:
+    """The decoder bound to the problem, and what measures its answers where that is asked for."""
     if isinstance(decoder, BoundCalibrated):
         if decoder.problem is not problem and decoder.problem.fingerprint != problem.fingerprint:
             raise ValueError("decoder is bound to another problem: bind it to the one that the counts belong to.")
@@ -187,43 +276,107 @@ def _bound(
             raise ValueError(
                 f"defectives={defectives} was given, but a calibrated decoder cannot use it: leave it out."
             )
-        return decoder
+        return decoder.decode, decoder
     bound = decoder.bind(problem)
     if defectives is not None and not (isinstance(bound, BoundDecoder) and bound.takes_defectives):
         raise ValueError(f"defectives={defectives} was given, but this decoder cannot use it: leave it out.")
     if calibrate is None or defectives is not None:  # a decoder that is told K is another one than was simulated
-        return bound
-    return Calibrated(decoder, seconds=calibrate, cache=cache).bind(problem)
+        return bound, None
+    return bound, BoundCalibrated(Calibrated(decoder, seconds=calibrate, cache=cache), problem, bound)
 
 
-def _file_fit(
-    problem: Problem, y: Tensor, result: Decoded, bound: Decode
-) -> tuple[FileFit | None, bool, Sequence[Cause]]:
-    """How well the possible instances fit together, whether any is to be trusted, and what may be wrong if not."""
-    possible = result.status != Status.INFEASIBLE
-    own = result.evidence.fit
-    if not isinstance(bound, BoundCalibrated) or own is None:
-        return None, True, ()
-    fit, fits = held_together(problem, y, result.x, own, possible, bound.learned().reference)
+# Later rounds: every instance has a problem of its own, and longer lists tell what an answer is worth.
+
+
+@dataclass(frozen=True, eq=False)
+class ByLongerLists:
+    """What decodes instances with pools of their own; the generator is for their fits."""
+
+    settle: Settle
+    generator: Generator
+
+
+def _settled(way: ByLongerLists, problem: Problem, histories: Sequence[History]) -> tuple[Decoded, Reference | None]:
+    """Answers with their confidence and fit over all rounds; and what instances of the first round look like."""
+    result = way.settle(histories)
+    fits, sound = _fits(histories, result, way.generator)
+    marginals = _with_wrong_counts(result, sound, problem)
+    evidence = replace(result.evidence, fit=fits, confidence=_bounds(result) * sound, marginals=marginals)
+    alone = len(histories) < 2  # then its own fit says it all
+    return replace(result, evidence=evidence), None if alone else Reference.of(problem, generator=way.generator)
+
+
+def _fits(histories: Sequence[History], result: Decoded, generator: Generator) -> tuple[Tensor, Tensor]:
+    """How well all counts of each instance fit its answer, and the probability that none of them is wrong."""
+    found = [(torch.ones(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64))] * len(histories)
+    for i, history in enumerate(histories):
+        if int(result.status[i]) != Status.INFEASIBLE:
+            fit = torch.tensor([history_fit(history, result.x[i], generator=generator)], dtype=torch.float64)
+            found[i] = second_look(history.problem, history.y[None], result.pick(torch.tensor([i])), fit)
+    fits, sound = zip(*found, strict=True)
+    return torch.cat(fits), torch.cat(sound)
+
+
+def _bounds(result: Decoded) -> Float64[Tensor, " instances"]:
+    """The confidence; where a list is not complete, the answer's weight in it: what an account calls a bound."""
+    confidence, answers, complete = result.evidence.confidence, result.evidence.alternatives, result.evidence.complete
+    assert confidence is not None and answers is not None and complete is not None  # as `Settle` gives them
+    listed = torch.zeros_like(confidence).index_add_(0, answers.spans.owner, answers.probability)
+    return torch.where(complete, confidence, (confidence / listed).clamp(max=1.0))
+
+
+def _with_wrong_counts(result: Decoded, sound: Tensor, first: Problem) -> Float64[Tensor, "instances items"] | None:
+    """The probability that each item is defective, where a count may be wrong: nothing is known of the item then."""
+    marginals, rates = result.evidence.marginals, prior_rates(first)
+    if marginals is None or rates is None:
+        return None
+    return sound[:, None] * marginals + (1 - sound)[:, None] * rates
+
+
+# What follows from the answers.
+
+
+def _file_fit(problem: Problem, y: Tensor, result: Decoded, reference: Reference | None) -> tuple[FileFit | None, bool]:
+    """How well the possible instances fit together, and whether any answer is to be trusted."""
+    own, possible = result.evidence.fit, result.status != Status.INFEASIBLE
+    if reference is None or own is None:
+        return None, True
+    return held_together(problem, y, result.x, own, possible, reference)
+
+
+def _causes(problem: Problem, y: Tensor, result: Decoded, fit: FileFit | None) -> Sequence[Cause]:
+    """What may be wrong with a file that does not fit."""
     if fit is None or not fit.suspect:
-        return fit, fits, ()
+        return ()
     quick = (BeliefPropagation(iterations=SWEEPS), GAMP(), AMP()) if problem.design.sparse else (GAMP(), AMP())
     decoder = next((one for one in quick if one.supports(problem) is None), None)
-    return fit, fits, likely_causes(problem, y, decoder, calls=result.x)
+    return likely_causes(problem, y, decoder, calls=result.x, usually_off=fit.expected)
 
 
-def _rescues(problem: Problem, y: Tensor, result: Decoded) -> dict[int, Rescue]:
+def _rescues(histories: Sequence[History], result: Decoded) -> dict[int, Rescue]:
     """For impossible instances, the counts that must be wrong; as many as there is time for."""
     failed = (result.status == Status.INFEASIBLE).nonzero().flatten().tolist()
     seconds = min(1.0, RESCUE / max(1, len(failed)))
-    found = {i: rescue(problem, y[i], seconds=seconds) for i in failed if seconds > 0.01}
+    some = failed if seconds > 0.01 else ()
+    found = {i: rescue(histories[i].problem, histories[i].y, seconds=seconds) for i in some}
     return {i: one for i, one in found.items() if one is not None}
 
 
-def _on_cpu(part: Any) -> Any:
-    """A result, or a part of one, with its tensors on the CPU."""
-    if isinstance(part, Tensor):
-        return part.cpu()
-    if not dataclasses.is_dataclass(part) or isinstance(part, type):
-        return part
-    return dataclasses.replace(part, **{f.name: _on_cpu(getattr(part, f.name)) for f in dataclasses.fields(part)})
+def _accounts(
+    histories: Sequence[History],
+    names: Sequence[str],
+    result: Decoded,
+    rescues: Mapping[int, Rescue],
+    trusted: bool,
+) -> list[Account]:
+    """The account of every instance, those whose problems are the same together."""
+    made: dict[int, Account] = {}
+    together = by_problem(histories)
+    for places in together:
+        own = result if len(together) == 1 else result.pick(torch.tensor(places))
+        y = torch.stack([histories[place].y for place in places])
+        lost = {row: rescues[place] for row, place in enumerate(places) if place in rescues}
+        called = [names[place] for place in places]
+        found = accounts(histories[places[0]].problem, y, called, own, rescues=lost, file_fits=trusted)
+        made.update(zip(places, found, strict=True))
+    return [made[place] for place in range(len(histories))]

@@ -1,15 +1,19 @@
 """What a decoded sheet leaves behind: tables, pages and files that a person keeps, all made from one account."""
 
 import dataclasses
+import io
 import json
+import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
-from qgt.decoders.certificate_file import certificate_bytes
+from qgt.decoders.certificate_file import certificate_bytes, write_certificate
+from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.results import Decoded, Status
 from qgt.files.grids import (
     CellRow,
@@ -21,6 +25,7 @@ from qgt.files.grids import (
     workbook_bytes,
     write_rows,
 )
+from qgt.files.tables import table_bytes
 from qgt.lab import reported
 from qgt.lab.answers.accounts import Account
 from qgt.lab.answers.decoding import DecodedSheet
@@ -28,9 +33,9 @@ from qgt.lab.sheets.names import check_code, label
 from qgt.lab.sheets.samples import Samples
 from qgt.lab.verdicts import Call, Verdict
 from qgt.lab.wording import CALLED_AT_MOST, NAMED_AT_MOST, Alternative, Residual, beyond, in_one_phrase, percent, quoted
-from qgt.model.design import Design
-from qgt.model.problem import Problem
+from qgt.model.problem import Problem, problem_files
 from qgt.pictures import pages
+from qgt.rounds.history import History, by_problem
 
 # Accounts as tables that people open: the calls as a matrix, a line for each sample, and the report.
 #
@@ -42,7 +47,7 @@ from qgt.pictures import pages
 
 CellValue = str | int | float | None
 REPORT_COLUMNS = (
-    *("plate", "verdict", "status", "confidence", "confidence_at_most", "fit", "proved_by"),
+    *("plate", "verdict", "status", "confidence", "confidence_at_most", "fit"),
     *("positive", "retest", "no_call", "answer", "residuals", "alternatives", "words"),
 )
 SAMPLE_COLUMNS = ("plate", "well", "sample", "call", "probability", "verdict", "check code", "counts")
@@ -138,7 +143,6 @@ def report_row(one: Account) -> tuple[CellValue, ...]:
     return (
         *(one.name, one.verdict.value, one.status.name, _number(one.confidence), _number(one.at_most)),
         None if one.fit is None else float(f"{one.fit:.3g}"),
-        one.proved_by or "",
         in_one_cell(one.positives),
         in_one_cell(one.retests),
         in_one_cell(one.called(Call.NONE)),
@@ -308,45 +312,19 @@ def sheet_page(sheet: DecodedSheet, *, title: str, facts: Mapping[str, object], 
         facts: What stands at its foot: files, decoder, versions.
         samples: Where the samples stand, if that is known: the plates are then drawn.
     """
-    measured = {name: (sheet.problem, row) for name, row in zip(sheet.names, sheet.y, strict=True)}
-    where = f"counted in {sheet.problem.pools} pools"
-    about = about_file(sheet)
-    return accounts_page(sheet.accounts, measured, where=where, about=about, title=title, facts=facts, samples=samples)
-
-
-def accounts_page(
-    given: Sequence[Account],
-    measured: Mapping[str, tuple[Problem, Tensor]],
-    *,
-    where: str,
-    about: Sequence[str] = (),
-    title: str,
-    facts: Mapping[str, object],
-    samples: Samples | None = None,
-) -> str:
-    """A page about accounts, each with a problem of its own or all with the same.
-
-    Args:
-        given: The accounts.
-        measured: The problem and the counts of each instance, by its name.
-        where: In how many pools the samples were counted, in words.
-        about: Lines about all of them.
-        title: The page's title.
-        facts: What stands at its foot.
-        samples: Where the samples stand, if that is known.
-    """
-    made = by_urgency(given)
+    made, about = by_urgency(sheet.accounts), about_file(sheet)
+    measured = dict(zip(sheet.names, sheet.histories, strict=True))
     doubtful = [one for one in made if one.verdict is not Verdict.CERTAIN]
     anchors = {one.name: f"plate-{number}" for number, one in enumerate(doubtful[:CARDS], 1)}
     cards = [
-        card(problem, one, y, anchor=anchors[one.name])
+        card(history.problem, one, history.y, anchor=anchors[one.name])
         for one in doubtful[:CARDS]
-        for problem, y in [measured[one.name]]
+        for history in [measured[one.name]]
     ]
     left = len(doubtful) - len(cards)
     more = f"{left} more plates are not certain; they are in the table above." if left else ""
-    design, counts = next(iter(measured.values()))[0].design, verdict_counts(made)
-    lead = f"{_many(len(made), 'plate')} of {design.items} samples, {where}: "
+    design, counts = sheet.problem.design, verdict_counts(made)
+    lead = f"{_many(len(made), 'plate')} of {design.items} samples, {_counted_in(sheet)}: "
     lead += in_one_phrase([f"{number} {word}" for word, number in counts.items()]) + f". {label(design)}."
     meanings = [(pages.badge(word.value), word.meaning) for word in counts]
     sections = [
@@ -363,6 +341,16 @@ def accounts_page(
         pages.signatures(),
     ]
     return pages.page(title, lead, sections, colophon=pages.facts(facts))
+
+
+def _counted_in(sheet: DecodedSheet) -> str:
+    """In how many pools the samples were counted."""
+    later = sum(sum(one.rounds[1:]) for one in sheet.histories)
+    if not later:
+        return f"counted in {sheet.problem.pools} pools"
+    most = max(len(one.rounds) for one in sheet.histories)
+    where = "a later round" if most == 2 else f"{most - 1} later rounds"
+    return f"counted in {sheet.problem.pools} pools and {later} more in {where}"
 
 
 def _maps(made: Sequence[Account], samples: Samples | None) -> list[pages.Piece]:
@@ -396,8 +384,8 @@ def _sample_lines(made: Sequence[Account], samples: Samples | None) -> list[page
 
 
 def about_file(sheet: DecodedSheet) -> list[str]:
-    """Whether the file as a whole fits the model and, where it does not, what may be wrong."""
-    if sheet.fit is None:
+    """Whether the file as a whole fits the model and, where it does not, what may be wrong; nothing of later rounds."""
+    if sheet.fit is None or sheet.rounds > 1:
         return []
     lines = [sheet.fit.words]
     if sheet.fit.suspect and sheet.causes:
@@ -497,9 +485,9 @@ def _many(number: int, noun: str) -> str:
 
 # What a decoded sheet leaves behind: the files that a person keeps, prints or sends on, all made from one account.
 
-HTML, CALLS, BY_SAMPLE, REPORT, XLSX, JSON, PROOFS = (
+HTML, CALLS, BY_SAMPLE, REPORT, XLSX, JSON, PROOFS, PROOFS_OF_ROUNDS = (
     *("report.html", "calls.csv", "calls_by_sample.csv", "report.csv", "report.xlsx", "results.json"),
-    "proofs.safetensors",
+    *("proofs.safetensors", "proofs.zip"),
 )
 
 
@@ -510,6 +498,7 @@ def products(
     decoder: str,
     facts: Mapping[str, object],
     samples: Samples | None = None,
+    seconds: float | None = None,
 ) -> dict[str, bytes]:
     """The files of a decoded sheet by their names: a page, tables, plain data and, where there are any, proofs.
 
@@ -519,6 +508,7 @@ def products(
         decoder: The decoder's name.
         facts: What stands at the foot of the page: files, versions.
         samples: Where the samples stand, if that is known.
+        seconds: Time to prove each instance of a sheet with later rounds; None for no limit.
 
     Example:
         >>> import torch, qgt
@@ -530,50 +520,41 @@ def products(
         >>> made["calls.csv"]
         b'plate,I1,I2,I3\\na,0,0,1\\n'
     """
-    made = account_products(sheet.accounts, sheet.problem.design, sheet_facts(sheet, decoder), samples)
-    made[HTML] = sheet_page(sheet, title=title, facts=facts, samples=samples).encode()
-    if sheet.result.proof is not None:
-        made[PROOFS] = certificate_bytes(sheet.problem, sheet.y, sheet.result)
-    return made
-
-
-def account_products(
-    made: Sequence[Account], design: Design, facts: Mapping[str, object], samples: Samples | None = None
-) -> dict[str, bytes]:
-    """The tables of accounts, and everything as JSON: what there is also of several rounds.
-
-    Args:
-        made: The accounts.
-        design: The design of the first round.
-        facts: What the JSON file holds.
-        samples: Where the samples stand, if that is known.
-    """
+    made, design = sheet.accounts, sheet.problem.design
     lines = list(sample_rows(made, check_code(design), None if samples is None else samples.places))
     report, samples_table = [REPORT_COLUMNS, *map(report_row, made)], [SAMPLE_COLUMNS, *lines]
     found = {
         CALLS: csv_bytes(calls_rows(made, design.item_names)),
         BY_SAMPLE: csv_bytes(samples_table),
         REPORT: csv_bytes(report),
-        JSON: json.dumps(facts, allow_nan=False, indent=1).encode(),
+        JSON: json.dumps(sheet_facts(sheet, decoder), allow_nan=False, indent=1).encode(),
+        HTML: sheet_page(sheet, title=title, facts=facts, samples=samples).encode(),
     }
     if has_workbooks():
         found[XLSX] = workbook_bytes({"report": report, "samples": samples_table, "calls": _calls(made)})
+    if provable(sheet):
+        found[PROOFS if sheet.rounds == 1 else PROOFS_OF_ROUNDS] = proof_bytes(sheet, seconds=seconds)
     return found
 
 
 def sheet_facts(sheet: DecodedSheet, decoder: str) -> dict[str, object]:
     """A decoded sheet as plain data, for JSON."""
-    status = sheet.result.status
+    status, later = sheet.result.status, sheet.rounds > 1
+    tests = sum(history.problem.pools for history in sheet.histories)
     return {
         "decoder": decoder,
         "instances": len(sheet.accounts),
+        **({"rounds": sheet.rounds, "tests": tests} if later else {}),
         "check_code": check_code(sheet.problem.design),
         "called": {word.value: sum(len(one.called(word)) for one in sheet.accounts) for word in Call},
         "status": {one.name: int((status == one).sum()) for one in Status},
         "fingerprint": sheet.problem.fingerprint,
         "file_fit": None if sheet.fit is None else dataclasses.asdict(sheet.fit),
         "causes": [dataclasses.asdict(cause) for cause in sheet.causes],
-        "results": [one.plain for one in sheet.accounts],
+        "results": [
+            {**one.plain, **({"rounds": list(history.rounds)} if later else {})}
+            for one, history in zip(sheet.accounts, sheet.histories, strict=True)
+        ],
     }
 
 
@@ -583,3 +564,68 @@ def _calls(made: Sequence[Account]) -> list[WorkbookRow]:
     for line in zip(*(one.calls for one in made), strict=True):
         rows.append([line[0].sample, *(int(each.call.cell) if each.call.cell else None for each in line)])
     return rows
+
+
+# Proofs.
+#
+# A proof belongs to one problem and to its counts. A sheet of one round has one problem, and its proofs are one file.
+# After a later round every instance has pools of its own, and so a problem of its own: the proofs are then an archive
+# with a folder for each problem, with the problem, its counts and the proofs, as `qgt check` reads them. Those proofs
+# are made by decoding once more: the search that rates answers ends lists early, and keeps no leaves.
+
+ROUND_PROOF_ODDS = 100.0  # answers that come close are at least 1/odds as probable
+ARCHIVE_DATE = (1980, 1, 1, 0, 0, 0)  # of the files in an archive: equal rounds give equal archives
+README = """Proofs of a run with several rounds, checked without the solver that made them.
+
+Each folder holds a problem with the pools of all rounds, its counts and the proofs. In a folder:
+
+    qgt check counts.csv --problem problem.toml --certificate proofs.safetensors
+
+"""
+
+
+def provable(sheet: DecodedSheet) -> bool:
+    """Whether there are proofs or, of later rounds, whether the certified decoder takes the prior and can make them."""
+    if sheet.rounds == 1:
+        return sheet.result.proof is not None
+    return all(
+        Certified().supports(sheet.histories[places[0]].problem) is None for places in by_problem(sheet.histories)
+    )
+
+
+def write_proofs(path: str | Path, sheet: DecodedSheet, *, seconds: float | None = None) -> None:
+    """Write the proofs of a sheet, straight to the path; see `proof_bytes`."""
+    if sheet.rounds == 1:  # without a copy in memory
+        return write_certificate(path, problem=sheet.problem, y=sheet.y, result=sheet.result)
+    Path(path).write_bytes(proof_bytes(sheet, seconds=seconds))
+
+
+def proof_bytes(sheet: DecodedSheet, *, seconds: float | None = None) -> bytes:
+    """The proofs of a sheet: the content of a file or, of a sheet with later rounds, of an archive.
+
+    Args:
+        sheet: What was decoded.
+        seconds: Time to prove each instance of a sheet with later rounds; None for no limit.
+    """
+    if sheet.rounds == 1:
+        return certificate_bytes(sheet.problem, sheet.y, sheet.result)
+    if not provable(sheet):
+        raise ValueError("certificate has no meaning for this prior: no answer under it can be proved; leave it out.")
+    stream, words = io.BytesIO(), README
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number, places in enumerate(by_problem(sheet.histories), 1):
+            names = [sheet.names[place] for place in places]
+            for name, content in _proved([sheet.histories[place] for place in places], names, seconds).items():
+                archive.writestr(zipfile.ZipInfo(f"{number}/{name}", ARCHIVE_DATE), content)
+            words += f"Folder {number}: {', '.join(map(quoted, names))}\n"
+        archive.writestr(zipfile.ZipInfo("README.txt", ARCHIVE_DATE), words)
+    return stream.getvalue()
+
+
+def _proved(histories: Sequence[History], names: Sequence[str], seconds: float | None) -> dict[str, bytes]:
+    """The files of one problem: what it is, the counts, and the proofs."""
+    problem, y = histories[0].problem, torch.stack([history.y for history in histories])
+    result = Certified(odds=ROUND_PROOF_ODDS, time_limit=seconds).bind(problem)(y)
+    counts = table_bytes(y.tolist(), row_names=names, column_names=problem.design.pool_names, corner="instance")
+    proofs = certificate_bytes(problem, y, result)
+    return {"counts.csv": counts, **problem_files(problem), "proofs.safetensors": proofs}

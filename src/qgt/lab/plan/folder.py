@@ -62,8 +62,9 @@ PLAN_COLUMNS = (
 PLAN_COLUMN_MEANING = (
     "pools: tests of the first round. transfers: pipetting steps. each: transfers per sample. largest pool: samples in "
     "it. plates: simulated. right: share of them without a single error, with its 99 % interval. follow-ups: samples "
-    "tested alone afterwards, per plate. saved: fewer tests than one for each sample. bound: no design with such pools "
-    "can do with fewer. Below the designs: what laboratories do today, with the same positives and the same assay."
+    "tested alone afterwards, per plate. saved: fewer tests than one for each sample. bound: the smallest number of "
+    "pools that any design with pools of this size needs. Below the designs: what laboratories do today, with the same "
+    "positives and the same assay."
 )
 
 

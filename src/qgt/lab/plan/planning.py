@@ -4,7 +4,7 @@ A question says what is known: the samples, about how many are positive, what th
 answer must be. For each number of transfers per sample, plates are simulated and decoded at several numbers of pools,
 to find the smallest that is good enough (`scouting`). The designs found there, and some with a few more pools, are then
 measured on fresh plates (`measuring`). The cheapest of those that did well are measured once more (`confirming`), until
-one has its whole *interval* above the certainty asked for; else the best is recommended. The best of several looks
+one has its whole *interval* above the certainty asked for; otherwise the best is recommended. The best of several looks
 better than it is. So where several were tried its figures come from plates of their own (`promising`) or, where there
 is no time for these, the intervals of all that were tried are wide enough to hold together.
 
@@ -35,7 +35,7 @@ from qgt.model.design import Design
 from qgt.model.problem import Problem
 from qgt.trust.metrics import Interval, wilson
 
-OnProgress = Callable[[int, int], None]  # steps done, and of how many
+OnStepsDone = Callable[[int, int], None]  # steps done, and of how many
 DesignShape = tuple[int, int, bool]  # pools, weight, and whether households share pools
 SPREAD = (1.35, 1.15, 1.0)  # pools of the candidates, over the fewest that did well enough; the surest first
 USUAL = 6  # transfers per sample that do best in most questions: they come first
@@ -72,7 +72,7 @@ class Candidate:
     plates: int  # simulated
     successes: int  # of them right, after follow-ups where those are allowed
     follow_ups: float  # samples tested alone, per plate, on average; 0 where follow-ups are not allowed
-    entropy_bound: float  # no design with pools of this size can do with fewer pools than this
+    entropy_bound: float  # the smallest number of pools that any design with pools of this size needs
     together: bool = False  # whether households share pools; else they are spread
     seconds: float = 0.0  # that simulating the plates took
     tries: int = 1  # candidates among which these plates chose it
@@ -168,7 +168,7 @@ def plan(
     question: Question,
     *,
     generator: Generator,
-    progress: OnProgress | None = None,
+    progress: OnStepsDone | None = None,
     seconds: float = 45.0,
 ) -> Plan:
     """Simulate candidate designs and recommend one.
@@ -222,7 +222,7 @@ class _Desk:
 
     question: Question
     scout: Scout
-    progress: OnProgress
+    progress: OnStepsDone
     start: float
     seconds: float
 

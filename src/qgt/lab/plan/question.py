@@ -216,7 +216,7 @@ ASSAY_NUMBERS = {  # what each kind of assay reports, and the numbers that say h
     "reading": "a real number near the count; give its standard deviation, such as 0.2",
     "positive": "positive or negative; give sensitivity and specificity, such as 0.98,0.99 or 98%,99%",
 }
-NUMBERS = {"count": (0, 1), "reading": (1,), "positive": (0, 2)}  # how many numbers say how an assay errs
+ERROR_NUMBERS = {"count": (0, 1), "reading": (1,), "positive": (0, 2)}  # how many numbers say how an assay errs
 RARE_POSITIVES = (
     0.2  # positives on a plate: below it, a number without a sign is more likely meant as a share of the samples
 )
@@ -282,7 +282,7 @@ def parse_assay(kind: str, errors: Sequence[float]) -> Noise:
         (SparseInteger(rate=0.02, bound=1), Noiseless())
     """
     _check_kind(kind)
-    if len(errors) not in NUMBERS[kind]:
+    if len(errors) not in ERROR_NUMBERS[kind]:
         raise ValueError(f"errors={list(errors)} is not valid for {kind}: it reports {ASSAY_NUMBERS[kind]}.")
     try:
         if kind == "reading":
@@ -321,7 +321,7 @@ def parse_errors(text: str, kind: str) -> list[float]:
     if kind == "reading":
         return [read_amount("errors", text)]
     try:
-        return read_shares("errors", text, wanted=NUMBERS[kind][1:])
+        return read_shares("errors", text, wanted=ERROR_NUMBERS[kind][1:])
     except ValueError as error:
         if "may mean" in str(error) or "per cent" in str(error):
             raise

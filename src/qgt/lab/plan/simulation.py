@@ -6,7 +6,6 @@ the plates are decoded, and the plan says how many. They are not decoded in a hu
 design look bad; only the first search for the number of pools may be hasty.
 """
 
-import hashlib
 import math
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Generator, Tensor
 
+from qgt.arguments import generator_of
 from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.contract import BoundDecoder
 from qgt.decoders.highs.exact import ExactMAP
@@ -225,8 +225,7 @@ class Scout:
 
     def generator(self, *parts: object) -> Generator:
         """Where the random numbers of one purpose come from."""
-        text = " ".join(map(str, ["qgt plan", self.seed, *parts]))
-        return Generator().manual_seed(int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big"))
+        return generator_of("qgt plan", self.seed, *parts)
 
 
 def fewest(good: Callable[[int], bool], least: int, most: int, *, first: int, step: float, ratio: float) -> int | None:

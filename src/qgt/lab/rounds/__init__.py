@@ -1,4 +1,5 @@
-"""Later rounds, for people: files of a round, instances that need one, and the answer from all rounds together.
+"""Later rounds, for people: the files of a round, and the pools of the next one for instances that need it.
 
-This room has the laboratory's side; `qgt.rounds` chooses the most informative pools. Read `files`, then `follow_up`.
+This room has the laboratory's side; `qgt.rounds` chooses the most informative pools, and `qgt.lab.answers` decodes all
+rounds together. Read `files`, then `follow_up`.
 """

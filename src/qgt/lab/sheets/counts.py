@@ -4,8 +4,8 @@ Read are a column per pool, a row per pool (`pool,count`), rows of `plate,pool,c
 bench, several in one file; commas, semicolons or tabs between cells; decimal points or commas; empty cells as missing
 counts; for an assay that reports positive or negative, the words of laboratories and instruments. Titles above the
 table and columns of other texts are left out. Whatever was detected or left out stands in the notes. Whatever could be
-read in two ways, and every cell that is no report, is refused with its sheet, row and column, what was found and what
-to write.
+read in two ways, and every cell that is not a report, is refused with its sheet, row and column, what was found and
+what to write.
 
 Lines at the top that begin with # are remarks. Where any line shows a check code, it must be the design's.
 """
@@ -27,7 +27,7 @@ from qgt.lab.sheets.names import check_code, code_in
 from qgt.lab.sheets.samples import Samples
 from qgt.lab.wording import in_one_phrase
 from qgt.model.design import Design
-from qgt.model.noise import Noise, PositiveNegative, noise_of
+from qgt.model.noise import Noise, noise_of, reports_of
 
 NAMED_MISSING = 6  # missing counts that a note names
 
@@ -77,6 +77,7 @@ def read_counts(
         >>> read_counts("typed", design, data=b"plate,P1,P2\\nA,1,x\\n")
         Traceback (most recent call last):
         ValueError: typed: row 2, column 3 holds 'x'; write a finite number, or leave the cell empty if it is missing.
+        >>> from qgt.model.noise import PositiveNegative
         >>> sheet = read_counts("typed", design, noise=PositiveNegative(), data=b"Pool;Ergebnis\\nP1;POS\\nP2;neg\\n")
         >>> sheet.y, sheet.notes[-1]
         (tensor([[1., 0.]], dtype=torch.float64), '2 cells read as words: 1 negative (neg), 1 positive (POS).')
@@ -104,7 +105,7 @@ def _sheet_names(grid: Grid, one: CountSheet) -> Sequence[str]:
 
 def _read_sheet(grid: Grid, design: Design, samples: Samples | None, noise: Noise | None) -> CountSheet:
     first, notes = _remarks(grid), _code(grid, design)
-    words = noise is not None and any(isinstance(noise_of(noise, i), PositiveNegative) for i in range(design.pools))
+    words = noise is not None and any(reports_of(noise_of(noise, i)).binary for i in range(design.pools))
     sheet = LayoutSheet(grid, design.pool_names, () if samples is None else samples.names, first, words)
     if not sheet.rows:
         raise ValueError(f"{grid.name}: is empty; give one row per line, cells separated by commas.")
@@ -150,7 +151,7 @@ def _odd(y: Tensor, design: Design, noise: Noise | None) -> tuple[str, ...]:
 
 
 def _missing(sheet: LayoutSheet, layout: Layout, y: Tensor) -> tuple[str, ...]:
-    """A note on missing counts; an instance without any is refused, for a blank sheet is no all-clear."""
+    """A note on missing counts; an instance without any is refused, because a blank sheet is not an all-clear."""
     gone = y.isnan()
     for i in gone.all(1).nonzero().flatten().tolist():
         row, column = layout.cells[i][0]

@@ -1,7 +1,7 @@
 """What laboratories call the columns of their sheets, in English and German, and which rows are controls.
 
 A header is compared without its case, its brackets' contents, and the marks between its words: `Proben-ID`, `proben_id`
-and `Proben ID` are the same. Only whole headers are known: `Sample date` is no column of samples.
+and `Proben ID` are the same. Only whole headers are known: `Sample date` is not a column of samples.
 """
 
 import re
@@ -82,7 +82,7 @@ _CONTROL = re.compile(
 
 
 def is_control(name: str) -> bool:
-    """Whether a row's name is that of a control, which is no pool.
+    """Whether a row's name is that of a control, which is not a pool.
 
     Example:
         >>> is_control("NTC"), is_control("Pos.-Kontrolle 2"), is_control("P1")

@@ -340,7 +340,7 @@ def _rows_by_pool(sheet: LayoutSheet, body: Sequence[int], down: int, of: str = 
 
 
 def by_well(sheet: LayoutSheet, top: Sequence[str]) -> Layout | None:
-    """One row for each well of the pools' plate, where the pools' names are no wells; None for another layout."""
+    """One row for each well of the pools' plate, where the pools' names are not wells; None for another layout."""
     down = well_column(sheet, *sheet.rows[:2]) if len(sheet.rows) > 1 else None
     if down is None or any(head(name) in POOL for name in top):
         return None
@@ -537,7 +537,7 @@ def _header(sheet: LayoutSheet) -> int:
 
 
 def _header_above(sheet: LayoutSheet, above: Sequence[int], down: int, first: int) -> int:
-    """The header of a column of pools: a row that is called so, else the nearest with several texts, else none."""
+    """The header of a column of pools: a row that is called so, or the nearest with several texts, or none."""
     called = [row for row in above if head(sheet.cell(row, down)) in POOL]
     several = [row for row in above if len(sheet.texts(row)) > 1 and not is_control(sheet.cell(row, down))]
     words = [row for row in several if not any(sheet.is_value(text) for text in sheet.texts(row))]

@@ -36,7 +36,7 @@ def wells(size: int) -> tuple[str, ...]:
 
 
 def well(text: str) -> str | None:
-    """A well's usual name; None where the text is no well.
+    """A well's usual name; None where the text is not a well.
 
     Example:
         >>> well("a01"), well("H12"), well("Z9")

@@ -1,0 +1,245 @@
+"""`LoadPosterior`: the posterior over who is positive, where pools report totals of amounts.
+
+The sets of positives that come close are listed (`search`), the loads of each are integrated out (`evidence`), and what
+is not listed is estimated: items that may be positive unseen, each on its own. There is no proof, as there is for
+counts, but the probabilities are those of the model: of the answer, of every set listed, of every item.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float64
+from torch import Tensor
+
+from qgt.arguments import positive, whole
+from qgt.decoders.contract import BoundDecoder, refuse_unsupported
+from qgt.decoders.loads.evidence import DrawnLoads, Fitted, Plates, PositiveSets
+from qgt.decoders.loads.search import RARE, SetListing, SetSearch
+from qgt.decoders.loads.tables import LEAST_NODES, NEVER
+from qgt.decoders.results import Answers, Decoded, Evidence, Spans, Status
+from qgt.model.prior import FactoredPrior
+from qgt.model.problem import Problem
+
+INTERVAL = (0.05, 0.5, 0.95)  # quantiles: the ends of 90 % of a load's posterior, and its median
+MOST_TABLES = 2**25  # numbers of all tables of the instances that are decoded at a time
+BEYOND = 3.0  # nats beyond the odds, within which sets are weighed again by sampling
+MOST_SAMPLED = 48  # sets of an instance that are weighed again
+FIRST_SAMPLES = 128  # of the first look
+SETTLED, PRECISE = 0.999, 0.02  # a share above which a set needs no more draws; a relative error that is small enough
+HEAVY, DRAWS = 0.02, 8  # a share above which a set matters; draws of its loads that unlisted positives are held against
+AT_A_TIME = 2**15  # drawn sets of loads at a time
+
+
+@dataclass(frozen=True)
+class LoadPosterior:
+    """Who is positive, and how much each has, from totals of amounts such as cycle thresholds.
+
+    Example:
+        >>> import torch, qgt
+        >>> g = torch.Generator().manual_seed(0)
+        >>> design = qgt.Design.column_regular(pools=12, items=24, weight=3, generator=g)
+        >>> problem = qgt.Problem(design, qgt.Loads(rate=0.05, mean=3.0, sd=1.5), qgt.CycleThreshold(sigma=0.25))
+        >>> x, y = problem.simulate(3, generator=g)
+        >>> result = qgt.LoadPosterior().bind(problem)(y)
+        >>> bool((result.x == (x > 0)).all())
+        True
+    """
+
+    odds: float = 1000.0  # sets this many times less probable than the best are listed
+    samples: int = 1024  # of the loads of each set that matters; a first look takes fewer
+    rounds: int = 60  # of the search
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "odds", positive("odds", self.odds))
+        if self.odds < 1:
+            raise ValueError(f"odds={self.odds} is not valid: give 1 or more.")
+        object.__setattr__(self, "samples", whole("samples", self.samples, least=16))
+        object.__setattr__(self, "rounds", whole("rounds", self.rounds, least=1))
+
+    def supports(self, problem: Problem) -> str | None:
+        """Problems whose items have loads."""
+        if problem.loads is None:
+            return "its items have no amounts; use Certified, which proves its answers."
+        return None
+
+    def bind(self, problem: Problem) -> BoundDecoder:
+        """Prepare the prior."""
+        refuse_unsupported(self, problem)
+        loads = problem.loads
+        assert loads is not None
+        who = loads.statuses()
+        assert isinstance(who, FactoredPrior)  # as `Loads` has checked
+        costs = who.costs(problem.items)
+
+        def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
+            if not len(y):
+                return _nothing(problem, y)
+            rows = max(1, MOST_TABLES // (LEAST_NODES * problem.pools))
+            return Decoded.joined([_decoded(self, Plates.of(problem, loads, costs, part)) for part in y.split(rows)])
+
+        return BoundDecoder(problem, decode, takes_missing=True)
+
+
+def _decoded(options: LoadPosterior, plates: Plates) -> Decoded:
+    search = SetSearch(plates, window=math.log(options.odds), width=3, rounds=options.rounds)
+    listing = search.run()
+    close = _close(listing, len(plates), math.log(options.odds) + BEYOND)
+    samples = _weighed(plates, close, FIRST_SAMPLES)
+    close = _with_evidence(close, samples)
+    close, samples = _weighed_again(plates, close, samples, options.samples)
+    hidden = _hidden(search, close, samples)
+    return _result(plates, listing, close, samples, hidden, math.log(options.odds))
+
+
+def _weighed(plates: Plates, close: Fitted, number: int) -> DrawnLoads:
+    """Loads drawn for sets, some sets at a time."""
+    points = _points(number, close.sets.items.shape[1] + 1, plates.y.device)
+    rows = torch.arange(len(close.sets), device=plates.y.device).split(max(1, AT_A_TIME // number))
+    return _joined([plates.sampled(close[part], points) for part in rows])
+
+
+def _weighed_again(plates: Plates, close: Fitted, samples: DrawnLoads, number: int) -> tuple[Fitted, DrawnLoads]:
+    """The sets that matter, weighed by more draws; all sets keep as many draws as the first look had, for loads."""
+    owner = close.sets.owner
+    share = (close.evidence - _log_sum(close.evidence, owner, len(plates))[owner]).exp()
+    doubtful = (share > HEAVY) & (share < SETTLED) & (samples.error > PRECISE)
+    rows = doubtful.nonzero()[:, 0]
+    if not len(rows):
+        return close, samples
+    again = _weighed(plates, close[rows], number)
+    better = _with_evidence(close[rows], again).evidence
+    return replace(close, evidence=close.evidence.index_copy(0, rows, better)), samples
+
+
+def _with_evidence(close: Fitted, samples: DrawnLoads) -> Fitted:
+    """The sets with the evidence of the draws; where no draw is possible, as for absurd reports, that of the fit."""
+    drawn = samples.evidence
+    return replace(close, evidence=torch.where(drawn > -torch.inf, drawn, close.evidence))
+
+
+def _hidden(search: SetSearch, close: Fitted, samples: DrawnLoads) -> Float64[Tensor, "sets items"]:
+    """The odds of one more positive in each set, where so rare that the set with it is not listed.
+
+    For sets that matter these odds are the mean over loads drawn from the posterior given the set; for the others they
+    are those at the mode of the loads.
+    """
+    owner, instances = close.sets.owner, len(search.plates)
+    odds = search.hidden(close.sets, close.totals)
+    share = (close.evidence - _log_sum(close.evidence, owner, instances)[owner]).exp()
+    heavy = (share > HEAVY).nonzero()[:, 0]
+    drawn = samples.resampled(heavy, DRAWS)  # (heavy, draws, places)
+    sets = close.sets[heavy.repeat_interleave(DRAWS)]
+    sets = PositiveSets(sets.owner, sets.items, drawn.flatten(0, 1))
+    mean = search.hidden(sets, search.plates.totals(sets)).view(len(heavy), DRAWS, odds.shape[1]).mean(1)
+    # Which sets are listed was decided by the odds at the mode.
+    rare = (odds < RARE) & ~search.with_one_more(close.sets)
+    odds[heavy] = mean
+    return torch.where(rare, odds, 0.0)
+
+
+def _close(listing: SetListing, instances: int, window: float) -> Fitted:
+    """The sets within the window of each instance's best, the best first, not more than are worth sampling."""
+    found = listing.fitted
+    order = found.evidence.argsort(descending=True, stable=True)
+    order = order[found.sets.owner[order].argsort(stable=True)]
+    owner = found.sets.owner[order]
+    rank = torch.arange(len(owner), device=owner.device) - torch.searchsorted(owner, owner)
+    best = found.evidence[order][torch.searchsorted(owner, torch.arange(instances, device=owner.device))]
+    near = found.evidence[order] >= best[owner] - window
+    picked = found[order[near & (rank < MOST_SAMPLED)]]
+    sets = picked.sets.trimmed()
+    places = sets.items.shape[1]
+    # Places were trimmed in the order of items: fit again so that covariances follow.
+    return picked if places == picked.sets.items.shape[1] else _reordered(picked)
+
+
+def _reordered(fitted: Fitted) -> Fitted:
+    """The same sets, their items moved to the first places."""
+    inside = fitted.sets.inside
+    used = max(1, int(inside.sum(1).max()))
+    order = (~inside).to(torch.int64).argsort(dim=1, stable=True)[:, :used]
+    rows = torch.arange(len(order), device=order.device)[:, None]
+    covariance = fitted.covariance[rows[..., None], order[:, :, None], order[:, None, :]]
+    wide = fitted.wide.gather(1, order)
+    return Fitted(fitted.sets.trimmed(), fitted.totals, covariance, wide, fitted.evidence)
+
+
+def _points(samples: int, dimensions: int, device: torch.device) -> Float64[Tensor, "samples dimensions"]:
+    """Points that fill the unit cube evenly, the same in every call."""
+    engine = torch.quasirandom.SobolEngine(dimensions, scramble=True, seed=0)
+    return engine.draw(samples, dtype=torch.float64).clamp(1e-9, 1 - 1e-9).to(device)
+
+
+def _joined(parts: list[DrawnLoads]) -> DrawnLoads:
+    return DrawnLoads(
+        torch.cat([part.prior for part in parts]),
+        torch.cat([part.weight for part in parts]),
+        torch.cat([part.logs for part in parts]),
+    )
+
+
+def _result(
+    plates: Plates, listing: SetListing, close: Fitted, samples: DrawnLoads, hidden: Tensor, window: float
+) -> Decoded:
+    """Probabilities from evidences, what is hidden included."""
+    owner, items, instances = close.sets.owner, plates.problem.items, len(plates)
+    log_hidden = torch.log1p(hidden).sum(1)  # (sets,): how much more than the set itself its unlisted neighbours weigh
+    evidence = close.evidence
+    mass = _log_sum(evidence + log_hidden, owner, instances)
+    share = (evidence + log_hidden - mass[owner]).exp()  # of a set with all its unlisted neighbours
+    probability = (evidence - mass[owner]).exp()
+    order = evidence.argsort(descending=True, stable=True)
+    order = order[owner[order].argsort(stable=True)]
+    x = close.sets.statuses(items)
+    unseen = hidden / (1 + hidden)
+    marginals = torch.zeros(instances, items, dtype=torch.float64, device=x.device)
+    marginals.index_add_(0, owner, share[:, None] * (x + unseen))
+    first = order[torch.searchsorted(owner[order], torch.arange(instances, device=owner.device))]
+    keep = order[evidence[order] >= evidence[first][owner[order]] - window]
+    spans, _ = Spans.of(owner[keep], instances)
+    answers = Answers(spans, x[keep], evidence[keep], probability[keep])
+    amounts, interval = _amounts(close, samples, first, items)
+    best = x[first]
+    differs = (x[keep] != best[owner[keep]]).to(torch.float64)
+    unsettled = torch.zeros_like(marginals).index_add_(0, owner[keep], differs) > 0
+    explained = evidence[first] > NEVER / 2
+    found = Evidence(
+        log_joint=evidence[first],
+        complete=listing.complete & explained,
+        confidence=torch.where(explained, probability[first], 0.0),
+        marginals=marginals.clamp(0.0, 1.0),
+        unsettled=unsettled,
+        alternatives=answers,
+        interval=interval,
+    )
+    # No set was found that explains all reports: the calls are the best there is, and nothing to trust.
+    status = torch.where(explained, Status.OK, Status.NOT_CONVERGED).to(torch.uint8)
+    return Decoded(best, status, marginals.clamp(0.0, 1.0), found, amounts=amounts)
+
+
+def _amounts(close: Fitted, samples: DrawnLoads, first: Tensor, items: int) -> tuple[Tensor, Tensor]:
+    """The median amount of each item of the best sets, and the ends of 90 % of its posterior."""
+    best = DrawnLoads(samples.prior[first], samples.weight[first], samples.logs[first])
+    low, middle, high = (10.0 ** best.quantiles(INTERVAL)).unbind(2)  # (instances, places)
+    sets = close.sets[first]
+    where = sets.items.where(sets.inside, items)
+    amounts = torch.zeros(len(first), items + 1, dtype=torch.float64, device=where.device)
+    interval = torch.full((len(first), items + 1, 2), torch.nan, dtype=torch.float64, device=where.device)
+    amounts.scatter_(1, where, middle)
+    interval.scatter_(1, where[..., None].expand(-1, -1, 2), torch.stack([low, high], 2))
+    return amounts[:, :items], interval[:, :items]
+
+
+def _log_sum(values: Tensor, owner: Tensor, instances: int) -> Tensor:
+    """The log of the sum of exponentials of each owner's values."""
+    top = torch.full((instances,), -torch.inf, dtype=torch.float64, device=values.device)
+    top = top.scatter_reduce(0, owner, values, "amax")
+    total = torch.zeros_like(top).index_add_(0, owner, (values - top[owner]).exp())
+    return top + total.log()
+
+
+def _nothing(problem: Problem, y: Tensor) -> Decoded:
+    """The result for no instances."""
+    x = torch.zeros(0, problem.items, dtype=torch.uint8, device=y.device)
+    return Decoded(x, torch.zeros(0, dtype=torch.uint8, device=y.device))

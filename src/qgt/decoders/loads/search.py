@@ -1,0 +1,284 @@
+"""Which sets of positives are worth looking at: from sets found, their neighbours, until the good ones are closed.
+
+A neighbour has one item more, one less, or one or two in place of another. What a neighbour's evidence will be is
+predicted from one integral over the load of the item that comes or goes (`Plates.conditional`); the promising
+neighbours are then fitted. The search starts from the empty set, goes on from the best sets that were not yet gone on
+from, and ends where the neighbours of every set within the odds have been looked at (compare Hans, Dobra and West 2007,
+Shotgun stochastic search for large p regression, J. Am. Stat. Assoc. 102, 507-516; here nothing is left to chance).
+
+Items that a plate hardly speaks about, such as a weak positive below the limit of detection, would multiply the number
+of sets without end. Where adding an item gains less than `RARE` in odds, the set with it is not listed; its odds are
+summed up by `SetSearch.hidden` instead.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Float64, Int64
+from torch import Tensor
+
+from qgt.decoders.loads.evidence import NONE, Fitted, Plates, PositiveSets
+from qgt.decoders.loads.tables import NEVER
+
+RARE = 0.02  # odds below which one more positive is not listed as a set of its own
+SLACK = 60.0  # nats by which a prediction may be too low: the other loads are not yet fitted anew
+HOPELESS = -9.0  # nats: items whose odds of being positive are surely below are not looked at
+REPAIR_SLACK = 10.0  # the same, where one more item is added to a neighbour
+NEEDED = 4  # items of a pool that are looked at where its report needs one, however improbable they are
+ADDS, SWAPS = 6, 3  # the best additions to a set, and the best replacements of each item, that are fitted
+REPAIRS = 2  # the best additions to a neighbour that explains too little
+FITTED_AT_A_TIME = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class SetListing:
+    """The sets found for a batch of instances."""
+
+    fitted: Fitted
+    complete: Bool[Tensor, " instances"]  # whether the neighbours of all sets within the odds were looked at
+
+
+@dataclass(frozen=True, eq=False)
+class SetSearch:
+    """A search for the sets of positives of a batch of instances."""
+
+    plates: Plates
+    window: float  # nats: sets this far below the best are gone on from
+    width: int  # sets of each instance gone on from at a time
+    rounds: int
+
+    def run(self) -> SetListing:
+        """SetSearch until the sets within the window are closed, or for so many rounds."""
+        may_be = candidates(self.plates)
+        found = _Found(self, self.plates.fit(self._start()))
+        for _ in range(self.rounds):
+            chosen = found.chosen()
+            if not len(chosen):
+                break
+            found.add(self._neighbours(found.fitted[chosen], may_be, found.best))
+            poor = found.poor()  # what lost an item may need two in its place
+            found.add(self._repaired(found.fitted[poor], may_be, found.best))
+        left = torch.zeros(len(self.plates), dtype=torch.bool, device=self.plates.y.device)
+        left[found.fitted.sets.owner[found.open()]] = True
+        return SetListing(found.fitted, ~left)
+
+    def _start(self) -> PositiveSets:
+        """For each instance the items that the prior knows to be positive, and no other."""
+        device, instances = self.plates.y.device, len(self.plates)
+        known = (self.plates.costs.known == 1).nonzero()[:, 0].to(device)
+        items = known if len(known) else torch.full((1,), NONE, device=device)
+        middle = float(self.plates.grid[0][len(self.plates.grid[0]) // 2])
+        logs = torch.full((instances, len(items)), middle, dtype=torch.float64, device=device)
+        return PositiveSets(torch.arange(instances, device=device), items.repeat(instances, 1), logs)
+
+    def fitted(self, sets: PositiveSets) -> Fitted:
+        """The sets at the modes of their loads, some at a time."""
+        parts = [sets[slice(start, start + FITTED_AT_A_TIME)] for start in range(0, len(sets), FITTED_AT_A_TIME)]
+        return _joined_fits([self.plates.fit(part.trimmed()) for part in parts])
+
+    def _neighbours(self, fitted: Fitted, candidates: Tensor, best: Tensor) -> PositiveSets:
+        """The promising neighbours of some sets, with loads to start from."""
+        sets = fitted.sets
+        floor = best[sets.owner] - self.window - SLACK
+        row, place = sets.inside.nonzero(as_tuple=True)
+        changed = self._replaced(fitted, candidates, row, place) if len(row) else []
+        return PositiveSets.joined([self._added(fitted, candidates, floor), *changed])
+
+    def _repaired(self, poor: Fitted, candidates: Tensor, best: Tensor) -> PositiveSets:
+        """Sets that explain too little, with the one item more that may mend it."""
+        sets = poor.sets
+        if not len(sets):
+            return sets
+        gain, log = self._gains(sets, poor.totals, candidates[sets.owner])
+        worth = poor.evidence[:, None] + gain > (best[sets.owner] - self.window - REPAIR_SLACK)[:, None]
+        return _with(sets, candidates[sets.owner], torch.where(worth, gain, -torch.inf), log, REPAIRS)
+
+    def _added(self, fitted: Fitted, candidates: Tensor, floor: Tensor) -> PositiveSets:
+        sets = fitted.sets
+        gain, log = self._gains(sets, fitted.totals, candidates[sets.owner])
+        # Rare additions are summed up by `hidden`, unless the best set itself still lacks an explanation.
+        worth = (fitted.evidence[:, None] + gain > floor[:, None]) & (gain > torch.tensor(RARE).log())
+        gain = torch.where(worth, gain, -torch.inf)
+        return _with(sets, candidates[sets.owner], gain, log, ADDS)
+
+    def _replaced(self, fitted: Fitted, candidates: Tensor, row: Tensor, place: Tensor) -> list[PositiveSets]:
+        """The sets without one item, and with another in its place, however little they explain: see `_repaired`."""
+        plates, sets = self.plates, fitted.sets
+        item, amount = sets.items[row, place], 10.0 ** sets.logs[row, place]
+        without = PositiveSets(sets.owner[row], sets.items[row].clone(), sets.logs[row])
+        without.items[torch.arange(len(row), device=row.device), place] = NONE
+        totals = (fitted.totals[row] - plates.members[item] * amount[:, None]).clamp(min=0.0)
+        some = candidates[without.owner]
+        gain, log = self._gains(without, totals, some)
+        gain = torch.where(some == item[:, None], -torch.inf, gain)
+        return [without, _with(without, some, gain, log, SWAPS)]
+
+    def _gains(self, sets: PositiveSets, totals: Tensor, some: Tensor) -> tuple[Tensor, Tensor]:
+        """The log evidence gained by adding each of some items, and the load at which it is best; -inf for members."""
+        plates = self.plates
+        law = plates.conditional(sets.owner, totals, some)  # (sets, some, nodes)
+        gain = law.logsumexp(2) - plates.at_own_pools(sets.owner, totals, some)
+        x = sets.statuses(plates.problem.items)
+        change = torch.nn.functional.pad(-plates.costs.flips(x), (0, 1), value=-torch.inf)  # (sets, items + 1)
+        taken = torch.nn.functional.pad(x, (0, 1), value=1).gather(1, some.where(some != NONE, x.shape[1])) > 0
+        gain = gain + change.gather(1, some.where(some != NONE, x.shape[1]))
+        return torch.where(taken, -torch.inf, gain), plates.grid[0][law.argmax(2)]
+
+    @cached_property
+    def _numbers(self) -> Int64[Tensor, " numbers"]:
+        """A random number for each item, 0 for none, and one for each instance."""
+        items, instances = self.plates.problem.items, len(self.plates)
+        generator = torch.Generator().manual_seed(0)
+        numbers = torch.randint(-(2**62), 2**62, (items + 1 + instances,), generator=generator)
+        numbers[items] = 0
+        return numbers.to(self.plates.y.device)
+
+    def keys(self, sets: PositiveSets) -> Int64[Tensor, " sets"]:
+        """A number for each set of each instance, the same whatever the order of its items."""
+        items = self.plates.problem.items
+        own = self._numbers[items + 1 + sets.owner]
+        return self._numbers[sets.items.where(sets.inside, items)].sum(1) + own
+
+    def with_one_more(self, sets: PositiveSets) -> Bool[Tensor, "sets items"]:
+        """Whether a set with one more item is itself among the sets."""
+        keys = self.keys(sets)
+        return torch.isin(keys[:, None] + self._numbers[: self.plates.problem.items], keys)
+
+    def hidden(self, sets: PositiveSets, totals: Tensor) -> Float64[Tensor, "sets items"]:
+        """The odds that one more item is positive than those of a set whose pools hold `totals`; members have 0."""
+        items = torch.arange(self.plates.problem.items, device=self.plates.y.device).expand(len(sets), -1)
+        return self._gains(sets, totals, items)[0].exp()
+
+
+class _Found:
+    """The sets that a search has looked at, and what was done with each."""
+
+    def __init__(self, search: SetSearch, fitted: Fitted) -> None:
+        self.search, self.fitted = search, fitted
+        self.keys = search.keys(fitted.sets)
+        self.expanded = torch.zeros(len(fitted.sets), dtype=torch.bool, device=self.keys.device)
+        self.repaired = self.expanded.clone()
+        self.best = _best(fitted, len(search.plates))
+
+    def add(self, sets: PositiveSets) -> None:
+        """Fit those of the sets that are new, each once."""
+        keys = self.search.keys(sets)
+        new = (_first(keys) & ~torch.isin(keys, self.keys)).nonzero()[:, 0]
+        if not len(new):
+            return
+        self.fitted = _joined_fits([self.fitted, self.search.fitted(sets[new])])
+        self.keys = torch.cat([self.keys, keys[new]])
+        self.expanded = torch.nn.functional.pad(self.expanded, (0, len(new)))
+        self.repaired = torch.nn.functional.pad(self.repaired, (0, len(new)))
+        self.best = _best(self.fitted, len(self.search.plates))
+
+    def open(self) -> Bool[Tensor, " sets"]:
+        """Sets within the window that the search has not gone on from."""
+        near = self.fitted.evidence >= self.best[self.fitted.sets.owner] - self.search.window
+        return near & ~self.expanded
+
+    def chosen(self) -> Int64[Tensor, " chosen"]:
+        """The best open sets of each instance, to go on from."""
+        rows = self.open().nonzero()[:, 0]
+        rows = rows[self.fitted.evidence[rows].argsort(descending=True, stable=True)]
+        rows = rows[self.fitted.sets.owner[rows].argsort(stable=True)]
+        rows = rows[_ranks(self.fitted.sets.owner[rows]) < self.search.width]
+        self.expanded[rows] = True
+        return rows
+
+    def poor(self) -> Int64[Tensor, " poor"]:
+        """Sets below the window that were not yet repaired, of instances for which an explanation is known."""
+        best = self.best[self.fitted.sets.owner]
+        below = (self.fitted.evidence < best - self.search.window) & (best > NEVER / 2)
+        rows = (below & ~self.repaired & ~self.expanded).nonzero()[:, 0]
+        self.repaired[rows] = True
+        return rows
+
+
+def candidates(plates: Plates) -> Int64[Tensor, "instances candidates"]:
+    """The items that may be positive; NONE where an instance has fewer.
+
+    An item that is positive with log10 amount u makes a pool's total at least 10^u. The most that any total from there
+    on can make of the pool's report, against the most that any total can, bounds from above what the pool has to say
+    for the item, whatever else is in the pool. Items whose prior odds times all their pools' bounds, integrated over
+    the load, are below `exp(HOPELESS)` are left out.
+    """
+    curves, pools = plates.reports.curves, plates.y.shape[1]
+    envelope = curves.values.flip(1).cummax(1).values.flip(1)  # the best of all larger totals
+    top = torch.maximum(envelope[:, 0], plates.reports.zero.view(-1))
+    nodes, weights = plates.grid
+    place = ((nodes - curves.low) / curves.step).floor().clamp(0, curves.values.shape[1] - 1).to(torch.int64)
+    bound = (envelope[:, place] - top[:, None]).view(len(plates), pools, -1)  # (instances, pools, nodes)
+    members = plates.members[:-1]
+    law = torch.einsum("np,ipg->ing", members, bound) + weights
+    odds = torch.logit(plates.loads.statuses().marginals(plates.problem.items)).to(plates.y.device)
+    score = law.logsumexp(2) + odds
+    known = plates.costs.known.to(plates.y.device)
+    score = torch.where(known == 0, -torch.inf, torch.where(known == 1, torch.inf, score))
+    score = torch.where(_needed(plates, score), score.clamp(min=HOPELESS + 1.0), score)
+    number = max(1, int((score > HOPELESS).sum(1).max()))
+    order = score.sort(dim=1, descending=True, stable=True)
+    return torch.where(order.values > HOPELESS, order.indices, NONE)[:, :number]
+
+
+def _needed(plates: Plates, score: Float64[Tensor, "instances items"]) -> Bool[Tensor, "instances items"]:
+    """The best few items of every pool that must hold one: its report is all but impossible for a total of zero."""
+    curves = plates.reports.curves.values.amax(1).view_as(plates.reports.zero)
+    must = plates.reports.zero < curves + HOPELESS  # (instances, pools)
+    members = plates.members[:-1].T > 0  # (pools, items)
+    each = torch.where(members, score[:, None, :], -torch.inf)  # (instances, pools, items)
+    best = each.topk(min(NEEDED, each.shape[2]), 2)
+    needed = torch.zeros_like(score, dtype=torch.int64)
+    mine = (must[..., None] & (best.values > -torch.inf)).to(torch.int64)
+    return needed.scatter_add_(1, best.indices.flatten(1), mine.flatten(1)) > 0
+
+
+def _with(sets: PositiveSets, some: Tensor, gain: Tensor, log: Tensor, most: int) -> PositiveSets:
+    """Each set with one of its best few items more, where the gain is not -inf."""
+    best = gain.topk(min(most, gain.shape[1]), 1)
+    row, rank = (best.values > -torch.inf).nonzero(as_tuple=True)
+    which = best.indices[row, rank]
+    items = torch.cat([sets.items[row], some[row, which][:, None]], 1)
+    logs = torch.cat([sets.logs[row], log[row, which][:, None]], 1)
+    return PositiveSets(sets.owner[row], items, logs)
+
+
+def _best(found: Fitted, instances: int) -> Float64[Tensor, " instances"]:
+    start = torch.full((instances,), -torch.inf, dtype=torch.float64, device=found.evidence.device)
+    return start.scatter_reduce(0, found.sets.owner, found.evidence, "amax")
+
+
+def _ranks(owner: Tensor) -> Tensor:
+    """The place of each row among those of its owner; owners are sorted."""
+    first = torch.searchsorted(owner, owner)
+    return torch.arange(len(owner), device=owner.device) - first
+
+
+def _first(keys: Tensor) -> Tensor:
+    """Whether each key is the first of its kind."""
+    order = keys.argsort(stable=True)
+    new = torch.ones_like(keys, dtype=torch.bool)
+    new[order[1:]] = keys[order[1:]] != keys[order[:-1]]
+    return new
+
+
+def _joined_fits(parts: list[Fitted]) -> Fitted:
+    """Several tables of fitted sets as one."""
+    sets = PositiveSets.joined([part.sets for part in parts])
+    places = sets.items.shape[1]
+    return Fitted(
+        sets,
+        torch.cat([part.totals for part in parts]),
+        torch.cat([_wide_square(part.covariance, places) for part in parts]),
+        torch.cat([torch.nn.functional.pad(part.wide, (0, places - part.wide.shape[1])) for part in parts]),
+        torch.cat([part.evidence for part in parts]),
+    )
+
+
+def _wide_square(square: Tensor, places: int) -> Tensor:
+    more = places - square.shape[1]
+    padded = torch.nn.functional.pad(square, (0, more, 0, more))
+    added = torch.arange(square.shape[1], places, device=square.device)
+    padded[:, added, added] = 1.0
+    return padded
