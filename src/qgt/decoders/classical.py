@@ -22,6 +22,7 @@ from torch import Tensor
 from qgt.decoders.contract import BoundDecoder
 from qgt.decoders.results import Decoded, Status
 from qgt.model.design import Design
+from qgt.model.loads import reads_empty
 from qgt.model.problem import Problem
 
 
@@ -106,8 +107,11 @@ class _Pools(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, y: Tensor) -> "_Pools":
-        negative = (y <= 0).to(torch.float64)  # a missing count is neither
-        return cls(problem.design, y > 0, problem.design.spread(negative) == 0)
+        negative = y <= 0  # a missing count is neither positive nor negative
+        if problem.loads is not None:
+            negative = reads_empty(problem.noise, y, problem.design.pool_sizes.to(y.device, torch.float64))
+        positive = ~negative & ~y.isnan()
+        return cls(problem.design, positive, problem.design.spread(negative.to(torch.float64)) == 0)
 
 
 def _definite(pools: _Pools) -> Tensor:

@@ -21,13 +21,14 @@ from jaxtyping import Bool, Float64, UInt8
 from torch import Generator, Tensor
 
 from qgt.arguments import finite, fraction, positive
-from qgt.model.noise import Numbers
+from qgt.model.noise import Noise, Numbers, Reports, usual_reports
 from qgt.model.prior import Bernoulli, FactoredPrior, Prior
 
 TAIL = 6.0  # standard deviations of log10 amounts, beyond which there are none
 LN10 = math.log(10.0)
 PER_DOUBLING = -1 / math.log10(2.0)  # the slope of a reaction in which every cycle doubles the amount
 CYCLES_BEFORE = 40.0  # an arbitrary cycle threshold is anywhere in so many cycles before the last that is reported
+EMPTY = 4.5  # nats below the usual report of an empty pool, three standard errors: what still reads as empty
 DECADES_ABOVE = 9.0  # an arbitrary amount is anywhere in so many decades above the least that is reported
 
 
@@ -251,6 +252,12 @@ class CycleThreshold:
         """What a pool reports in which nothing amplified."""
         return inf
 
+    @property
+    def reports(self) -> Reports:
+        """Cycles, or nothing."""
+        remedy = "write a cycle such as 27.3, inf where nothing amplified, and nothing where the pool was not measured"
+        return Reports("cycle thresholds", counts=False, exact=False, words={inf: "not detected"}, remedy=remedy)
+
     def reach(self, size: int, tail: float) -> float:
         """Cycle thresholds are not on the scale of counts, and nothing amplified is infinitely far."""
         return inf
@@ -371,6 +378,13 @@ class Amount:
         """What a pool reports below the limit."""
         return 0.0
 
+    @property
+    def reports(self) -> Reports:
+        """Amounts, or nothing below the limit."""
+        words = {0.0: "not detected"} if self.limit or not self.absolute else {}
+        remedy = "write an amount, and 0 where nothing was detected"
+        return Reports("amounts", counts=False, exact=False, words=words, remedy=remedy)
+
     def reach(self, size: int, tail: float) -> float:
         """Amounts are not on the scale of counts."""
         return inf
@@ -466,6 +480,25 @@ def as_statuses(x: Tensor) -> UInt8[Tensor, "instances items"]:
         tensor([[0, 1]], dtype=torch.uint8)
     """
     return x if x.dtype == torch.uint8 else (x > 0).to(torch.uint8)
+
+
+def reads_empty(
+    noise: Noise, y: Float64[Tensor, "instances pools"], sizes: Float64[Tensor, " pools"]
+) -> Bool[Tensor, "instances pools"]:
+    """Whether each report is what a pool without any positive reports, or not much farther off than its error.
+
+    Example:
+        >>> import torch
+        >>> noise = CycleThreshold(sigma=0.25, background=10.0)  # empty pools read 33.7
+        >>> y = torch.tensor([[33.5, 29.0]], dtype=torch.float64)
+        >>> reads_empty(noise, y, torch.tensor([8.0, 8.0], dtype=torch.float64))
+        tensor([[ True, False]])
+    """
+    missing, none = y.isnan(), torch.zeros_like(y)
+    usual = usual_reports(noise, none, sizes).expand_as(y)
+    filled = torch.where(missing, usual, y)
+    floor = noise.log_prob(usual, none, sizes) - EMPTY
+    return (noise.log_prob(filled, none, sizes) >= floor) & ~missing
 
 
 def possible_totals(

@@ -254,9 +254,24 @@ class RoundedGaussian:
         return torch.where((error == error.floor()) & (upper > -inf), mass, -inf)
 
 
+@runtime_checkable
+class OwnArbitrary(Protocol):
+    """A noise with a law of its own for reports that say nothing of the pool, because no count is on their scale."""
+
+    def sample_arbitrary(self, sizes: Tensor, shape: torch.Size, *, generator: Generator) -> Tensor:
+        """Draw such reports."""
+        ...
+
+    def log_arbitrary(self, y: Numbers, sizes: Numbers) -> Numbers:
+        """The log density of such a report, or its log probability."""
+        ...
+
+
 @dataclass(frozen=True)
 class Outliers:
     """Any noise, but with a small chance `rate` a report is arbitrary: anything from 0 to the pool's size.
+
+    A noise whose reports are not on the scale of counts says itself what an arbitrary report is (`OwnArbitrary`).
 
     Example:
         >>> import torch
@@ -305,18 +320,26 @@ class Outliers:
             return each.sample(counts, sizes, generator=generator)
         reports = self.noise.sample(counts, sizes, generator=generator)
         draws = torch.rand(2, *counts.shape, dtype=torch.float64, generator=generator, device=generator.device)
-        anything = draws[0] * (sizes + 1)
-        anything = anything.floor() if self.integer else anything - 0.5
+        if isinstance(self.noise, OwnArbitrary):
+            anything = self.noise.sample_arbitrary(sizes, counts.shape, generator=generator)
+        else:
+            anything = draws[0] * (sizes + 1)
+            anything = anything.floor() if self.integer else anything - 0.5
         return torch.where(draws[1] < self.rate, anything, reports)
 
     def log_prob(self, y: Numbers, counts: Numbers, sizes: Numbers) -> Numbers:
         """The two ways to a report, added up."""
         if (each := self.by_pool()) is not None:
             return each.log_prob(y, counts, sizes)
-        inside = (y >= -0.5) & (y <= sizes + 0.5) & ((y == y.floor()) if self.integer else torch.ones_like(y).bool())
-        arbitrary = torch.where(inside, -(sizes + 1).log(), -inf) + (log(self.rate) if self.rate else -inf)
+        arbitrary = self._log_arbitrary(y, sizes) + (log(self.rate) if self.rate else -inf)
         usual = self.noise.log_prob(y, counts, sizes) + (log(1 - self.rate) if self.rate < 1 else -inf)
         return torch.logaddexp(usual, arbitrary)
+
+    def _log_arbitrary(self, y: Numbers, sizes: Numbers) -> Numbers:
+        if isinstance(self.noise, OwnArbitrary):
+            return self.noise.log_arbitrary(y, sizes)
+        inside = (y >= -0.5) & (y <= sizes + 0.5) & ((y == y.floor()) if self.integer else torch.ones_like(y).bool())
+        return torch.where(inside, -(sizes + 1).log(), -inf)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ TAILS = 4.5  # standard deviations on either side that the grid covers
 WIDE = 0.2  # decades: a posterior standard deviation above which a load is integrated on the grid
 NONE = -1  # in place of an item, in sets smaller than the largest
 LEAST_CURVATURE = 1e-3  # per square decade
-AT_A_TIME = 2**22  # look-ups at a time
+AT_A_TIME, AT_A_TIME_ON_GPU = 2**20, 2**25  # look-ups at a time
 MOST_STEPS = 40  # of Newton's method, with Levenberg and Marquardt's damping
 FIRST_DAMPING, MOST_DAMPING = 0.1, 1e4
 SETTLED = 1e-3  # nats that a step gained, where loads are at their mode
@@ -187,7 +187,8 @@ class Plates:
         """
         nodes, weights = self.grid
         pools, mine = self.pools_of
-        rows = max(1, AT_A_TIME // max(1, items.shape[1] * pools.shape[1] * len(nodes)))
+        most = AT_A_TIME if self.y.device.type == "cpu" else AT_A_TIME_ON_GPU
+        rows = max(1, most // max(1, items.shape[1] * pools.shape[1] * len(nodes)))
         parts = []
         for who, base, some in zip(owner.split(rows), totals.split(rows), items.split(rows), strict=True):
             where = pools[some][..., None]  # (rows, some, weight, 1)

@@ -28,7 +28,7 @@ MOST_SAMPLED = 48  # sets of an instance that are weighed again
 FIRST_SAMPLES = 128  # of the first look
 SETTLED, PRECISE = 0.999, 0.02  # a share above which a set needs no more draws; a relative error that is small enough
 HEAVY, DRAWS = 0.02, 8  # a share above which a set matters; draws of its loads that unlisted positives are held against
-AT_A_TIME = 2**15  # drawn sets of loads at a time
+DRAWN, DRAWN_ON_GPU = 2**15, 2**19  # draws of all loads of a set at a time
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,8 @@ def _decoded(options: LoadPosterior, plates: Plates) -> Decoded:
 def _weighed(plates: Plates, close: Fitted, number: int) -> DrawnLoads:
     """Loads drawn for sets, some sets at a time."""
     points = _points(number, close.sets.items.shape[1] + 1, plates.y.device)
-    rows = torch.arange(len(close.sets), device=plates.y.device).split(max(1, AT_A_TIME // number))
+    most = DRAWN if plates.y.device.type == "cpu" else DRAWN_ON_GPU
+    rows = torch.arange(len(close.sets), device=plates.y.device).split(max(1, most // number))
     return _joined([plates.sampled(close[part], points) for part in rows])
 
 

@@ -28,7 +28,7 @@ REPAIR_SLACK = 10.0  # the same, where one more item is added to a neighbour
 NEEDED = 4  # items of a pool that are looked at where its report needs one, however improbable they are
 ADDS, SWAPS = 6, 3  # the best additions to a set, and the best replacements of each item, that are fitted
 REPAIRS = 2  # the best additions to a neighbour that explains too little
-FITTED_AT_A_TIME = 4096
+FITTED_AT_A_TIME = 2**14
 
 
 @dataclass(frozen=True, eq=False)

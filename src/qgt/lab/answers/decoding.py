@@ -2,8 +2,8 @@
 
 A sheet of one round is decoded by any decoder, in parts, so that a person can see how far it is. All its instances have
 the same problem, so simulations of that problem measure what an answer is worth (`BySimulation`). After a later round
-every instance has pools of its own. Nothing is simulated then: longer lists of answers take its place
-(`ByLongerLists`). Whatever follows from the answers is the same for both.
+every instance has pools of its own, so nothing is simulated: longer lists of answers replace that (`ByLongerLists`).
+Whatever follows from the answers is the same for both.
 """
 
 from collections.abc import Callable, Mapping, Sequence

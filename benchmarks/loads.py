@@ -1,0 +1,237 @@
+"""Amounts instead of counts: plates exactly right, and how far the confidence in them can be trusted.
+
+    python benchmarks/loads.py --device cuda --plates 300 -o results/loads.json
+    python benchmarks/loads.py --rows "real 45 x 105" --plates 20                # some rows, by their beginning
+    python benchmarks/loads.py speed --device cuda -o results/loads_speed.json
+
+Two worlds. *Simple*: amounts uniform between 0 and 1, reports off by a factor of 1.95^e, e normal with standard
+deviation 0.1, and exactly 0 without positives: the simulation by which Tapestry was published (Ghosh et al. 2021,
+Tapestry: a single-round pooling design for SARS-CoV-2, IEEE Open J. Signal Process.). *Real*: cycle thresholds of
+single positives normal with mean 27.3 and standard deviation 6.2 between 10 and 37, as 1,632 published positives have
+them; pools off by 0.15, 0.25 or 0.4 cycles, and nothing reported beyond 38.
+
+Each plate has a given number of positives, and the decoders are told the rate. All decoders get the same plates.
+`limit` is the mean confidence of the posterior: the share of plates that any decoder can get right, as far as the
+model is right and no better set was overlooked. `overlooked` counts plates whose true set is more probable than the
+answer by more than OVERLOOKED nats: what the search missed.
+"""
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+import qgt
+from qgt.decoders.loads.evidence import NONE, Plates, PositiveSets
+from setting import provenance, synchronize, write
+
+OVERLOOKED = 0.5  # nats
+DECADES_PER_CYCLE = math.log10(2.0)
+REAL = {
+    "mean": (37 - 27.3) * DECADES_PER_CYCLE,
+    "sd": 6.2 * DECADES_PER_CYCLE,
+    "low": 0.0,
+    "high": 27 * DECADES_PER_CYCLE,
+}
+SURE = 0.99
+BASELINES = ("comp", "comp_nnls", "comp_nnomp", "comp_sbl", "comp_lasso", "load_gamp")
+
+
+class Row(NamedTuple):
+    """Plates of one kind."""
+
+    world: str
+    pools: int
+    items: int
+    positives: int
+    error: float  # in cycles
+
+    @property
+    def name(self) -> str:
+        """The row in words."""
+        return f"{self.world} {self.pools} x {self.items}, {self.positives} positives, error {self.error}"
+
+
+def rows() -> Iterator[Row]:
+    sizes = {(16, 40): (2, 3, 4, 5), (45, 105): (3, 5, 8, 10, 12, 15), (93, 961): (5, 10, 15)}
+    for (pools, items), numbers in sizes.items():
+        yield from (Row("simple", pools, items, number, 0.1) for number in numbers)
+        yield from (Row("real", pools, items, number, 0.25) for number in numbers)
+    for error in (0.15, 0.4):
+        yield from (Row("real", 45, 105, number, error) for number in (5, 8))
+
+
+def design_of(row: Row, seed: int) -> qgt.Design:
+    """Each item in three pools: Kirkman's triples where there are any, else as even as can be."""
+    if row.pools % 6 == 3:
+        return qgt.Design.kirkman_triples(pools=row.pools, items=row.items)
+    generator = torch.Generator().manual_seed(seed)
+    return qgt.few_transfers(items=row.items, pools=row.pools, weight=3, generator=generator)
+
+
+def problem_of(row: Row, seed: int) -> qgt.Problem:
+    """What the decoders are told."""
+    rate = row.positives / row.items
+    if row.world == "real":
+        noise: qgt.Noise = qgt.CycleThreshold(sigma=row.error, intercept=37.0, limit=38.0)
+        return qgt.Problem(design_of(row, seed), qgt.Loads(rate=rate, **REAL), noise)
+    even = (torch.arange(2000, dtype=torch.float64) + 0.5) / 2000
+    loads = qgt.Loads(rate=rate, values=even.log10().tolist())
+    return qgt.Problem(design_of(row, seed), loads, qgt.Amount(relative=row.error * math.log(1.95)))
+
+
+def plates_of(row: Row, problem: qgt.Problem, number: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """True amounts and reports: just so many positives on each plate."""
+    who = qgt.FixedWeight(row.positives).sample(number, row.items, generator=generator)
+    if row.world == "real":
+        amounts = qgt.Loads(rate=1.0, **REAL).sample(number, row.items, generator=generator)
+    else:
+        draws = torch.rand(number, row.items, dtype=torch.float64, generator=generator, device=generator.device)
+        amounts = draws.clamp(min=1 / 32768)
+    x = amounts * who
+    sizes = problem.design.pool_sizes.to(x.device, torch.float64)
+    return x, problem.noise.sample(problem.design.count(x), sizes, generator=generator)
+
+
+def scores(x: Tensor, called: Tensor) -> dict[str, Any]:
+    """How right calls are: plates, positives and negatives."""
+    true = x > 0
+    right = (called > 0) == true
+    return {
+        "right": int(right.all(1).sum()),
+        "sensitivity": float(right[true].double().mean()),
+        "specificity": float(right[~true].double().mean()),
+    }
+
+
+def measured(row: Row, seed: int, number: int, device: str) -> dict[str, Any]:
+    problem = problem_of(row, seed)
+    generator = torch.Generator(device).manual_seed(seed)
+    x, y = plates_of(row, problem, number, generator)
+    decode = qgt.LoadPosterior().bind(problem)
+    decode(y[:2])
+    synchronize(device)
+    start = time.perf_counter()
+    result = decode(y)
+    synchronize(device)
+    seconds = time.perf_counter() - start
+    confidence, complete = result.evidence.confidence, result.evidence.complete
+    assert confidence is not None and complete is not None
+    right = (result.x == (x > 0)).all(1)
+    sure = confidence > SURE
+    found = {
+        "row": row.name, **row._asdict(), "plates": number, **scores(x, result.x),
+        "limit": float(confidence.mean()), "sure": int(sure.sum()), "sure_right": int(right[sure].sum()),
+        "complete": int(complete.sum()), "overlooked": int(_overlooked(problem, x, y, result).sum()),
+        **_amounts(x, result), "calibration": _bins(confidence, right), "ms_per_plate": 1000 * seconds / number,
+    }  # fmt: skip
+    found["others"] = {name: _other(name, problem, x, y) for name in BASELINES if name in qgt.DECODERS}
+    return found
+
+
+def _bins(confidence: Tensor, right: Tensor) -> list[tuple[int, float, int]]:
+    """Plates, the sum of their confidences, and how many were right, in ten bins of confidence."""
+    which = (confidence * 10).to(torch.int64).clamp(max=9)
+    rows = [which == i for i in range(10)]
+    return [(int(own.sum()), float(confidence[own].sum()), int(right[own].sum())) for own in rows]
+
+
+def _amounts(x: Tensor, result: qgt.Decoded) -> dict[str, Any]:
+    """How near the amounts of right calls are, in decades, and how often 90 % intervals hold the truth."""
+    assert result.amounts is not None and result.evidence.interval is not None
+    called = (result.x > 0) & (x > 0)
+    off = (result.amounts[called] / x[called]).log10().abs()
+    low, high = result.evidence.interval[called].unbind(1)
+    inside = (low <= x[called]) & (x[called] <= high)
+    return {"median_decades_off": float(off.median()), "inside_interval": int(inside.sum()), "amounts": len(off)}
+
+
+def _overlooked(problem: qgt.Problem, x: Tensor, y: Tensor, result: qgt.Decoded) -> Tensor:
+    """Whether the true set is more probable than the answer."""
+    loads = problem.loads
+    assert loads is not None and result.evidence.log_joint is not None
+    who = loads.statuses()
+    assert isinstance(who, qgt.FactoredPrior)
+    amounts, items = x.topk(int((x > 0).sum(1).max()), 1)
+    logs = torch.where(amounts > 0, amounts, 1.0).log10().clamp(*loads.span)
+    truth = PositiveSets(torch.arange(len(x), device=x.device), torch.where(amounts > 0, items, NONE), logs)
+    better = []
+    for part in torch.arange(len(x), device=x.device).split(64):
+        plates = Plates.of(problem, loads, who.costs(problem.items), y[part])
+        own = PositiveSets(torch.arange(len(part), device=x.device), truth.items[part], truth.logs[part])
+        better.append(plates.fit(own).evidence > result.evidence.log_joint[part] + OVERLOOKED)
+    return torch.cat(better) & ~(result.x == (x > 0)).all(1)
+
+
+def _other(name: str, problem: qgt.Problem, x: Tensor, y: Tensor) -> dict[str, Any]:
+    decode = qgt.DECODERS[name]().bind(problem)
+    start = time.perf_counter()
+    result = decode(y.cpu())
+    return {**scores(x.cpu(), result.x), "ms_per_plate": 1000 * (time.perf_counter() - start) / len(y)}
+
+
+def speed(seed: int, device: str, plates: int) -> list[dict[str, Any]]:
+    """96 samples in 24 pools of weight 4, 1 and 3 % positive, realistic loads: plates a second."""
+    found = []
+    for rate in (0.01, 0.03):
+        generator = torch.Generator().manual_seed(seed)
+        design = qgt.few_transfers(items=96, pools=24, weight=4, generator=generator)
+        noise = qgt.CycleThreshold(sigma=0.25, intercept=37.0, limit=38.0)
+        problem = qgt.Problem(design, qgt.Loads(rate=rate, **REAL), noise)
+        x, y = problem.simulate(plates, generator=torch.Generator(device).manual_seed(seed))
+        decode = qgt.LoadPosterior().bind(problem)
+        decode(y[:4])
+        synchronize(device)
+        start = time.perf_counter()
+        result = decode(y)
+        synchronize(device)
+        seconds = time.perf_counter() - start
+        single = []
+        for i in range(min(20, plates)):
+            start = time.perf_counter()
+            decode(y[i : i + 1])
+            synchronize(device)
+            single.append(time.perf_counter() - start)
+        right = int((result.x == (x > 0)).all(1).sum())
+        alone = {"mean": sum(single) / len(single), "most": max(single)}
+        found.append(
+            {"rate": rate, "plates": plates, "right": right, "per_second": plates / seconds, "one_plate": alone}
+        )
+        print(found[-1], flush=True)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", default="rates", choices=("rates", "speed"))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--plates", type=int, default=100)
+    parser.add_argument("--rows", nargs="*", default=[""])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("-o", "--output", type=Path)
+    given = parser.parse_args()
+    about = {"seed": given.seed, **provenance(given.device), "threads": torch.get_num_threads()}
+    found: list[dict[str, Any]] = []
+    if given.what == "speed":
+        found = speed(given.seed, given.device, given.plates)
+    else:
+        for row in rows():
+            if not row.name.startswith(tuple(given.rows)):
+                continue
+            found.append(measured(row, given.seed, given.plates, given.device))
+            shown = {key: value for key, value in found[-1].items() if key not in ("calibration", *Row._fields)}
+            print(shown, flush=True)
+            if given.output:
+                given.output.write_text(json.dumps({**about, "results": found}))  # whatever comes after
+    if given.output:
+        write(given.output, {**about, "results": found})
+
+
+if __name__ == "__main__":
+    main()
