@@ -75,7 +75,7 @@ def _refused(folder, capsys, command, words):
 # ---------------------------------------------------------------- round trips
 
 
-@pytest.mark.parametrize("decoder", sorted(set(qgt.DECODERS) - {"peeling"}))  # these counts have errors
+@pytest.mark.parametrize("decoder", sorted(set(qgt.DECODERS) - {"peeling", "load_posterior"}))  # counts, with errors
 def test_round_trip(decoder, facts):
     items = 12 if decoder == "exhaustive" else 60
     made = facts(f"design column_regular --pools 35 --items {items} --weight 8 --seed 3 -o design.csv --force")
