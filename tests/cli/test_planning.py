@@ -190,3 +190,20 @@ def test_a_laboratorys_own_list_and_sheet_go_through_both_commands(capsys):
     Path("lauf.csv").write_text(Path("lauf.csv").read_text().replace(";nicht nachgewiesen", ";n.d.", 1))
     assert main(["decode", "lauf.csv", "--problem", "plan"]) == 2
     assert "which may mean not detected or not done; write 0 or negative" in capsys.readouterr().err
+
+
+def test_a_plan_of_households_is_decoded_with_another_attack_rate(capsys):
+    """The attack rate changes the prior that is decoded with, not the plan, whose samples are still found."""
+    rows = [f"S{number},H{number // 3}" for number in range(24)]
+    Path("samples.csv").write_text("\n".join(["sample,household", *rows]) + "\n")
+    asked = ["plan", "--samples", "samples.csv", "--positives", "1-2", "--attack-rate", "40%", "-o", "plan"]
+    assert main([*asked, "--seconds", "600"]) == 0
+    folder = read_plan("plan")
+    fill(folder.path / "counts.csv", [0] * folder.problem.pools)
+    capsys.readouterr()
+    given = ["decode", "plan/counts.csv", "--problem", "plan", "--calibrate", "0", "--by-sample", "calls.csv"]
+    assert main([*given, "--attack-rate", "25%", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["results"][0]["answer"] == [] and found["fingerprint"] != folder.problem.fingerprint
+    with open("calls.csv") as stream:
+        assert [row["well"] for row in csv.DictReader(stream)] == list(folder.samples.wells)
