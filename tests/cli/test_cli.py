@@ -75,7 +75,7 @@ def _refused(folder, capsys, command, words):
 # ---------------------------------------------------------------- round trips
 
 
-@pytest.mark.parametrize("decoder", sorted(set(qgt.DECODERS) - {"peeling"}))  # these counts have errors
+@pytest.mark.parametrize("decoder", sorted(set(qgt.DECODERS) - {"peeling", "load_posterior"}))  # counts, with errors
 def test_round_trip(decoder, facts):
     items = 12 if decoder == "exhaustive" else 60
     made = facts(f"design column_regular --pools 35 --items {items} --weight 8 --seed 3 -o design.csv --force")
@@ -402,6 +402,19 @@ def _raising(error):
     return fail
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_tables_as_spreadsheets_save_them_give_the_same_answers(separator, encoding, facts, folder):
+    before = facts(DECODE), facts(SCORE), (folder / "out.csv").read_bytes()
+    for name in ("design", "counts", "truth", "calls"):
+        path = folder / f"{name}.csv"
+        path.write_bytes(path.read_text().replace(",", separator).replace("\n", "\r\n").encode(encoding))
+    after = facts(DECODE), facts(SCORE), (folder / "out.csv").read_bytes()
+    assert after[1:] == before[1:]
+    assert after[0]["results"] == before[0]["results"]
+    assert after[0]["fingerprint"] == before[0]["fingerprint"]
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -416,8 +429,8 @@ def _raising(error):
         ("pool,A,A\nP1,1,0\n", ["columns 2 and 3", "'A'"]),
         ("pool,A,B\nP1,1,0\nP1,0,1\n", ["rows 2 and 3", "'P1'"]),
         ("pool,A,\nP1,1,0\n", ["column 3"]),
-        ("pool;A;B\nP1;1;0\n", ["row 1", "semicolons"]),
-        ("pool\tA\tB\nP1\t1\t0\n", ["row 1", "tabs"]),
+        ("pool;A;B\nP1;1;0,5\n", ["row 2, column 3", "0.5"]),
+        ("pool\tA\tB\nP1\t1\n", ["row 2 has 2 cells"]),
         ("pool,A,B\nP1,1,x\n", ["row 2, column 3", "'x'"]),
         ("pool,A,B\nP1,1,\n", ["row 2, column 3", "''"]),
         ("pool,A,B\nP1,1,nan\n", ["row 2, column 3", "'nan'"]),
@@ -466,7 +479,7 @@ def test_bad_counts_file(content, words, refused, folder):
         ("0,1,0,0\n0,0,0.5,0\n", ["row 2, column 3", "0.5"]),
         ("instance,A,B,C,D\ns1,0,1,0\n", ["row 2"]),
         ("", ["empty"]),
-        ("instance;A;B;C;D\ns1;0;1;0;0\n", ["semicolons"]),
+        ("instance;A;B;C;D\ns1;0;1;0;0,5\ns2;0;0;0;0\n", ["row 2, column 5", "0.5"]),
         ("instance,A,B,C,D\ns1,0,inf,0,0\n", ["row 2, column 3", "'inf'"]),
         ("instance,A,B,C,C\ns1,0,1,0,0\n", ["columns 4 and 5"]),
     ],

@@ -12,7 +12,7 @@ from openpyxl import load_workbook
 from hostile_texts import FORMULA, HOSTILE, Markup
 from qgt import Noiseless
 from qgt.cli import main
-from qgt.files.tables import escape
+from qgt.files.grids import escape
 from qgt.lab.plan.folder import write_plan
 from qgt.lab.plan.planning import Candidate, Plan
 from qgt.lab.plan.question import Question

@@ -10,6 +10,7 @@ import torch
 from qgt.cli import main
 from qgt.cli.shell import PLAN_FILES
 from qgt.lab.plan.folder import read_plan
+from qgt.model import design_file
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +61,22 @@ def test_from_nothing_to_calls_without_editing_a_file(capsys):
     capsys.readouterr()
     assert main(["decode", "plan/counts.csv", "--problem", "other"]) == 2
     assert "belong to another design" in capsys.readouterr().err
+
+
+def test_a_command_reads_a_plans_design_once(capsys, monkeypatch):
+    quick = ["plan", "--samples", "12", "--positives", "1", "--certainty", "0.6", "-o", "plan", "--seconds", "1"]
+    assert main(quick) == 0
+    folder = read_plan("plan")
+    fill(folder.path / "counts.csv", [0.0] * folder.problem.pools)
+    read, times = design_file.read_design, []
+
+    def counted(*given):
+        times.append(given)
+        return read(*given)
+
+    monkeypatch.setattr(design_file, "read_design", counted)
+    assert main(["decode", "plan/counts.csv", "--problem", "plan", "--calibrate", "0", "-o", "calls.csv"]) == 0
+    assert len(times) == 1
 
 
 def test_a_plan_as_json_from_a_samples_file(tmp_path, capsys):
@@ -173,3 +190,20 @@ def test_a_laboratorys_own_list_and_sheet_go_through_both_commands(capsys):
     Path("lauf.csv").write_text(Path("lauf.csv").read_text().replace(";nicht nachgewiesen", ";n.d.", 1))
     assert main(["decode", "lauf.csv", "--problem", "plan"]) == 2
     assert "which may mean not detected or not done; write 0 or negative" in capsys.readouterr().err
+
+
+def test_a_plan_of_households_is_decoded_with_another_attack_rate(capsys):
+    """The attack rate changes the prior that is decoded with, not the plan, whose samples are still found."""
+    rows = [f"S{number},H{number // 3}" for number in range(24)]
+    Path("samples.csv").write_text("\n".join(["sample,household", *rows]) + "\n")
+    asked = ["plan", "--samples", "samples.csv", "--positives", "1-2", "--attack-rate", "40%", "-o", "plan"]
+    assert main([*asked, "--seconds", "600"]) == 0
+    folder = read_plan("plan")
+    fill(folder.path / "counts.csv", [0] * folder.problem.pools)
+    capsys.readouterr()
+    given = ["decode", "plan/counts.csv", "--problem", "plan", "--calibrate", "0", "--by-sample", "calls.csv"]
+    assert main([*given, "--attack-rate", "25%", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["results"][0]["answer"] == [] and found["fingerprint"] != folder.problem.fingerprint
+    with open("calls.csv") as stream:
+        assert [row["well"] for row in csv.DictReader(stream)] == list(folder.samples.wells)

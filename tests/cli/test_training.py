@@ -1,6 +1,7 @@
 """The verbs on networks: train, decode --model, verify."""
 
 import json
+import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -179,11 +180,8 @@ def test_a_folder_that_cannot_be_written_is_refused_before_training(
     assert train(folder, tmp_path / "file" / "below") == 2
     assert "cannot be made a folder (Not a directory)" in refused(capsys)
 
-    def read_only(*arguments: object) -> int:
-        raise PermissionError(13, "Permission denied")
-
     with monkeypatch.context() as patch:  # root, who may run the tests, may write anywhere
-        patch.setattr(store, "_lock", read_only)
+        patch.setattr(store.os, "access", lambda path, mode: mode != os.W_OK)
         assert train(folder, tmp_path / "run") == 2
     assert "cannot be written to (Permission denied)" in refused(capsys)
     with monkeypatch.context() as patch:

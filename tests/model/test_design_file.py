@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qgt import Design
+from qgt.files.grids import names_in_cell, workbook_bytes
 
 
 def bits(items: int) -> st.SearchStrategy[str]:
@@ -109,11 +110,22 @@ def test_a_matrix_without_names_gets_the_usual_ones(tmp_path):
         "pool,items\n,A B C\nx,C A\ny,\n",
         "\ufeffPool, Items\r\n, A  B C\r\nx , C  A \r\n y,\r\n\r\n",
         '"pool","items"\n"","A B C"\n"x","C ""A"""\n"y",""\n',
+        "pool;items\r\n;A B C\r\nx;C A\r\ny;\r\n",  # a spreadsheet in Germany
+        "pool\titems\n\tA B C\nx\tC A\ny\t\n",
+        "pool,items,,\n,A B C,,\nx,C A,,\ny,,,\n,,,\n",  # columns that a spreadsheet made
     ],
 )
 def test_lists_written_by_hand(tmp_path, text):
     design = read(tmp_path, text)
     assert (design.rows, design.pool_names, design.item_names) == (("101", "000"), ("x", "y"), ("A", "B", "C"))
+
+
+@pytest.mark.parametrize("form", ["matrix", "lists"])
+def test_a_workbook_is_a_design_too(tmp_path, form):
+    design = Design.from_rows(["101", "000"], ["x", "y"], ["A", "B", "-C"])
+    rows = [[names_in_cell(c) if isinstance(c, tuple) else c for c in row] for row in design.csv_rows(form=form)]
+    (tmp_path / "design.xlsx").write_bytes(workbook_bytes({"design": rows}))
+    assert Design.from_csv(tmp_path / "design.xlsx").fingerprint == design.fingerprint
 
 
 def test_lists_without_all_items_number_them_as_they_come(tmp_path):
@@ -138,7 +150,10 @@ def test_lists_without_all_items_number_them_as_they_come(tmp_path):
         ("pool,items\nx,A\n\ny,A\n", "row 3 is not a pool, a comma, and items"),
         ("pool,items\nx,A,B\n", "row 2 is not a pool, a comma, and items"),
         ("pool,items\nx\n", "row 2 is not a pool"),
-        ('pool,items\nx,"A\n', "row 2 is not a pool.*check commas and quotes"),
+        (
+            'pool,items\nx,"A\n',
+            "is not readable as CSV .row 2 has a quotation mark that is not closed.; check its quotes",
+        ),
         ('pool,items\nx,"""A ""B"\n', "row 2, column 2 is not readable .* check its quotes"),
         ("pool,items\n", "lists no pools or no items"),
         ("pool,items\nx,\n", "lists no pools or no items"),

@@ -19,7 +19,6 @@ from qgt.lab.sheets.counts import read_counts
 from qgt.web import decoding
 from qgt.web.forms import Form
 from qgt.web.planning import asked
-from qgt.web.state import unpack_run
 
 FILES = ("report.html", "report.xlsx", "report.csv", "calls.csv", "calls_by_sample.csv", "results.json")
 NASTY = [
@@ -149,7 +148,7 @@ def test_how_a_samples_file_was_read_is_said(visitor):
 def test_the_plan_as_a_folder_is_the_one_that_is_decoded(visitor, tmp_path):
     run, problem = visitor.run()
     archive = zipfile.ZipFile(io.BytesIO(visitor.get(f"/runs/{run}/plan.zip").content))
-    unpack_run({name: archive.read(name) for name in archive.namelist()}, tmp_path)
+    archive.extractall(tmp_path)
     found = read_plan(tmp_path)
     assert found.problem.fingerprint == problem.fingerprint
     sheet = visitor.get(f"/runs/{run}/sheets/pooling_sheet.html")

@@ -52,7 +52,7 @@ def check(
 
     load_plugins(plugin)
     loaded = qgt.Problem.load(problem)
-    read = read_sheet(counts, loaded, planned_samples(problem))
+    read = read_sheet(counts, loaded, planned_samples(problem, loaded))
     y, names = read.y, read.names
     result = qgt.load_certificate(certificate, loaded, y)
     called = None if calls is None else read_calls(calls, loaded.design, names or len(y), str(counts))

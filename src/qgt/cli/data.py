@@ -52,10 +52,10 @@ def design(
     Example:
       qgt design column_regular --pools 35 --items 100 --weight 8 -o design.csv
     """
-    from qgt.model.problem import draws  # torch is not needed for --help
-
     check_files([output])
     check_new(output, force)
+    from qgt.model.problem import draws  # not before: a mistyped name need not wait for torch
+
     given = {k: v for k, v in {"probability": probability, "weight": weight}.items() if v is not None}
     # Made as a problem file's recipe would, so that the same numbers and seed give the same design.
     drawn = {"seed": seed} if draws(kind) else {}

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 # Typed out, so that help need not import them.
 DECODER_NAMES = (
     "amp, belief (very many items), certified, exact, exhaustive (up to 20 items), gamp, linear_program, "
-    "maximum_neighborhood, peeling (exact counts), prevalence, comp, dd, scomp or a plugin's file:Class; "
+    "load_posterior (amounts), maximum_neighborhood, peeling (exact counts), prevalence, comp, dd, scomp or a "
+    "plugin's file:Class; "
     "default certified, or belief for more than 5000 items in small pools."
 )
 LIMITED, USUAL_LIMIT = ("certified", "exact"), 5.0  # seconds for each plate: as on the page
@@ -145,9 +146,10 @@ def decode(
         chosen = _chosen(
             problem, decoder, model, texts, keep_proofs=certificate is not None, limited=time_limit is None
         )
+        samples = planned_samples(problem, chosen.problem)  # the plan's own problem: before the attack rate changes it
         if attack_rate is not None:
             chosen = chosen.with_attack_rate(attack_rate)
-        done = _one_round(counts, problem, chosen, defectives, calibrate or None, cache, device)
+        done = _one_round(counts, samples, chosen, defectives, calibrate or None, cache, device)
     facts = {"counts": counts, "problem": problem or model, **done.how, **_versions(done.sheet.problem)}
     write_files(_files(done, outputs, facts, time_limit or ROUNDS_LIMIT))
     if as_json:
@@ -245,7 +247,7 @@ def _chosen(
 
 def _one_round(
     counts: Path,
-    problem: Path | None,
+    samples: "Samples | None",
     chosen: Chosen,
     defectives: int | None,
     calibrate: float | None,
@@ -256,7 +258,6 @@ def _one_round(
     from qgt.lab.answers.decoding import decode_sheet
     from qgt.trust.cache import cache_folder
 
-    samples = planned_samples(problem)
     read = read_sheet(counts, chosen.problem, samples)
     with share_done("decoding") as show:
         sheet = decode_sheet(
@@ -279,7 +280,8 @@ def _all_rounds(counts: Path, problem: Path, rounds: Sequence[Path], seconds: fl
     """A sheet with its later rounds, decoded together."""
     from qgt.cli.follow_up import decoded_rounds
 
-    loaded, samples = qgt.Problem.load(problem), planned_samples(problem)
+    loaded = qgt.Problem.load(problem)
+    samples = planned_samples(problem, loaded)
     sheet, _, notes = decoded_rounds(counts, loaded, samples, rounds, SURE_ENOUGH, seconds)
     return Done(sheet, samples, "certified", {"rounds": sheet.rounds}, notes, notes)
 

@@ -78,7 +78,7 @@ def follow_up(
     refuse_occupied(output)
     load_plugins(plugin)
     loaded = qgt.Problem.load(problem)
-    samples, design = planned_samples(problem), loaded.design
+    samples, design = planned_samples(problem, loaded), loaded.design
     decoded, before, notes = decoded_rounds(counts, loaded, samples, rounds or (), confidence, time_limit, seed)
     each = pools if each_at_most is None else each_at_most
     found = propose(

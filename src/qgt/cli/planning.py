@@ -152,12 +152,10 @@ def _samples(given: str, file: Path | None) -> "Samples":
 
 
 def _tell(made: "Plan", written: "PlanFolder", as_json: bool) -> None:
-    import json
-
-    from qgt.lab.plan.folder import PLAN_COLUMN_MEANING, PLAN_COLUMNS, plan_rows, plan_words
+    from qgt.lab.plan.folder import PLAN_COLUMN_MEANING, PLAN_COLUMNS, plan_facts, plan_rows, plan_words
 
     if as_json:
-        facts = json.loads((written.path / "plan.json").read_text("utf-8"))
+        facts = plan_facts(made, written.volume)
         return tell({"folder": str(written.path), **facts, "words": plan_words(made)}, "", [])
     tell(None, f"Wrote the folder {written.path}. Read its README.txt first.\n", [])
     tell(None, "\n".join(plan_words(made)) + "\n", [])

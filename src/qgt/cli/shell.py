@@ -339,13 +339,18 @@ def read_sheet(counts: Path, loaded: "qgt.Problem", samples: "Samples | None") -
     return read_counts(counts, loaded.design, samples, noise=loaded.noise)
 
 
-def planned_samples(problem: Path | None) -> "Samples | None":
-    """The samples of the plan that a problem's file belongs to, or None; a plan that was changed is refused."""
-    from qgt.lab.plan.folder import read_plan
+def planned_samples(problem: Path | None, loaded: "qgt.Problem") -> "Samples | None":
+    """The samples of the plan that a problem's file belongs to, or None; a plan that was changed is refused.
+
+    Args:
+        problem: The problem's file.
+        loaded: What it holds, so that it is not read again.
+    """
+    from qgt.lab.plan.folder import plan_of_problem
 
     home = problem.parent if problem is not None and problem.name == "problem.toml" else None
     planned = home is not None and all((home / name).is_file() for name in ("plan.json", "samples.csv"))
-    return read_plan(home).samples if home is not None and planned else None
+    return plan_of_problem(home, loaded).samples if home is not None and planned else None
 
 
 def exit_code(made: "Sequence[Account]") -> int:

@@ -69,6 +69,19 @@ def write_certificate(
     """Write as `save_certificate` does, but straight to the path: for those who replace files themselves."""
     from safetensors.torch import save_file
 
+    tensors, header = _certificate(problem, y, result)
+    save_file(tensors, path, header)
+
+
+def certificate_bytes(problem: Problem, y: Float64[Tensor, "instances pools"], result: Decoded) -> bytes:
+    """The content of the file that `save_certificate` writes."""
+    from safetensors.torch import save
+
+    return save(*_certificate(problem, y, result))
+
+
+def _certificate(problem: Problem, y: Tensor, result: Decoded) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of a certificate's file, and its header."""
     answers, proof = result.evidence.alternatives, result.proof
     if proof is None or answers is None:
         raise ValueError("the result has no certificates: decode with Certified(certificates=True).")
@@ -93,7 +106,7 @@ def write_certificate(
         "calls": digest_of_table(result.x),
     }
     plain = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-    save_file(plain, path, {"certificate": json.dumps(header)})
+    return plain, {"certificate": json.dumps(header)}
 
 
 def load_certificate(path: str | Path, problem: Problem, y: Float64[Tensor, "instances pools"]) -> Decoded:

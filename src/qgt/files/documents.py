@@ -53,11 +53,18 @@ def _value(value: object) -> str:
 Made = TypeVar("Made")
 
 
-def load(path: str | Path, kind: str, make: Callable[[object], Made]) -> Made:
-    """What `make` makes of a file; whatever is wrong is reported with the file's name."""
+def load(path: str | Path, kind: str, make: Callable[[object], Made], data: bytes | None = None) -> Made:
+    """What `make` makes of a file; whatever is wrong is reported with the file's name.
+
+    Args:
+        path: The file, or what to call it where `data` is given.
+        kind: What the file is, for errors.
+        make: Makes something of its tables and lists.
+        data: Its content, as with an upload.
+    """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig") if data is None else data.decode("utf-8-sig")
         return make(json.loads(text) if path.suffix == ".json" else tomllib.loads(text))
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error.strerror}); check the path.") from error
@@ -67,6 +74,20 @@ def load(path: str | Path, kind: str, make: Callable[[object], Made]) -> Made:
         raise ValueError(f"{path}: is not a {kind} file: it has too many tables or lists in each other.") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def content_in(files: Mapping[str, bytes] | None, name: str) -> bytes | None:
+    """The content of one of several files; None where the files are on disk, a ValueError where it is not among them.
+
+    Example:
+        >>> content_in({"a.toml": b"x = 1"}, "a.toml"), content_in(None, "a.toml")
+        (b'x = 1', None)
+    """
+    if files is None:
+        return None
+    if name not in files:
+        raise ValueError(f"{name}: is not among the files {', '.join(sorted(files)) or '(none)'}; add it.")
+    return files[name]
 
 
 def save(path: str | Path, data: Table) -> None:

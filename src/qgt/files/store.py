@@ -1,15 +1,13 @@
 """Files and folders on disk: writes that are whole or not at all, folders to work in, and locks between processes."""
 
-import contextlib
 import errno
 import os
 import secrets
 import shutil
 import sqlite3
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 # Files that appear whole or not at all.
@@ -47,9 +45,6 @@ def write_text(path: str | Path, text: str) -> None:
 
 # Folders to work in: new ones that vanish when the work fails, one worker at a time, room enough before it starts.
 
-if sys.platform != "win32":
-    import fcntl
-
 LOCK = ".lock"
 PIECE = bytes(2**20)
 PROBE = 2**26  # bytes written to see whether there is room: 64 MiB
@@ -85,9 +80,6 @@ def working_in(folder: Path) -> Iterator[None]:
 def alone_in(folder: Path) -> Iterator[None]:
     """Hold a lock on a folder, or raise a ValueError where another process holds it.
 
-    The system lets go of the lock when the process ends, however it ends: a file left by a kill locks nothing. On
-    Windows, which has no such lock, nobody is kept out.
-
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as here, alone_in(Path(here)):
@@ -98,21 +90,16 @@ def alone_in(folder: Path) -> Iterator[None]:
         ...         print(str(error).removeprefix(here))
         : another process is at work in this folder; wait for it to end, or give another folder.
     """
-    lock = folder / LOCK
-    try:
-        held = _lock(lock)
-    except BlockingIOError as error:
+    if folder.is_dir() and not os.access(folder, os.W_OK):
+        raise ValueError(f"{folder}: cannot be written to ({os.strerror(errno.EACCES)}); give another path.")
+
+    def refuse() -> None:
         raise ValueError(
             f"{folder}: another process is at work in this folder; wait for it to end, or give another folder."
-        ) from error
-    except OSError as error:
-        raise ValueError(f"{folder}: cannot be written to ({error.strerror}); give another path.") from error
-    try:
+        )
+
+    with locked(folder / LOCK, refuse, keep=False):
         yield
-    finally:
-        with suppress(OSError):
-            lock.unlink()
-        os.close(held)
 
 
 def check_room(folder: Path, size: int) -> None:
@@ -143,59 +130,65 @@ def check_room(folder: Path, size: int) -> None:
             probe.unlink(missing_ok=True)
 
 
-def _lock(path: Path) -> int:
-    """Open and lock a file; a BlockingIOError where it is locked already."""
-    while True:
-        held = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
-        try:
-            if sys.platform != "win32":
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(held), os.stat(path)):
-                return held
-        except FileNotFoundError:
-            pass  # whoever held it took the file away between our opening and our locking it: open a new one
-        except OSError:
-            os.close(held)
-            raise
-        os.close(held)
-
-
 # A lock between processes that share a folder.
 
 PAUSE = 0.2  # seconds between two tries
 
 
-@contextlib.contextmanager
-def locked(path: Path, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold the lock that a file stands for; wait while another process holds it, telling `on_wait` at each try.
+@contextmanager
+def locked(path: Path, on_wait: Callable[[], None] | None = None, *, keep: bool = True) -> Iterator[None]:
+    """Hold the lock that a file stands for; wait while another process holds it.
 
     The file is an empty SQLite database, whose locks work on every system and end with the process that holds them,
-    however it ends. The file stays: another process may be waiting for it.
+    however it ends: a file left by a kill locks nothing.
+
+    Args:
+        path: The file.
+        on_wait: Called at each try that fails; what it raises ends the waiting.
+        keep: Whether the file stays. Otherwise it is taken away at the end, where the system allows that.
 
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, locked(Path(folder) / "a.lock"):
         ...     pass
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(path, timeout=0, isolation_level=None)
-    except (sqlite3.Error, OSError) as error:
-        raise ValueError(f"{path}: cannot be made ({error}); check the folder.") from error
-    with contextlib.closing(connection):
-        while not _taken(connection, path):
-            if on_wait is not None:
-                on_wait()
-            time.sleep(PAUSE)
-        yield
+    while (connection := _lock(path)) is None:
+        if on_wait is not None:
+            on_wait()
+        time.sleep(PAUSE)
+    with closing(connection):
+        try:
+            yield
+        finally:
+            if not keep:
+                with suppress(OSError):
+                    path.unlink()
 
 
-def _taken(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the lock is ours now."""
+def _lock(path: Path) -> sqlite3.Connection | None:
+    """The connection that holds the lock; None where another one does."""
+    while True:
+        before = _stat(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+        except (sqlite3.Error, OSError) as error:
+            raise ValueError(f"{path}: cannot be made ({error}); check the folder.") from error
+        try:
+            connection.execute("BEGIN EXCLUSIVE")
+        except sqlite3.Error as error:
+            connection.close()
+            if "locked" not in str(error):
+                raise ValueError(f"{path}: cannot be locked ({error}); check the folder.") from error
+            return None
+        after = _stat(path)
+        if before is not None and after is not None and os.path.samestat(before, after):
+            return connection
+        connection.close()  # the file is new, or its last holder took it away: somebody may have locked another one
+
+
+def _stat(path: Path) -> os.stat_result | None:
     try:
-        connection.execute("BEGIN EXCLUSIVE")
-    except sqlite3.Error as error:
-        if "locked" not in str(error):
-            raise ValueError(f"{path}: cannot be locked ({error}); check the folder.") from error
-        return False
-    return True
+        return path.stat()
+    except OSError:
+        return None

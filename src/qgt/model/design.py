@@ -7,7 +7,7 @@ unless A is small or dense: then a matrix product is faster.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from jaxtyping import Float64, Int64, UInt8
 from torch import Generator, Tensor
 
 from qgt.arguments import fits_memory, fraction, whole
+from qgt.files.grids import CellRow, write_rows
 from qgt.files.store import replacing
 from qgt.model import combinatorial, constructions, design_file
 from qgt.model.lists import Lists, Products
@@ -461,9 +462,14 @@ class Design:
         return cls(combinatorial.lists_of(columns, symbols * evaluations))
 
     @classmethod
-    def from_csv(cls, path: str | Path) -> "Design":
-        """Read a design, as lists or as a matrix, whose header and first column of names are optional; see `to_csv`."""
-        return cls(*design_file.read_design(path))
+    def from_csv(cls, path: str | Path, data: bytes | None = None) -> "Design":
+        """Read a design, as lists or as a matrix, whose header and first column of names are optional; see `to_csv`.
+
+        Args:
+            path: The file, CSV or XLSX, or what to call it where `data` is given.
+            data: Its content, as with an upload.
+        """
+        return cls(*design_file.read_design(path, data))
 
     def to_csv(self, path: str | Path, *, form: Literal["matrix", "lists"] | None = None) -> None:
         """Write the design with its names, whole or not at all; `from_csv` reads it back.
@@ -478,5 +484,9 @@ class Design:
 
     def write_csv(self, path: str | Path, *, form: Literal["matrix", "lists"] | None = None) -> None:
         """Write as `to_csv` does, but straight to the path: for those who replace files themselves."""
+        write_rows(path, self.csv_rows(form=form))
+
+    def csv_rows(self, *, form: Literal["matrix", "lists"] | None = None) -> Iterator[CellRow]:
+        """The rows of the file that `to_csv` writes."""
         form = form or ("lists" if self.sparse else "matrix")
-        design_file.write_design(path, self.lists, self.pool_names, self.item_names, form)
+        return design_file.design_rows(self.lists, self.pool_names, self.item_names, form)

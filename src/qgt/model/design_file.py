@@ -14,9 +14,6 @@ A name that holds a blank or a quotation mark stands in quotation marks, its own
 where it holds a comma or a quotation mark, as CSV asks. So every cell can be read back, and by other programs too.
 """
 
-import csv
-import io
-import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -24,11 +21,10 @@ from typing import NamedTuple
 import torch
 
 from qgt.files import tables
-from qgt.files.tables import escape, unescape
+from qgt.files.grids import CellRow, Grid, names_of_cell, read_grid, unescape
 from qgt.model.lists import Lists
 
 LISTS_HEADER = ("pool", "items")
-_LINE = re.compile(r'("(?:[^"]|"")*"|[^",]*),("(?:[^"]|"")*"|[^",]*)')  # two cells, either in quotes or not
 
 
 class DesignSheet(NamedTuple):
@@ -39,42 +35,38 @@ class DesignSheet(NamedTuple):
     item_names: tuple[str, ...]
 
 
-def read_design(path: str | Path) -> DesignSheet:
-    """Read either form; raise a ValueError that says where the file is wrong and what to do."""
-    text = tables.text_of(path)
-    first = re.split(r"[\r\n]", text[:100], maxsplit=1)[0]
-    if _is_header(next(csv.reader([first]), [])):
-        return _read_lists(path, text)
-    return _read_matrix(path, tables.parse_table(path, text))
+def read_design(source: str | Path, data: bytes | None = None) -> DesignSheet:
+    """Read either form; raise a ValueError that says where the file is wrong and what to do.
+
+    Args:
+        source: The file, or what to call it where `data` is given.
+        data: Its content, as with an upload.
+    """
+    grid = read_grid(source, data, header={*tables.CORNERS, *LISTS_HEADER})
+    if grid.rows and _is_header(grid.rows[0]):
+        return _read_lists(grid)
+    return _read_matrix(grid.name, tables.table_of(grid))
 
 
 def _is_header(cells: Sequence[str]) -> bool:
-    return [cell.strip().lower() for cell in cells] == list(LISTS_HEADER)
+    return [cell.lower() for cell in cells[:2]] == list(LISTS_HEADER) and not any(cells[2:])
 
 
-def write_design(
-    path: str | Path, lists: Lists, pool_names: Sequence[str], item_names: Sequence[str], form: str
-) -> None:
-    """Write a table of 0s and 1s ("matrix") or one line per pool with its items ("lists")."""
+def design_rows(lists: Lists, pool_names: Sequence[str], item_names: Sequence[str], form: str) -> Iterator[CellRow]:
+    """The rows of a file: a table of 0s and 1s ("matrix") or one line per pool with its items ("lists")."""
     if form not in ("matrix", "lists"):
         raise ValueError(f"form={form!r} is not valid: give 'matrix', 'lists' or None.")
-    return (_write_lists if form == "lists" else _write_matrix)(path, lists, pool_names, item_names)
+    if form == "lists" or _is_header([LISTS_HEADER[0], *item_names]):  # such a matrix would begin as lists do
+        return _lists(lists, pool_names, item_names)
+    return tables.table_rows(_rows(lists), row_names=pool_names, column_names=item_names, corner="pool")
 
 
-def _write_matrix(path: str | Path, lists: Lists, pool_names: Sequence[str], item_names: Sequence[str]) -> None:
-    """Write a table of 0s and 1s, row by row."""
-    if _is_header([LISTS_HEADER[0], *item_names]):  # then the matrix would begin as lists do
-        return _write_lists(path, lists, pool_names, item_names)
-    tables.write_table(path, _rows(lists), row_names=pool_names, column_names=item_names, corner="pool")
-
-
-def _write_lists(path: str | Path, lists: Lists, pool_names: Sequence[str], item_names: Sequence[str]) -> None:
-    """Write one line per pool, after one that names all items."""
-    words = [_word(name) for name in item_names]
-    with Path(path).open("w", newline="", encoding="utf-8") as stream:
-        stream.write(f"{','.join(LISTS_HEADER)}\n,{_quoted(' '.join(words))}\n")
-        for name, pool in zip(pool_names, lists, strict=True):
-            stream.write(f"{_quoted(escape(name))},{_quoted(' '.join([words[item] for item in pool]))}\n")
+def _lists(lists: Lists, pool_names: Sequence[str], item_names: Sequence[str]) -> Iterator[CellRow]:
+    """One line per pool, after one that names all items."""
+    yield LISTS_HEADER
+    yield "", tuple(item_names)
+    for name, pool in zip(pool_names, lists, strict=True):
+        yield name, tuple(item_names[item] for item in pool)
 
 
 def _rows(lists: Lists) -> Iterator[list[int]]:
@@ -86,22 +78,7 @@ def _rows(lists: Lists) -> Iterator[list[int]]:
         yield row
 
 
-def _word(name: str) -> str:
-    """An item's name as it stands among others in one cell."""
-    name = escape(name)
-    return '"' + name.replace('"', '""') + '"' if " " in name or '"' in name else name
-
-
-def _quoted(cell: str) -> str:
-    return '"' + cell.replace('"', '""') + '"' if "," in cell or '"' in cell else cell
-
-
-def _unquoted(cell: str) -> str:
-    cell = cell.strip()
-    return cell[1:-1].replace('""', '"') if cell.startswith('"') else cell
-
-
-def _read_matrix(path: str | Path, sheet: tables.Table) -> DesignSheet:
+def _read_matrix(path: str, sheet: tables.Table) -> DesignSheet:
     for i, row in enumerate(sheet.values):
         for j, value in enumerate(row):
             if value not in (0.0, 1.0):
@@ -114,16 +91,15 @@ def _read_matrix(path: str | Path, sheet: tables.Table) -> DesignSheet:
     return DesignSheet(lists, sheet.row_names or (), sheet.column_names or ())
 
 
-def _read_lists(path: str | Path, text: str) -> DesignSheet:
-    """One pass over the lines; whatever is wrong is told with its row."""
-    lines = enumerate(io.StringIO(text.rstrip(), newline=None), 1)  # any kind of line end
-    next(lines)  # the header
+def _read_lists(grid: Grid) -> DesignSheet:
+    """One pass over the rows; whatever is wrong is told with its row."""
+    path = grid.name
     number: dict[str, int] = {}  # of each item
     pools: dict[str, int] = {}  # the row of each pool
     listed: list[list[int]] = []
     closed = False  # whether a line has named all items
-    for row, line in lines:
-        pool, words = _cells(path, row, line)
+    for row in range(2, len(grid.rows) + 1):
+        pool, words = _cells(grid, row - 1)
         if not pool and row == 2:
             closed, number = True, {name: j for j, name in enumerate(words)}
             _refuse_repeats(path, row, words, "all items", number)
@@ -152,27 +128,20 @@ def _read_lists(path: str | Path, text: str) -> DesignSheet:
     return DesignSheet(Lists.of(listed, bound=len(number)), tuple(pools), tuple(number))
 
 
-def _cells(path: str | Path, row: int, line: str) -> tuple[str, list[str]]:
+def _cells(grid: Grid, row: int) -> tuple[str, list[str]]:
     """The pool's name and its items' names."""
-    found = _LINE.fullmatch(line.strip())
-    if found is None:
+    pool, items, *more = grid.rows[row]
+    if any(more) or (grid.lengths and grid.lengths[row] < len(LISTS_HEADER)):
         raise ValueError(
-            f"{path}: row {row} is not a pool, a comma, and items with blanks between them; check commas and quotes."
+            f"{grid.place(row)} is not a pool, a comma, and items with blanks between them; check commas and quotes."
         )
-    pool, items = (_unquoted(cell) for cell in found.groups())
-    words = items.split(" ")
-    if '"' in items:
-        try:
-            words = next(csv.reader([items], delimiter=" ", strict=True))
-        except csv.Error as error:
-            raise ValueError(f"{path}: row {row}, column 2 is not readable ({error}); check its quotes.") from error
-    words = [word for word in words if word]
-    return unescape(pool.strip()), [unescape(word) for word in words] if "'" in items else words
+    try:
+        return unescape(pool), names_of_cell(items)
+    except ValueError as error:
+        raise ValueError(f"{grid.place(row, 1)} is not readable ({error}); check its quotes.") from error
 
 
-def _refuse_repeats(
-    path: str | Path, row: int, words: Sequence[str], owner: str, different: Collection[object]
-) -> None:
+def _refuse_repeats(path: str, row: int, words: Sequence[str], owner: str, different: Collection[object]) -> None:
     if len(words) != len(different):
         twice = next(word for place, word in enumerate(words) if word in words[:place])
         raise ValueError(f"{path}: row {row} names {twice!r} twice ({owner}); name each item once.")

@@ -216,7 +216,7 @@ class CycleThreshold:
         >>> noise = CycleThreshold(sigma=0.25, intercept=37.0, slope=-3.32, limit=38.0)
         >>> y, total, size = torch.tensor([[27.04, 27.04, inf], [1e3, 1.2e3, 0.0], [8.0, 8.0, 8.0]]).double()
         >>> noise.log_prob(y, total, size).exp()
-        tensor([1.5958, 0.9165, 1.0000], dtype=torch.float64)
+        tensor([1.5958, 0.9181, 1.0000], dtype=torch.float64)
     """
 
     sigma: float

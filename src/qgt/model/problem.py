@@ -23,6 +23,7 @@ from torch import Generator, Tensor
 
 from qgt.arguments import whole
 from qgt.files import codec, documents, plugins
+from qgt.files.grids import csv_bytes
 from qgt.model.design import Design
 from qgt.model.factors import Factors, pool_costs
 from qgt.model.loads import Amount, CycleThreshold, Loads, as_statuses, possible_totals
@@ -224,8 +225,13 @@ class Problem:
         return _fingerprint(self.design, _prior_spec(self.prior), _noise_spec(self.noise))
 
     @classmethod
-    def from_spec(cls, spec: object, *, folder: Path = Path()) -> "Problem":
+    def from_spec(cls, spec: object, *, folder: Path = Path(), files: Mapping[str, bytes] | None = None) -> "Problem":
         """Make the problem that a spec describes; unknown keys and wrong types are refused by name.
+
+        Args:
+            spec: The plain data.
+            folder: Where a design's file is.
+            files: The contents of the files that a spec may name, as with an upload; None reads them in the folder.
 
         Example:
             >>> Problem.from_spec({"design": {"matrix": ["110", "011"]}, "prior": {"kind": "bernoulli", "rate": 0.1}})
@@ -234,15 +240,26 @@ class Problem:
         parts = {"noise": {"kind": "noiseless"}, **codec.as_table("problem", spec)}
         codec.check_keys("problem", parts, required={"design", "prior", "noise"})
         return cls(
-            _design("design", codec.as_table("design", parts["design"]), folder),
+            _design("design", codec.as_table("design", parts["design"]), folder, files),
             codec.decode("prior", parts["prior"], Sampler, PARTS),
             codec.decode("noise", parts["noise"], Noise, PARTS),
         )
 
     @classmethod
-    def load(cls, path: str | Path) -> "Problem":
-        """Read a problem file, TOML or JSON."""
-        return documents.load(path, "problem", lambda spec: cls.from_spec(spec, folder=Path(path).parent))
+    def load(cls, path: str | Path, files: Mapping[str, bytes] | None = None) -> "Problem":
+        """Read a problem file, TOML or JSON.
+
+        Args:
+            path: The file.
+            files: The contents of the file and of its design's file, by their names, where they are not on disk.
+
+        Example:
+            >>> files = {"p.toml": b'design.file = "d.csv"\\nprior = {kind = "bernoulli", rate = 0.1}', "d.csv": b"1,1"}
+            >>> Problem.load("p.toml", files).design
+            Design(pools=1, items=2, transfers=2)
+        """
+        folder, data = Path(path).parent, documents.content_in(files, Path(path).name)
+        return documents.load(path, "problem", lambda spec: cls.from_spec(spec, folder=folder, files=files), data)
 
     def save(self, path: str | Path) -> None:
         """Write the spec, as JSON where the name ends in .json and as TOML otherwise.
@@ -252,6 +269,18 @@ class Problem:
         spec = self.spec
         plugins.refuse_homeless([spec["prior"], spec["noise"]])
         documents.save(path, spec)
+
+
+def problem_files(problem: Problem) -> dict[str, bytes]:
+    """A problem as two files: `problem.toml`, and `design.csv` that it names.
+
+    Example:
+        >>> files = problem_files(Problem(Design.from_rows(["11"]), Bernoulli(0.1)))
+        >>> files["design.csv"], Problem.load("problem.toml", files).prior
+        (b'pool,items\\n,I1 I2\\nP1,I1 I2\\n', Bernoulli(rate=0.1))
+    """
+    spec = documents.to_toml({**problem.spec, "design": {"file": "design.csv"}})
+    return {"design.csv": csv_bytes(problem.design.csv_rows(form="lists")), "problem.toml": spec.encode()}
 
 
 def fingerprint_of(spec: Spec) -> str:
@@ -311,11 +340,12 @@ def draws(kind: str) -> bool:
     return kind in MAKERS and "generator" in inspect.signature(MAKERS[kind]).parameters
 
 
-def _design(where: str, spec: codec.Table, folder: Path) -> Design:
+def _design(where: str, spec: codec.Table, folder: Path, files: Mapping[str, bytes] | None) -> Design:
     try:
         if "file" in spec:
             codec.check_keys(where, spec, required={"file"})
-            return Design.from_csv(folder / codec.typed("file", spec["file"], str))
+            name = codec.typed("file", spec["file"], str)
+            return Design.from_csv(folder / name, documents.content_in(files, name))
         if "matrix" in spec or "lists" in spec:
             return stored_design(spec)
         maker: Callable[..., Design] = codec.kind_of(where, spec, MAKERS)

@@ -1,6 +1,5 @@
 """The tables of a reproduction, in Markdown: pure functions of its counts, the paper's numbers beside ours."""
 
-import csv
 import itertools
 import json
 import math
@@ -11,6 +10,7 @@ from pathlib import Path
 from qgt.decoders.neural.mlp import MLP
 from qgt.files import codec
 from qgt.files.documents import json_by_rows, markdown_table
+from qgt.files.grids import CellRow, write_rows
 from qgt.files.store import replacing, write_text
 from qgt.paper.plan import FIXED, NEARLY, PAPERS, TOLD, Scale, level_key
 from qgt.pictures.figures import METRIC_WORDS
@@ -246,15 +246,15 @@ def write_complexity_csv(counts: Counts, path: Path) -> None:
     ends = ("", "_low", "_high")
     metrics = [f"{name}{end}" for name in ("success_rate", "f1") for end in ends]
     head = ["level", "designs", "instances", *metrics, "error_percent", "errors_percent_by_design"]
-    with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow([*head, "paper_error_percent", "paper_f1", "paper_success_rate"])
-        for level, one in _levels(counts):
-            rates = [v for name in ("success_rate", "f1") for v in (one.score.mean(name), *one.score.interval(name))]
-            (read,) = [read for read in one.read_back if read.estimator == PAPERS_ESTIMATOR]
-            each = " ".join(f"{100 * wrong / read.entries:.4g}" for wrong in read.wrong)
-            ours = [*(f"{value:.6g}" for value in rates), f"{read.error_percent:.6g}", each]
-            writer.writerow([level, len(read.wrong), one.score.instances, *ours, *PAPERS_NUMBERS[level]])
+    rows: list[CellRow] = [[*head, "paper_error_percent", "paper_f1", "paper_success_rate"]]
+    for level, one in _levels(counts):
+        rates = [v for name in ("success_rate", "f1") for v in (one.score.mean(name), *one.score.interval(name))]
+        (read,) = [read for read in one.read_back if read.estimator == PAPERS_ESTIMATOR]
+        each = " ".join(f"{100 * wrong / read.entries:.4g}" for wrong in read.wrong)
+        ours = [*(f"{value:.6g}" for value in rates), f"{read.error_percent:.6g}", each]
+        rows.append([level, len(read.wrong), one.score.instances, *ours, *PAPERS_NUMBERS[level]])
+    with replacing(path) as temporary:
+        write_rows(temporary, rows)
 
 
 def _levels(counts: Counts) -> list[tuple[int, StudyResult]]:

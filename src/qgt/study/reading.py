@@ -1,6 +1,5 @@
 """Reading a study: what its rows add up to, as results, as a table in CSV and as one in Markdown."""
 
-import csv
 import itertools
 import json
 import math
@@ -13,7 +12,9 @@ from pathlib import Path
 from qgt.files import codec
 from qgt.files.codec import UNSTORED
 from qgt.files.documents import json_by_rows, markdown_table
+from qgt.files.grids import Cell, CellRow, write_rows
 from qgt.files.store import replacing, write_text
+from qgt.files.tables import cell_of
 from qgt.study.plan import Study, Task, Value
 from qgt.study.store import PolicyCosts, Reading, Row, StudyStore
 from qgt.trust.metrics import METRICS, Outcomes, Paired, Score, joined_outcomes, paired
@@ -215,23 +216,28 @@ def write_csv(found: Iterable[StudyResult], path: str | Path) -> None:
     keys = list(found[0].point) if found else []
     metrics = [f"{name}{end}" for name in METRICS for end in ("", "_low", "_high")]
     counts = ["designs", "instances"]
-    with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        spent = ["tests", "tests_low", "tests_high", "rounds", "transfers"] if any(one.costs for one in found) else []
-        writer.writerow([*keys, "decoder", *counts, *metrics, "proved", "microseconds_per_instance", *spent])
-        for one in found:
-            values = [v for name in METRICS for v in (one.score.mean(name), *one.score.interval(name))]
-            cells = [f"{v:.6g}" if one.score.instances else "" for v in (*values, one.proved, one.microseconds)]
-            costs = _costs_cells(one.costs) if spent else []
-            writer.writerow([*one.point.values(), one.label, one.designs, one.score.instances, *cells, *costs])
+    spent = ["tests", "tests_low", "tests_high", "rounds", "transfers"] if any(one.costs for one in found) else []
+    rows: list[CellRow] = [[*keys, "decoder", *counts, *metrics, "proved", "microseconds_per_instance", *spent]]
+    for one in found:
+        values = [v for name in METRICS for v in (one.score.mean(name), *one.score.interval(name))]
+        cells = [_digits(v) if one.score.instances else None for v in (*values, one.proved, one.microseconds)]
+        costs = _costs_cells(one.costs) if spent else []
+        rows.append([*one.point.values(), one.label, one.designs, one.score.instances, *cells, *costs])
+    with replacing(path) as temporary:
+        write_rows(temporary, rows)
 
 
-def _costs_cells(costs: PolicyCosts | None) -> list[str]:
+def _costs_cells(costs: PolicyCosts | None) -> list[Cell]:
     """Tests with their interval, rounds and transfers; empty for a decoder."""
     if costs is None:
-        return [""] * 5
+        return [None] * 5
     tests, half = costs.mean_tests, costs.half_interval
-    return [f"{v:.6g}" for v in (tests, tests - half, tests + half, costs.mean_rounds, costs.mean_transfers)]
+    return [_digits(v) for v in (tests, tests - half, tests + half, costs.mean_rounds, costs.mean_transfers)]
+
+
+def _digits(value: float) -> int | float | None:
+    """A number with six digits."""
+    return cell_of(float(f"{value:.6g}"))
 
 
 def markdown(found: Iterable[StudyResult], metric: str = "success_rate") -> str:

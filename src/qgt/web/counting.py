@@ -1,7 +1,5 @@
 """Entering counts: typed into boxes, pasted from a spreadsheet, or as a file; each time all of it is kept."""
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from qgt.files.tables import MISSING, cell_of, escape
+from qgt.files.tables import MISSING, cell_of, table_bytes
 from qgt.lab.reported import REPORT_WORDS, read_reports
 from qgt.lab.sheets.counts import read_counts
 from qgt.model.noise import Noise, noise_of, reports_of
@@ -108,7 +106,8 @@ def typed(form: Form, problem: Problem) -> Entered:
         raise ValueError(f"{twice!r} is the name of two plates: give each its own.")
     if not names:
         raise ValueError("no counts were typed: fill in the boxes.")
-    return Entered(typed_table(names, pools, values), tuple(names), values, notes)
+    source = table_bytes(values, row_names=names, column_names=pools, corner="instance")  # the file it could have been
+    return Entered(source, tuple(names), values, notes)
 
 
 def check_size(house: AppState, entered: Entered) -> None:
@@ -161,22 +160,12 @@ def _refuse_overtaken(form: Form, run: StoredRun) -> None:
         )
 
 
-def typed_table(names: list[str], pools: tuple[str, ...], values: Sequence[Sequence[float | None]]) -> bytes:
-    """Typed counts as the CSV file that they could have been."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["instance", *map(escape, pools)])
-    for name, row in zip(names, values, strict=True):
-        writer.writerow([escape(name), *map(cell_of, row)])
-    return stream.getvalue().encode()
-
-
 def _boxes(counts: Mapping[str, Any]) -> dict[str, str]:
     """What stands in the boxes for counts that were entered before."""
     found = {f"plate-{plate}": name for plate, name in enumerate(counts["names"])}
     for plate, row in enumerate(counts["values"]):
         for pool, value in enumerate(row):
-            found[f"count-{plate}-{pool}"] = cell_of(value)
+            found[f"count-{plate}-{pool}"] = "" if value is None else str(cell_of(value))
     return found
 
 

@@ -1,19 +1,14 @@
 """The job that decodes a version of a run's counts and keeps all that comes of it."""
 
-import csv
-import io
-import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from qgt.files.tables import cell_of, escape
 from qgt.lab.answers.decoding import ByLongerLists, DecodedSheet, decode_history, decode_sheet
 from qgt.lab.answers.outputs import about_file, products, sheet_facts, verdict_counts
-from qgt.lab.rounds.files import COUNTS, Round, joined_rounds
+from qgt.lab.rounds.files import FilledRound, Round, after_rounds
 from qgt.lab.rounds.follow_up import Proposed, as_round, proposal_in_words, propose
 from qgt.model.problem import Problem
 from qgt.rounds.history import History
@@ -42,9 +37,7 @@ def settled_version(house: AppState, run: StoredRun, submission: Submission) -> 
 
 def _settled(problem: Problem, counts: Mapping[str, Any], settings: Settings) -> SettledVersion:
     first = [History.start(problem, row) for row in tensor_of(counts)]
-    with tempfile.TemporaryDirectory() as name:
-        folders = [_folder(Path(name) / str(n), one) for n, one in enumerate(counts.get("rounds", ()))]
-        histories, before = joined_rounds(first, counts["names"], folders)
+    histories, before = after_rounds(first, counts["names"], [*map(_filled, counts.get("rounds", ()))])
     way = ByLongerLists(Settle(confidence=CONFIDENCE, time_limit=settings.seconds), _generator())
     return SettledVersion(decode_history(problem, histories, counts["names"], way, rounds=1 + len(before)), before)
 
@@ -81,25 +74,11 @@ def tensor_of(counts: Mapping[str, Any]) -> torch.Tensor:
     return torch.tensor(rows, dtype=torch.float64)  # (instances, pools)
 
 
-def counts_file(record: Round, counts: Sequence[float | None]) -> bytes:
-    """The counts of a round as the file that 'qgt follow-up' lets people fill in."""
-    rows = [(one.name, pool) for one in record.instances for pool, _ in one.pools]
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["instance", "pool", "count"])
-    for (name, pool), count in zip(rows, counts, strict=True):
-        writer.writerow([escape(name), escape(pool), cell_of(count)])
-    return stream.getvalue().encode()
-
-
-def _folder(folder: Path, one: Mapping[str, Any]) -> Path:
-    """A round that was entered here, as the folder that the lab reads."""
-    folder.mkdir()
+def _filled(one: Mapping[str, Any]) -> FilledRound:
+    """A round that was entered here, as the lab takes it."""
     record = Round.from_plain(one["record"])
-    for path, write in record.files(folder).items():
-        write(path)
-    (folder / COUNTS).write_bytes(counts_file(record, one["counts"]))
-    return folder
+    values = [float("nan") if count is None else float(count) for count in one["counts"]]
+    return FilledRound(f"round {record.number}", record, dict(zip(record.pool_keys, values, strict=True)))
 
 
 def _tests(one: Proposed) -> int:

@@ -9,7 +9,7 @@ from qgt.lab.rounds.files import Round
 from qgt.model.noise import noise_of, reports_of
 from qgt.rounds.choosing import later_noise
 from qgt.web.counting import typed_counts
-from qgt.web.decoding import counts_file, proposal, settled_version
+from qgt.web.decoding import proposal, settled_version
 from qgt.web.forms import Form, Sent, Trouble, show
 from qgt.web.jobs import Full, Job
 from qgt.web.runs import KnownRun, Version, download
@@ -56,8 +56,7 @@ def pools_file(version: Version, house: Here, run: KnownRun) -> Response:
     if found["record"] is None:
         raise HTTPException(404, "This round has no pools.")
     record = Round.from_plain(found["record"])
-    blank = [None for one in record.instances for _ in one.pools]
-    return download(counts_file(record, blank), f"round-{run.id}-{version}.csv")
+    return download(record.counts_file([None] * len(record.pool_keys)), f"round-{run.id}-{version}.csv")
 
 
 @router.post("/runs/{id}/versions/{version}/follow-up/counts")
@@ -70,7 +69,7 @@ def enter(version: Version, request: Request, house: Here, run: KnownRun, form: 
         if run.versions > version:
             raise ValueError(f"version {run.versions} is newer than the one this round follows: go on from that one.")
         record = Round.from_plain(found["record"])
-        rows = [(one.name, pool) for one in record.instances for pool, _ in one.pools]
+        rows = record.pool_keys
         texts = [[form.text(f"count-{n}")] for n in range(len(rows))]
         noise = later_noise(house.bench.prepared(run.id).problem.noise)
         found_counts, _ = typed_counts(texts, noise, [[f"{pool} of {name}"] for name, pool in rows])
@@ -81,7 +80,7 @@ def enter(version: Version, request: Request, house: Here, run: KnownRun, form: 
         house.store.refuse(run.id, f"follow-up: {error}")
         return _page(request, house, run, version, form, Trouble(str(error)))
     rounds = [*submission.counts.get("rounds", ()), {"record": record.plain, "counts": counts}]
-    source = counts_file(record, counts)
+    source = record.counts_file(counts)
     made = house.store.submit(run.id, "follow-up", "", source, {**submission.counts, "rounds": rounds})
     return RedirectResponse(f"/runs/{run.id}/versions/{made}", 303)
 

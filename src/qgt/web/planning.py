@@ -1,10 +1,7 @@
 """Planning: a form of what people know, candidates to choose from, and a run made of the one that was chosen."""
 
 import secrets
-import tempfile
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from fastapi import APIRouter, HTTPException, Request
@@ -12,7 +9,8 @@ from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 
 from qgt.files.tables import read_number
-from qgt.lab.plan.folder import plan_words, write_plan
+from qgt.lab.plan.classical import ClassicalScheme
+from qgt.lab.plan.folder import plan_files, plan_words, read_plan
 from qgt.lab.plan.planning import Candidate, Plan, plan
 from qgt.lab.plan.question import Question, expected_positives, parse_assay, two_stages
 from qgt.lab.sheets.samples import Samples
@@ -20,7 +18,7 @@ from qgt.model.noise import Noise
 from qgt.pictures import svg
 from qgt.web.forms import Form, Sent, Trouble, show
 from qgt.web.jobs import Full, Job
-from qgt.web.state import AppState, Draft, Here, packed_run
+from qgt.web.state import AppState, Draft, Here
 
 router = APIRouter()
 PLAN_SEED = 0
@@ -115,13 +113,10 @@ def ask(request: Request, house: Here, form: Sent) -> Response:
 def draft_page(key: str, request: Request, house: Here) -> Response:
     """The candidates, to choose from."""
     draft = _draft(house, key)
-    made, certainty = draft.plan, draft.plan.question.certainty
-    rows = [
-        (facts, Markup(svg.rate_bar(one.success, one.interval, title=f"{100 * one.success:.1f} %", limit=certainty)))
-        for one, facts in zip(made.candidates, _candidates(made), strict=True)
-    ]
-    facts = {"draft": draft, "key": key, "rows": rows, "lines": plan_words(made)[1:], "today": _today(made)}
-    return show(request, "draft.html", facts)
+    made = draft.plan
+    rows, today = ([(one, _bar(one, made)) for one in shown] for shown in (made.candidates, made.classical))
+    facts = {"draft": draft, "key": key, "rows": rows, "today": today, "lines": plan_words(made)[1:]}
+    return show(request, "draft.html", {**facts, "samples": len(made.question.samples)})
 
 
 @router.post("/drafts/{key}")
@@ -183,16 +178,14 @@ def chosen(made: Plan, candidate: Candidate) -> Plan:
 
 def add_run(house: AppState, name: str, made: Plan, volume: float, kind: str = "plan") -> str:
     """Keep a plan as a run, with all its files."""
-    with tempfile.TemporaryDirectory() as folder:
-        written = write_plan(made, Path(folder) / "plan", volume=volume)
-        files = packed_run(Path(folder) / "plan")
+    files = plan_files(made, volume=volume)
+    written = read_plan("plan", files)
     facts = {
         "samples": written.problem.items,
         "pools": written.problem.pools,
         "design": written.name,
         "code": written.code,
         "lines": plan_words(made)[1:],
-        "candidates": _candidates(made),
     }
     return house.store.add_run(name, kind, facts, files)
 
@@ -224,49 +217,10 @@ def _assay(form: Form) -> Noise:
     return parse_assay(kind, [])
 
 
-def _candidates(made: Plan) -> list[Mapping[str, object]]:
-    return [
-        {
-            "chosen": one is made.recommended,
-            "pools": one.pools,
-            "weight": one.weight,
-            "together": one.together,
-            "tests": one.tests,
-            "transfers": one.transfers,
-            "largest_pool": one.largest_pool,
-            "plates": one.plates,
-            "success": one.success,
-            "low": one.interval.low,
-            "high": one.interval.high,
-            "follow_ups": one.follow_ups,
-            "tests_saved": one.tests_saved,
-            "bound": one.entropy_bound,
-        }
-        for one in made.candidates
-    ]
-
-
-def _today(made: Plan) -> list[tuple[Mapping[str, object], Markup]]:
-    """What laboratories do today, with the same assay, for comparison."""
-    certainty, samples = made.question.certainty, len(made.question.samples)
-    return [
-        (
-            {
-                "name": one.name,
-                "tests": one.tests,
-                "tests_saved": samples - one.tests,
-                "transfers": one.transfers,
-                "largest_pool": one.largest_pool,
-                "success": one.success,
-                "low": one.interval.low,
-                "high": one.interval.high,
-                "plates": one.plates,
-                "follow_ups": one.follow_ups,
-            },
-            Markup(svg.rate_bar(one.success, one.interval, title=f"{100 * one.success:.1f} %", limit=certainty)),
-        )
-        for one in made.classical
-    ]
+def _bar(one: Candidate | ClassicalScheme, made: Plan) -> Markup:
+    """The share of plates that were right, as a bar with its interval and the certainty asked for."""
+    title, certainty = f"{100 * one.success:.1f} %", made.question.certainty
+    return Markup(svg.rate_bar(one.success, one.interval, title=title, limit=certainty))
 
 
 def _draft(house: AppState, key: str) -> Draft:

@@ -1,6 +1,7 @@
 """Pages about one run: what it is, its sheets to print, its files, and its audit trail."""
 
 import io
+import json
 import zipfile
 from typing import Annotated
 
@@ -38,8 +39,10 @@ Version = Annotated[int, Path(ge=1, le=LARGEST_NUMBER)]  # of a run's counts; a 
 @router.get("/runs/{id}")
 def run_page(request: Request, house: Here, run: KnownRun) -> Response:
     """What a run is, what is next, and everything that happened to it."""
+    plan = house.store.file(run.id, "plan.json")
     facts = {
         "run": run,
+        "candidates": [] if plan is None else json.loads(plan).get("candidates", []),
         "submissions": house.store.submissions(run.id),
         "verdicts": house.store.verdicts(run.id),
         "files": sorted(house.store.files(run.id)),

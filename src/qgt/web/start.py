@@ -15,6 +15,7 @@ from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.contract import Decoder
 from qgt.decoders.gamp import GAMP
 from qgt.decoders.results import Decoded, Status
+from qgt.files.tables import table_bytes
 from qgt.lab.answers.accounts import accounts
 from qgt.lab.answers.outputs import card
 from qgt.lab.plan.planning import Candidate, Plan
@@ -29,7 +30,7 @@ from qgt.pictures import pages, svg
 from qgt.pictures.pages import DecoderStanding
 from qgt.theory.limits import pools_needed
 from qgt.trust.metrics import score
-from qgt.web.counting import Entered, keep, typed_table
+from qgt.web.counting import Entered, keep
 from qgt.web.forms import Sent, Trouble, show
 from qgt.web.jobs import Full, Job
 from qgt.web.middleware import COOKIE, same
@@ -98,7 +99,8 @@ def add_example(house: AppState, example: Example) -> str:
     y[0, 0] += example.slip
     run = add_run(house, example.title, made, VOLUME, "example")
     names, pools, values = ["Plate 1"], problem.design.pool_names, y.tolist()
-    keep(house, run, "example", "", Entered(typed_table(names, pools, values), tuple(names), values), pools)
+    source = table_bytes(values, row_names=names, column_names=pools, corner="instance")
+    keep(house, run, "example", "", Entered(source, tuple(names), values), pools)
     return run
 
 

@@ -1,12 +1,10 @@
 """What every route shares: settings, store, queue, secret, and decoders that are ready to use."""
 
 import logging
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Generic, NamedTuple, TypeVar
 
 from fastapi import Depends, Request
@@ -101,9 +99,7 @@ class PreparedRuns:
         return bool(self.prepared(run).decoder._learned)
 
     def _prepare(self, run: str) -> Prepared:
-        with tempfile.TemporaryDirectory() as name:
-            unpack_run(self.store.files(run), Path(name))
-            plan = read_plan(Path(name))
+        plan = read_plan("plan", self.store.files(run))
         problem, name = plan.problem, decoder_name(plan.problem)
         decoder = self._decoders.get(problem.fingerprint)
         if decoder is None:
@@ -111,19 +107,6 @@ class PreparedRuns:
             decoder = Calibrated(inner, seconds=self.settings.calibrate).bind(problem)
             self._decoders.put(problem.fingerprint, decoder)
         return Prepared(name, problem, plan.samples, decoder)
-
-
-def unpack_run(files: dict[str, bytes], folder: Path) -> None:
-    """Write a run's files into a folder of ours; their names are those that the lab gave them."""
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-
-
-def packed_run(folder: Path) -> dict[str, bytes]:
-    """All files of a folder by their paths in it."""
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 # The state of a server.

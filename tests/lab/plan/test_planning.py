@@ -10,7 +10,7 @@ from qgt import Bernoulli, Design, Noiseless, PositiveNegative, Problem, SparseI
 from qgt.decoders.results import Decoded, Evidence
 from qgt.lab.plan import planning, question, simulation
 from qgt.lab.plan.classical import classical_schemes
-from qgt.lab.plan.folder import plan_rows, plan_words, read_plan, write_plan
+from qgt.lab.plan.folder import plan_files, plan_rows, plan_words, read_plan, write_plan
 from qgt.lab.plan.planning import plan
 from qgt.lab.plan.question import Question, expected_prior, parse_assay, parse_errors, parse_positives
 from qgt.lab.plan.simulation import PlateTally, Scout, fewest, judged, simulated_plates
@@ -411,6 +411,21 @@ def test_a_folder_comes_back_and_every_file_shows_the_code(small, tmp_path):
             continue  # the design itself, and what refers to it
         assert folder.code in path.name or folder.code in path.read_text("utf-8"), path
     assert json.loads((folder.path / "plan.json").read_text())["seed"] == small.seed
+
+
+def test_a_plan_is_the_same_as_files_in_memory(small, tmp_path):
+    folder, files = write_plan(small, tmp_path / "plan", volume=5.0), plan_files(small, volume=5.0)
+    paths = {path.relative_to(folder.path).as_posix(): path for path in folder.path.rglob("*") if path.is_file()}
+    assert paths.keys() == files.keys()
+    dated = {"counts.xlsx", "candidates.svg"}  # the date is in them
+    assert all(path.read_bytes() == files[name] for name, path in paths.items() if name not in dated)
+    again = read_plan("the run", files)
+    assert (again.code, again.samples, again.volume) == (folder.code, folder.samples, 5.0)
+    assert again.problem.fingerprint == folder.problem.fingerprint
+    with pytest.raises(ValueError, match=r"the run.problem.toml: design.csv: is not among the files .*; add it"):
+        read_plan("the run", {name: data for name, data in files.items() if name != "design.csv"})
+    with pytest.raises(ValueError, match=r"the run: its design has check code .* samples.csv has been changed"):
+        read_plan("the run", {**files, "samples.csv": files["samples.csv"].replace(b"S1,", b"S0,")})
 
 
 def test_blank_counts_are_refused_and_filled_ones_read(small, tmp_path):

@@ -1,26 +1,31 @@
 """What a decoded sheet leaves behind: tables, pages and files that a person keeps, all made from one account."""
 
-import csv
 import dataclasses
 import io
 import json
-import tempfile
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from qgt.decoders.certificate_file import write_certificate
+from qgt.decoders.certificate_file import certificate_bytes, write_certificate
 from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.results import Decoded, Status
-from qgt.files import documents
-from qgt.files.grids import WorkbookRow, write_workbook
-from qgt.files.tables import escape, write_table
+from qgt.files.grids import (
+    CellRow,
+    WorkbookRow,
+    csv_bytes,
+    has_workbooks,
+    part_of_cell,
+    read_grid,
+    workbook_bytes,
+    write_rows,
+)
+from qgt.files.tables import table_bytes
 from qgt.lab import reported
 from qgt.lab.answers.accounts import Account
 from qgt.lab.answers.decoding import DecodedSheet
@@ -28,7 +33,7 @@ from qgt.lab.sheets.names import check_code, label
 from qgt.lab.sheets.samples import Samples
 from qgt.lab.verdicts import Call, Verdict
 from qgt.lab.wording import CALLED_AT_MOST, NAMED_AT_MOST, Alternative, Residual, beyond, in_one_phrase, percent, quoted
-from qgt.model.problem import Problem
+from qgt.model.problem import Problem, problem_files
 from qgt.pictures import pages
 from qgt.rounds.history import History, by_problem
 
@@ -37,8 +42,8 @@ from qgt.rounds.history import History, by_problem
 # All of them show the calls of `Account.calls`, and nothing else.
 #
 # A cell of the report that holds a list has its parts separated by semicolons. A part that holds a semicolon or quotes
-# is itself put in quotes, with its quotes doubled: such a cell is one line of CSV with `;` between its parts, and
-# `csv.reader([cell], delimiter=";", skipinitialspace=True)` takes it apart again.
+# is itself put in quotes, with its quotes doubled: such a cell is one line of CSV with `;` and a blank between its
+# parts, which readers of CSV take apart again.
 
 CellValue = str | int | float | None
 REPORT_COLUMNS = (
@@ -64,7 +69,13 @@ def write_calls(path: str | Path, made: Sequence[Account], items: Sequence[str])
         a,0,0,1
         b,,,
     """
-    _write(path, ["plate", *items], ([one.name, *(each.call.cell for each in one.calls)] for one in made))
+    write_rows(path, calls_rows(made, items))
+
+
+def calls_rows(made: Sequence[Account], items: Sequence[str]) -> Iterator[CellRow]:
+    """The rows of the file that `write_calls` writes."""
+    yield ["plate", *items]
+    yield from ([one.name, *(each.call.cell for each in one.calls)] for one in made)
 
 
 def write_answers(path: str | Path, result: Decoded, names: Sequence[str], items: Sequence[str]) -> None:
@@ -74,12 +85,13 @@ def write_answers(path: str | Path, result: Decoded, names: Sequence[str], items
     """
     none = (result.status == Status.INFEASIBLE).tolist()
     rows = zip(names, result.x.tolist(), none, strict=True)
-    _write(path, ["instance", *items], ([name, *([""] * len(x) if gone else x)] for name, x, gone in rows))
+    lines = ([name, *([None] * len(x) if gone else x)] for name, x, gone in rows)
+    write_rows(path, [["instance", *items], *lines])
 
 
 def write_samples(path: str | Path, rows: Iterable[Sequence[CellValue]]) -> None:
     """Write `sample_rows`: one line per sample, as laboratory systems import them."""
-    _write(path, SAMPLE_COLUMNS, rows)
+    write_rows(path, [SAMPLE_COLUMNS, *rows])
 
 
 def sample_rows(
@@ -110,21 +122,20 @@ def sample_rows(
 def refuse_undecided(path: str | Path) -> None:
     """Raise a ValueError for a file of calls with an empty cell: it is neither right nor wrong."""
     try:
-        with Path(path).open(newline="", encoding="utf-8-sig") as stream:
-            rows = list(csv.reader(stream))
-    except (OSError, ValueError, csv.Error):
+        grid = read_grid(path)
+    except ValueError:
         return  # whoever reads the calls says what is wrong with the file
-    for number, row in enumerate(rows, 1):
-        if number > 1 and "" in row[1:]:
+    for number, row in enumerate(grid.rows):
+        if number and "" in row[1:]:
             raise ValueError(
-                f"{path}: row {number}, column {row.index('', 1) + 1} is empty: the sample is not called. Score the "
-                "decoder's best answers instead: 'qgt decode --answers FILE' writes them."
+                f"{grid.place(number, row.index('', 1))} is empty: the sample is not called. Score the decoder's best "
+                "answers instead: 'qgt decode --answers FILE' writes them."
             )
 
 
 def write_report(path: str | Path, made: Sequence[Account]) -> None:
     """Write one row per instance with all that its account says."""
-    _write(path, REPORT_COLUMNS, map(report_row, made))
+    write_rows(path, [REPORT_COLUMNS, *map(report_row, made)])
 
 
 def report_row(one: Account) -> tuple[CellValue, ...]:
@@ -158,7 +169,7 @@ def in_one_cell(parts: Iterable[str], delimiter: str = ";", *, more: int = 0) ->
     """
     shown, room = [], LONGEST_CELL
     for part in parts:
-        text = _part(part, delimiter)
+        text = part_of_cell(part, delimiter)
         room -= len(text) + len(delimiter) + 1
         if room >= 0:
             shown.append(text)
@@ -210,28 +221,10 @@ def verdict_counts(made: Sequence[Account]) -> dict[Verdict, int]:
     return {word: numbers[word] for word in reversed(Verdict) if numbers[word]}
 
 
-def _write(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[CellValue]]) -> None:
-    """Write a CSV file; texts that a spreadsheet would run are escaped."""
-    with Path(path).open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        for row in (header, *rows):
-            writer.writerow([escape(cell) if isinstance(cell, str) else cell for cell in row])
-
-
 def _difference(other: Alternative) -> str:
     """An alternative in one part of a cell: its probability, then +item and -item for what it changes."""
     changes = in_one_cell([*(f"+{name}" for name in other.added), *(f"-{name}" for name in other.dropped)], ",")
     return changes if other.probability is None else f"{other.probability:.4f}: {changes}"
-
-
-def _part(part: str, delimiter: str) -> str:
-    """One part of a list, in quotes where csv's rules or a blank at an end ask for them."""
-    plain = part == part.strip() and part and not {delimiter, '"', "\n", "\r"} & set(part)
-    if plain:
-        return part
-    line = io.StringIO()
-    csv.writer(line, delimiter=delimiter, quoting=csv.QUOTE_ALL, lineterminator="").writerow([part])
-    return line.getvalue()
 
 
 def _number(value: float | None) -> float | None:
@@ -529,23 +522,19 @@ def products(
     """
     made, design = sheet.accounts, sheet.problem.design
     lines = list(sample_rows(made, check_code(design), None if samples is None else samples.places))
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        write_calls(folder / CALLS, made, design.item_names)
-        write_samples(folder / BY_SAMPLE, lines)
-        write_report(folder / REPORT, made)
-        if find_spec("openpyxl") is not None:
-            sheets: dict[str, Sequence[WorkbookRow]] = {
-                "report": _report(made),
-                "samples": [SAMPLE_COLUMNS, *lines],
-                "calls": _calls(made),
-            }
-            write_workbook(folder / XLSX, sheets)
-        if provable(sheet):
-            write_proofs(folder / (PROOFS if sheet.rounds == 1 else PROOFS_OF_ROUNDS), sheet, seconds=seconds)
-        found = {path.name: path.read_bytes() for path in folder.iterdir()}
-    found[JSON] = json.dumps(sheet_facts(sheet, decoder), allow_nan=False, indent=1).encode()
-    return {**found, HTML: sheet_page(sheet, title=title, facts=facts, samples=samples).encode()}
+    report, samples_table = [REPORT_COLUMNS, *map(report_row, made)], [SAMPLE_COLUMNS, *lines]
+    found = {
+        CALLS: csv_bytes(calls_rows(made, design.item_names)),
+        BY_SAMPLE: csv_bytes(samples_table),
+        REPORT: csv_bytes(report),
+        JSON: json.dumps(sheet_facts(sheet, decoder), allow_nan=False, indent=1).encode(),
+        HTML: sheet_page(sheet, title=title, facts=facts, samples=samples).encode(),
+    }
+    if has_workbooks():
+        found[XLSX] = workbook_bytes({"report": report, "samples": samples_table, "calls": _calls(made)})
+    if provable(sheet):
+        found[PROOFS if sheet.rounds == 1 else PROOFS_OF_ROUNDS] = proof_bytes(sheet, seconds=seconds)
+    return found
 
 
 def sheet_facts(sheet: DecodedSheet, decoder: str) -> dict[str, object]:
@@ -567,10 +556,6 @@ def sheet_facts(sheet: DecodedSheet, decoder: str) -> dict[str, object]:
             for one, history in zip(sheet.accounts, sheet.histories, strict=True)
         ],
     }
-
-
-def _report(made: Sequence[Account]) -> list[WorkbookRow]:
-    return [REPORT_COLUMNS, *map(report_row, made)]
 
 
 def _calls(made: Sequence[Account]) -> list[WorkbookRow]:
@@ -609,36 +594,38 @@ def provable(sheet: DecodedSheet) -> bool:
 
 
 def write_proofs(path: str | Path, sheet: DecodedSheet, *, seconds: float | None = None) -> None:
-    """Write the proofs of a sheet: a file or, of a sheet with later rounds, an archive.
+    """Write the proofs of a sheet, straight to the path; see `proof_bytes`."""
+    if sheet.rounds == 1:  # without a copy in memory
+        return write_certificate(path, problem=sheet.problem, y=sheet.y, result=sheet.result)
+    Path(path).write_bytes(proof_bytes(sheet, seconds=seconds))
+
+
+def proof_bytes(sheet: DecodedSheet, *, seconds: float | None = None) -> bytes:
+    """The proofs of a sheet: the content of a file or, of a sheet with later rounds, of an archive.
 
     Args:
-        path: The file to write.
         sheet: What was decoded.
         seconds: Time to prove each instance of a sheet with later rounds; None for no limit.
     """
     if sheet.rounds == 1:
-        return write_certificate(path, problem=sheet.problem, y=sheet.y, result=sheet.result)
+        return certificate_bytes(sheet.problem, sheet.y, sheet.result)
     if not provable(sheet):
         raise ValueError("certificate has no meaning for this prior: no answer under it can be proved; leave it out.")
-    words = README
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    stream, words = io.BytesIO(), README
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for number, places in enumerate(by_problem(sheet.histories), 1):
             names = [sheet.names[place] for place in places]
             for name, content in _proved([sheet.histories[place] for place in places], names, seconds).items():
                 archive.writestr(zipfile.ZipInfo(f"{number}/{name}", ARCHIVE_DATE), content)
             words += f"Folder {number}: {', '.join(map(quoted, names))}\n"
         archive.writestr(zipfile.ZipInfo("README.txt", ARCHIVE_DATE), words)
+    return stream.getvalue()
 
 
 def _proved(histories: Sequence[History], names: Sequence[str], seconds: float | None) -> dict[str, bytes]:
     """The files of one problem: what it is, the counts, and the proofs."""
     problem, y = histories[0].problem, torch.stack([history.y for history in histories])
     result = Certified(odds=ROUND_PROOF_ODDS, time_limit=seconds).bind(problem)(y)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        problem.design.write_csv(folder / "design.csv", form="lists")
-        documents.save(folder / "problem.toml", {**problem.spec, "design": {"file": "design.csv"}})
-        pools = problem.design.pool_names
-        write_table(folder / "counts.csv", y.tolist(), row_names=names, column_names=pools, corner="instance")
-        write_certificate(folder / "proofs.safetensors", problem=problem, y=y, result=result)
-        return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    counts = table_bytes(y.tolist(), row_names=names, column_names=problem.design.pool_names, corner="instance")
+    proofs = certificate_bytes(problem, y, result)
+    return {"counts.csv": counts, **problem_files(problem), "proofs.safetensors": proofs}

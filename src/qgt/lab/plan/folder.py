@@ -14,18 +14,17 @@ A folder is never written over: its sheets may have been printed, and its pools 
 design's name and check code, in it or in its name; a folder whose design no longer has its code is refused.
 """
 
-import csv
+import io
 import json
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qgt.files import codec, documents
-from qgt.files.grids import write_workbook
-from qgt.files.tables import escape
+from qgt.files.grids import csv_bytes, has_workbooks, workbook_bytes
 from qgt.lab.plan.classical import ClassicalScheme
 from qgt.lab.plan.planning import Candidate, Plan
 from qgt.lab.plan.question import Question, Range
@@ -36,7 +35,7 @@ from qgt.lab.sheets.names import check_code, label, short_name
 from qgt.lab.sheets.plates import POOL_PLATE
 from qgt.lab.sheets.samples import Samples
 from qgt.model.design import Design
-from qgt.model.problem import Problem
+from qgt.model.problem import Problem, problem_files
 from qgt.pictures.figures import PlanPoint, plan_figure
 from qgt.pictures.pages import Piece
 from qgt.pictures.printed_sheets import PlateMap, Tick, Ticks, printed_page
@@ -369,9 +368,13 @@ def write_plan(plan: Plan, folder: str | Path, *, volume: float = 10.0) -> PlanF
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ValueError(f"{target}: is there already, and its pools may have been made; give another folder.")
     part = target.absolute().with_name(f".{target.absolute().name}.{secrets.token_hex(4)}")
+    files = plan_files(plan, volume=volume)
+    found = read_plan(target, files)  # a plan that cannot be read back is not written
     try:
         part.mkdir(parents=True)
-        _write(plan, part, volume)
+        for name, content in files.items():
+            (part / name).parent.mkdir(exist_ok=True)
+            (part / name).write_bytes(content)
         if target.exists():
             target.rmdir()
         part.rename(target)
@@ -379,21 +382,30 @@ def write_plan(plan: Plan, folder: str | Path, *, volume: float = 10.0) -> PlanF
         raise ValueError(f"{target}: cannot be written ({error.strerror}); give another folder.") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    return read_plan(target)
+    return found
 
 
-def read_plan(folder: str | Path) -> PlanFolder:
+def read_plan(folder: str | Path, files: Mapping[str, bytes] | None = None) -> PlanFolder:
     """Read what `write_plan` wrote; raise a ValueError where the design, the prior or the noise has changed since.
+
+    Args:
+        folder: The folder, or what to call it where `files` are given.
+        files: The contents of its files by their names, see `plan_files`; None reads them in the folder.
 
     Example:
         >>> read_plan("nowhere")
         Traceback (most recent call last):
         ValueError: nowhere/problem.toml: cannot be read (No such file or directory); check the path.
     """
+    return plan_of_problem(folder, Problem.load(Path(folder) / "problem.toml", files), files)
+
+
+def plan_of_problem(folder: str | Path, problem: Problem, files: Mapping[str, bytes] | None = None) -> PlanFolder:
+    """Read the rest of a plan folder whose problem was read already; see `read_plan`."""
     path = Path(folder)
-    problem = Problem.load(path / "problem.toml")
-    samples = Samples.read(path / "samples.csv")
-    stored = documents.load(path / "plan.json", "plan", lambda plain: codec.as_table("plan", plain))
+    samples_csv, plan_json = (documents.content_in(files, name) for name in ("samples.csv", "plan.json"))
+    samples = Samples.read(path / "samples.csv", data=samples_csv)
+    stored = documents.load(path / "plan.json", "plan", lambda plain: codec.as_table("plan", plain), plan_json)
     code, volume = codec.typed("code", stored.get("code"), str), codec.typed("volume", stored.get("volume"), float)
     if check_code(problem.design) != code or problem.design.item_names != samples.names:
         raise ValueError(
@@ -423,44 +435,48 @@ def blank_counts(design: Design) -> list[list[str | int | None]]:
     return rows
 
 
-def _write(plan: Plan, folder: Path, volume: float) -> None:
-    problem, samples = plan.problem, plan.question.samples
-    design = problem.design
-    design.write_csv(folder / "design.csv", form="lists")
-    spec = {**problem.spec, "design": {"file": "design.csv"}}
-    documents.save(folder / "problem.toml", spec)
-    samples.write(folder / "samples.csv", remark=label(design))
+def plan_files(plan: Plan, *, volume: float = 10.0) -> dict[str, bytes]:
+    """The files of a plan's folder by their names, those in `worklists` with a slash.
+
+    Args:
+        plan: The plan.
+        volume: Microlitres of each transfer.
+
+    Example:
+        >>> import torch, qgt
+        >>> question = qgt.Question(qgt.Samples.numbered(12), (0, 1), certainty=0.8)
+        >>> made = qgt.plan(question, generator=torch.Generator().manual_seed(0), seconds=0.5)
+        >>> files = plan_files(made)
+        >>> read_plan("plan", files).samples.wells[:2], sorted(files)[:2]
+        (('A1', 'B1'), ['README.txt', 'candidates.svg'])
+    """
+    samples, design, picture = plan.question.samples, plan.problem.design, io.BytesIO()
     sheet = pooling_sheet(design, samples, volume, notes=household_words(plan.question))
-    (folder / "pooling_sheet.html").write_text(sheet, encoding="utf-8")
-    (folder / "worklists").mkdir()
-    for name, text in worklist_files(moves_of(design, samples, volume)).items():
-        (folder / "worklists" / name).write_bytes(text.encode())  # line ends are the robot's
+    plan_picture(plan).savefig(picture, format="svg")
     rows = blank_counts(design)
-    _write_rows(folder / "counts.csv", rows)
-    _write_workbook(folder / "counts.xlsx", rows)
-    plan_picture(plan).savefig(folder / "candidates.svg")
-    (folder / "plan.json").write_text(json.dumps(_plain(plan, volume), indent=1) + "\n", encoding="utf-8")
-    (folder / "README.txt").write_text(_readme(plan), encoding="utf-8")
-
-
-def _write_rows(path: Path, rows: Sequence[Sequence[str | int | None]]) -> None:
     width = max(map(len, rows))
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        for row in rows:
-            cells = [escape(cell) if isinstance(cell, str) else cell for cell in row]
-            writer.writerow([*cells, *[None] * (width - len(row))])
+    files = {
+        **problem_files(plan.problem),
+        "samples.csv": samples.csv_bytes(remark=label(design)),
+        "pooling_sheet.html": sheet.encode(),
+        "counts.csv": csv_bytes([*row, *[None] * (width - len(row))] for row in rows),
+        "candidates.svg": picture.getvalue(),
+        "plan.json": (json.dumps(plan_facts(plan, volume), indent=1) + "\n").encode(),
+        "README.txt": _readme(plan).encode(),
+    }
+    if has_workbooks():  # counts.csv does as well; the README names what is there
+        files["counts.xlsx"] = workbook_bytes({"counts": rows})
+    worklists = worklist_files(moves_of(design, samples, volume))
+    return files | {f"worklists/{name}": text.encode() for name, text in worklists.items()}  # line ends are the robot's
 
 
-def _write_workbook(path: Path, rows: Sequence[Sequence[str | int | None]]) -> None:
-    try:
-        import openpyxl  # noqa: F401 - asked for by its absence
-    except ImportError:
-        return  # counts.csv does as well; the README names what is there
-    write_workbook(path, {"counts": rows})
+def plan_facts(plan: Plan, volume: float) -> dict[str, object]:
+    """A plan as plain data: the content of `plan.json`.
 
-
-def _plain(plan: Plan, volume: float) -> dict[str, object]:
+    Args:
+        plan: The plan.
+        volume: Microlitres of each transfer.
+    """
     question, problem = plan.question, plan.problem
     rates = question.household_rates
     return {
@@ -480,38 +496,51 @@ def _plain(plan: Plan, volume: float) -> dict[str, object]:
             "follow_ups": question.follow_ups,
             **({} if rates is None else {"attack_rate": rates[0], "background": rates[1]}),
         },
-        "candidates": [
-            {
-                "pools": one.pools,
-                "weight": one.weight,
-                "households_together": one.together,
-                "transfers": one.transfers,
-                "largest_pool": one.largest_pool,
-                "plates": one.plates,
-                "successes": one.successes,
-                "interval": [round(end, 6) for end in one.interval],
-                "follow_ups": round(one.follow_ups, 6),
-                "tests_saved": round(one.tests_saved, 6),
-                "entropy_bound": round(one.entropy_bound, 6),
-                "recommended": one is plan.recommended,
-            }
-            for one in plan.candidates
-        ],
-        "today": [
-            {
-                "scheme": one.name,
-                "pools": one.pools,
-                "largest_pool": one.largest_pool,
-                "plates": one.plates,
-                "successes": one.successes,
-                "interval": [round(end, 6) for end in one.interval],
-                "follow_ups": round(one.follow_ups, 6),
-                "tests_saved": round(len(question.samples) - one.tests, 6),
-            }
-            for one in plan.classical
-        ],
+        "candidates": candidate_facts(plan),
+        "today": scheme_facts(plan),
         "fingerprint": problem.fingerprint,
         "version": f"qgt {__version__}",
+    }
+
+
+def candidate_facts(plan: Plan) -> list[dict[str, object]]:
+    """The candidates as plain data, for `plan.json` and for the page."""
+    return [
+        {
+            "pools": one.pools,
+            "weight": one.weight,
+            "households_together": one.together,
+            "transfers": one.transfers,
+            "largest_pool": one.largest_pool,
+            **_performance(one),
+            "tests_saved": round(one.tests_saved, 6),
+            "entropy_bound": round(one.entropy_bound, 6),
+            "recommended": one is plan.recommended,
+        }
+        for one in plan.candidates
+    ]
+
+
+def scheme_facts(plan: Plan) -> list[dict[str, object]]:
+    """What laboratories do today, with the same assay, as plain data."""
+    return [
+        {
+            "scheme": one.name,
+            "pools": one.pools,
+            "largest_pool": one.largest_pool,
+            **_performance(one),
+            "tests_saved": round(len(plan.question.samples) - one.tests, 6),
+        }
+        for one in plan.classical
+    ]
+
+
+def _performance(one: Candidate | ClassicalScheme) -> dict[str, object]:
+    return {
+        "plates": one.plates,
+        "successes": one.successes,
+        "interval": [round(end, 6) for end in one.interval],
+        "follow_ups": round(one.follow_ups, 6),
     }
 
 

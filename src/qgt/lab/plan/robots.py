@@ -4,15 +4,13 @@ Every format turns the same list of moves into texts of files; `FORMATS` names t
 label that is too long, a volume that the robot cannot dose) is changed in a way that is said, or refused.
 """
 
-import csv
-import io
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from qgt.arguments import positive
-from qgt.files.tables import escape
+from qgt.files.grids import csv_bytes
 from qgt.lab.sheets import plates
 from qgt.lab.sheets.names import label
 from qgt.lab.sheets.plates import POOL_PLATE
@@ -184,13 +182,12 @@ GENERIC_HEADER = ("sample", "source plate", "source well", "pool", "pool plate",
 
 def generic_files(made: Moves) -> dict[str, str]:
     """One line for each transfer, with the samples' own names."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(GENERIC_HEADER)
-    for move in made.moves:
-        names = (move.sample, move.source_plate, move.source_well, move.pool, move.pool_plate, move.pool_well)
-        writer.writerow([*map(escape, names), microlitres(move.volume), made.design])
-    return {"transfers.csv": stream.getvalue()}
+    rows = [
+        (*(move.sample, move.source_plate, move.source_well), *(move.pool, move.pool_plate, move.pool_well),
+         microlitres(move.volume), made.design)
+        for move in made.moves
+    ]  # fmt: skip
+    return {"transfers.csv": csv_bytes([GENERIC_HEADER, *rows]).decode()}
 
 
 # Tecan Freedom EVO and Fluent: a .gwl worklist.

@@ -12,23 +12,22 @@ plate with the counts of another would give answers that look sure. A count may 
 repeat showed that it was wrong), but not changed.
 """
 
-import csv
 import hashlib
-import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from qgt.arguments import whole
 from qgt.files import codec, documents
-from qgt.files.grids import read_grids
-from qgt.files.tables import escape, text_of, unescape
+from qgt.files.grids import csv_bytes, read_grid, read_grids, unescape
+from qgt.files.tables import cell_of
 from qgt.lab.reported import read_reports
 from qgt.model.design import Design
 from qgt.model.noise import Noise
@@ -100,15 +99,23 @@ class Round:
 
     def files(self, folder: Path) -> dict[Path, Callable[[Path], object]]:
         """What writes each file; the record stands first, for the first is put in place last."""
-        rows = [(one.name, pool, items) for one in self.instances for pool, items in one.pools]
-        pools = [[escape(name), escape(pool), escape(_words(items))] for name, pool, items in rows]
-        blank = [[escape(name), escape(pool), ""] for name, pool, _ in rows]
-        record = json.dumps(self.plain, indent=1, allow_nan=False) + "\n"
-        return {
-            folder / RECORD: partial(Path.write_text, data=record, encoding="utf-8"),
-            folder / POOLS: partial(Path.write_text, data=_csv(["instance", "pool", "items"], pools), encoding="utf-8"),
-            folder / COUNTS: partial(Path.write_text, data=_csv(COUNTS_HEADER, blank), encoding="utf-8"),
+        pools = [(one.name, pool, items) for one in self.instances for pool, items in one.pools]
+        contents = {
+            RECORD: (json.dumps(self.plain, indent=1, allow_nan=False) + "\n").encode(),
+            POOLS: csv_bytes([("instance", "pool", "items"), *pools]),
+            COUNTS: self.counts_file([None] * len(pools)),
         }
+        return {folder / name: partial(Path.write_bytes, data=data) for name, data in contents.items()}
+
+    @property
+    def pool_keys(self) -> list[tuple[str, str]]:
+        """The names of the instance and of the pool of every count, in the order of the files."""
+        return [(one.name, pool) for one in self.instances for pool, _ in one.pools]
+
+    def counts_file(self, counts: Sequence[float | None]) -> bytes:
+        """The content of `counts.csv` with these counts filled in, empty where one is None."""
+        rows = [(*key, cell_of(count)) for key, count in zip(self.pool_keys, counts, strict=True)]
+        return csv_bytes([COUNTS_HEADER, *rows])
 
 
 def _instance(data: object) -> InstancePools:
@@ -132,17 +139,6 @@ def _instance(data: object) -> InstancePools:
     return InstancePools(codec.typed("name", table["name"], str), before, tuple(pools))
 
 
-def _words(items: Sequence[str]) -> str:
-    """Names in one cell; one with a blank or a quotation mark in quotation marks."""
-    return " ".join('"' + item.replace('"', '""') + '"' if " " in item or '"' in item else item for item in items)
-
-
-def _csv(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows([header, *rows])
-    return stream.getvalue()
-
-
 def refuse_occupied(folder: Path) -> None:
     """Raise a ValueError for a folder with anything in it but what a round leaves that was killed while written."""
     if not folder.exists():
@@ -160,8 +156,11 @@ def _blank(path: Path) -> bool:
     """Whether a round's counts are not filled in, or not there."""
     if not path.exists():
         return True
-    rows = text_of(path).splitlines()
-    return rows[:1] == ["instance,pool,count"] and all(row.endswith(",") for row in rows[1:])
+    try:
+        header, *rows = read_grid(path).rows
+    except ValueError:
+        return False
+    return list(header) == COUNTS_HEADER and not any(count for *_, count in rows)
 
 
 def counts_before(y: Tensor) -> tuple[float | None, ...]:
@@ -169,8 +168,16 @@ def counts_before(y: Tensor) -> tuple[float | None, ...]:
     return tuple(None if math.isnan(count) else count for count in y.tolist())
 
 
-def read_round(folder: Path, noise: Noise | None = None) -> tuple[Round, dict[tuple[str, str], float]]:
-    """A round's record, and its counts by the names of instance and pool; NaN where one is missing.
+class FilledRound(NamedTuple):
+    """A round's record, and its counts by the names of instance and pool; NaN where one is missing."""
+
+    where: str  # what to call it in errors: its folder
+    record: Round
+    counts: Mapping[tuple[str, str], float]
+
+
+def read_round(folder: Path, noise: Noise | None = None) -> FilledRound:
+    """Read a round's folder.
 
     Args:
         folder: The round's folder.
@@ -179,8 +186,7 @@ def read_round(folder: Path, noise: Noise | None = None) -> tuple[Round, dict[tu
     if not (folder / RECORD).is_file():
         raise ValueError(f"{folder}: has no {RECORD}, so it is not a round; give a folder that 'qgt follow-up' wrote.")
     record = documents.load(folder / RECORD, "round", Round.from_plain)
-    wanted = {(one.name, pool) for one in record.instances for pool, _ in one.pools}
-    return record, _counts(folder / COUNTS, wanted, noise)
+    return FilledRound(str(folder), record, _counts(folder / COUNTS, set(record.pool_keys), noise))
 
 
 def _counts(path: Path, wanted: set[tuple[str, str]], noise: Noise | None) -> dict[tuple[str, str], float]:
@@ -218,20 +224,27 @@ def _counts(path: Path, wanted: set[tuple[str, str]], noise: Noise | None) -> di
 def joined_rounds(
     histories: Sequence[History], names: Sequence[str], rounds: Sequence[Path]
 ) -> tuple[list[History], list[Round]]:
+    """Histories with the pools and counts of rounds in folders; see `after_rounds`."""
+    noise = later_noise(histories[0].problem.noise)
+    return after_rounds(histories, names, [read_round(folder, noise) for folder in rounds])
+
+
+def after_rounds(
+    histories: Sequence[History], names: Sequence[str], rounds: Sequence[FilledRound]
+) -> tuple[list[History], list[Round]]:
     """Histories with the pools and counts of later rounds, and the rounds' records; refused where they do not belong.
 
     Args:
         histories: The first round of each instance.
         names: The instances' names.
-        rounds: The folders, in order.
+        rounds: The later rounds, in order.
     """
     known = dict(zip(names, histories, strict=True))
     if len(known) < len(names):
         raise ValueError("two instances have the same name: give each its own, for rounds are matched by name.")
     design = histories[0].problem.design
     records: list[Round] = []
-    for number, folder in enumerate(rounds, 2):
-        record, counts = read_round(folder, later_noise(histories[0].problem.noise))
+    for number, (folder, record, counts) in enumerate(rounds, 2):
         _refuse_strange(folder, number, record, records, design)
         for one in record.instances:
             if one.name not in known:
@@ -241,7 +254,7 @@ def joined_rounds(
     return [known[name] for name in names], records
 
 
-def _refuse_strange(folder: Path, number: int, record: Round, before: Sequence[Round], design: Design) -> None:
+def _refuse_strange(folder: str, number: int, record: Round, before: Sequence[Round], design: Design) -> None:
     if record.design != design.fingerprint:
         raise ValueError(
             f"{folder}: was made for another design; give the problem and the counts that it was made for."
@@ -257,7 +270,7 @@ def _refuse_strange(folder: Path, number: int, record: Round, before: Sequence[R
 
 
 def _after(
-    folder: Path, history: History, one: InstancePools, counts: Mapping[tuple[str, str], float], design: Design
+    folder: str, history: History, one: InstancePools, counts: Mapping[tuple[str, str], float], design: Design
 ) -> History:
     """One instance's history with its pools of a round."""
     now = history.y.tolist()

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
-from qgt.files.grids import Grid
-from qgt.files.tables import escape, is_number, unescape
+from qgt.files.grids import Grid, escape, unescape
+from qgt.files.tables import is_number
 from qgt.lab.reported import is_word
 from qgt.lab.sheets import plates
 from qgt.lab.sheets.headers import (

@@ -1,14 +1,13 @@
 """Samples: what is to be tested, where each stands, and what is known of it before any test."""
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
 from qgt.arguments import whole
-from qgt.files.grids import Grid, read_grids
-from qgt.files.tables import escape, has_decimal_commas, number, unescape
+from qgt.files.grids import CellRow, Grid, csv_bytes, read_grids, unescape
+from qgt.files.tables import has_decimal_commas, number
 from qgt.lab.sheets import plates
 from qgt.lab.sheets.headers import SAMPLES, columns_said, head, rows_said
 from qgt.lab.sheets.names import looks_mangled
@@ -131,14 +130,14 @@ class Samples:
 
     def write(self, path: str | Path, *, remark: str = "") -> None:
         """Write a CSV file that `read` reads, straight to the path, with a remark above where one is given."""
+        Path(path).write_bytes(self.csv_bytes(remark=remark))
+
+    def csv_bytes(self, *, remark: str = "") -> bytes:
+        """The content of the file that `write` writes."""
         given = {name: getattr(self, name) for name in SAMPLES if getattr(self, name) is not None}
-        with Path(path).open("w", newline="", encoding="utf-8") as stream:
-            writer = csv.writer(stream, lineterminator="\n")
-            if remark:
-                writer.writerow([f"# {remark}", *[""] * (len(given) - 1)])
-            writer.writerow([SAMPLES[name][0] for name in given])
-            for row in zip(*given.values(), strict=True):
-                writer.writerow([escape(cell) if isinstance(cell, str) else cell for cell in row])
+        top: list[CellRow] = [[f"# {remark}", *[""] * (len(given) - 1)]] if remark else []
+        header = [SAMPLES[name][0] for name in given]
+        return csv_bytes([*top, header, *zip(*given.values(), strict=True)])
 
 
 def _read(grid: Grid) -> Samples:
