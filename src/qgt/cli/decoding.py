@@ -234,7 +234,8 @@ def _chosen(
     assert problem is not None  # one of the two was given
     loaded, why = qgt.Problem.load(problem), ""
     if name is None:  # whoever sets an option or wants a proof means the usual one
-        name, why = DecoderChoice("certified") if settings or keep_proofs else usual_decoder(loaded)
+        meant = (settings or keep_proofs) and loaded.loads is None
+        name, why = DecoderChoice("certified") if meant else usual_decoder(loaded)
     if keep_proofs and name != "certified":
         raise ValueError(f"certificate has no meaning for {name}: it is for --decoder certified.")
     options = parse_settings(name, settings)

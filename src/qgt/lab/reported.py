@@ -13,7 +13,8 @@ from torch import Tensor
 
 from qgt.files.tables import NO_NUMBER, has_decimal_commas, number
 from qgt.lab.wording import Residual, in_one_phrase, quoted
-from qgt.model.noise import Noise, Reports, noise_of, reports_of
+from qgt.model.loads import CycleThreshold
+from qgt.model.noise import Noise, Outliers, Reports, noise_of, reports_of
 from qgt.model.problem import Problem
 
 _POSITIVE = """
@@ -245,6 +246,19 @@ def residual(problem: Problem, pool: int, counted: float, expected: float) -> Re
     if not reports_of(noise_of(noise, pool)).counts:
         words = f"reported {shown_as(noise, pool, counted)}, expected {shown_as(noise, pool, expected)}"
     return Residual(problem.design.pool_names[pool], counted, expected, words)
+
+
+def alone(noise: Noise, amount: float) -> float | None:
+    """The cycle threshold of a sample with that amount tested alone; None where pools report no cycles.
+
+    Example:
+        >>> from qgt.model.loads import Amount, CycleThreshold
+        >>> alone(CycleThreshold(sigma=0.25), 1.0), alone(Amount(relative=0.1), 1.0)
+        (37.0, None)
+    """
+    own = noise_of(noise, 0)
+    own = own.noise if isinstance(own, Outliers) else own
+    return own.cycle(amount) if isinstance(own, CycleThreshold) else None
 
 
 def exact(noise: Noise) -> bool:

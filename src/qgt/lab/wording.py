@@ -5,6 +5,7 @@ Each function says one fact in one or two sentences, with the design's own names
 """
 
 import json
+import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -33,6 +34,14 @@ class Residual(NamedTuple):
     def off(self) -> float:
         """By how much the count is too high."""
         return self.counted - self.expected
+
+    @property
+    def plain(self) -> dict[str, object]:
+        """As plain data, for JSON, which has no infinite numbers: those are None, and `reported` says what they are."""
+        return {
+            name: None if isinstance(value, float) and math.isinf(value) else value
+            for name, value in self._asdict().items()
+        }
 
     @property
     def words(self) -> str:
@@ -152,6 +161,33 @@ def explained_words(residuals: Sequence[Residual], pools: int, *, whole: bool, n
     rest = pools - len(residuals)
     agree = f" The other {rest} agree with it." if rest > 1 else " The other one agrees with it." if rest else ""
     return f"{len(residuals)} of {pools} {noun} differ{'s' * (len(residuals) == 1)} from this answer: {named}.{agree}"
+
+
+def agreeing(residuals: Sequence[Residual], pools: int, *, noun: str) -> str:
+    """How many reports agree with an answer as far as their errors go, where reports are real numbers.
+
+    Example:
+        >>> agreeing([], 24, noun="cycle thresholds")
+        'All 24 cycle thresholds agree with this answer within their errors.'
+    """
+    if not residuals:
+        return f"All {pools} {noun} agree with this answer within their errors."
+    named = in_one_phrase([one.words for one in residuals], most=NAMED_AT_MOST)
+    return f"{len(residuals)} of {pools} {noun} differ{'s' * (len(residuals) == 1)} from this answer: {named}."
+
+
+def loads_words(loads: Sequence[tuple[str, str]]) -> str:
+    """How much the positive samples of an answer have.
+
+    Example:
+        >>> loads_words([("S1", "1e+03 (8e+02 to 1.3e+03)")])
+        'Amount, with 90 % between the numbers in brackets: S1 1e+03 (8e+02 to 1.3e+03).'
+    """
+    if not loads:
+        return ""
+    told = [f"{sample} {words}" for sample, words in loads[:NAMED_AT_MOST]]
+    more = f"; and {len(loads) - NAMED_AT_MOST} more" if len(loads) > NAMED_AT_MOST else ""
+    return f"Amount, with 90 % between the numbers in brackets: {'; '.join(told)}{more}."
 
 
 def others(alternatives: Sequence[Alternative], more: More = More()) -> str:  # noqa: B008 - it is immutable

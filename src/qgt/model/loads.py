@@ -13,6 +13,7 @@ Amounts and totals are plain numbers (copies, say) and the laws of amounts are s
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf, log, pi
 from typing import Any
 
@@ -129,7 +130,7 @@ class Loads:
         low, high = self.mean - TAIL * self.sd, self.mean + TAIL * self.sd
         return (low if self.low is None else max(low, self.low)), (high if self.high is None else min(high, self.high))
 
-    @property
+    @cached_property
     def _width(self) -> float:
         """The kernel's standard deviation, by Silverman's rule (1986, Density estimation, equation 3.31)."""
         logs = torch.tensor(self.values, dtype=torch.float64)
@@ -173,10 +174,19 @@ class Loads:
             where = (log_amounts - self.mean) / self.sd
             density = -0.5 * where.square() - log(self.sd * math.sqrt(2 * pi) * mass)
             return torch.where(inside, density, -inf)
-        logs = torch.tensor(self.values, dtype=torch.float64, device=log_amounts.device)
-        where = (log_amounts[..., None] - logs) / self._width  # (..., values)
+        table = self._kernel_density.to(log_amounts.device)
+        place = ((log_amounts - low) / (high - low) * (len(table) - 1)).clamp(0.0, len(table) - 1.001)
+        cell = place.to(torch.int64)
+        return torch.where(inside, torch.lerp(table[cell], table[cell + 1], place - cell), -inf)
+
+    @cached_property
+    def _kernel_density(self) -> Tensor:
+        """The log density of measured values on an even grid over the span, far finer than the kernel is wide."""
+        logs, (low, high) = torch.tensor(self.values, dtype=torch.float64), self.span
+        nodes = torch.linspace(low, high, 1 + math.ceil((high - low) / self._width * 16), dtype=torch.float64)
+        where = (nodes[:, None] - logs) / self._width  # (nodes, values)
         each = -0.5 * where.square() - log(self._width * math.sqrt(2 * pi) * len(logs))
-        return torch.where(inside, each.logsumexp(-1), -inf)
+        return each.logsumexp(1)
 
     def log_prob(self, x: Float64[Tensor, "instances items"]) -> Float64[Tensor, " instances"]:
         """The log of the probability of who is positive times the density of the log10 amounts."""
@@ -261,6 +271,15 @@ class CycleThreshold:
     def reach(self, size: int, tail: float) -> float:
         """Cycle thresholds are not on the scale of counts, and nothing amplified is infinitely far."""
         return inf
+
+    def cycle(self, amount: float) -> float:
+        """The cycle threshold of a single sample with that amount, by the standard curve: the inverse of `amount`.
+
+        Example:
+            >>> round(CycleThreshold(sigma=0.25, intercept=37.0, slope=-3.32).cycle(1000.0), 2)
+            27.04
+        """
+        return self.intercept + self.slope * math.log10(positive("amount", amount))
 
     def amount(self, ct: float) -> float:
         """The amount of a single sample with that cycle threshold, by the standard curve.

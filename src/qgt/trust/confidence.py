@@ -715,11 +715,8 @@ def learn(
         if result.evidence.alternatives is not None and result.evidence.complete is not None:
             listed = Listing.learn(x, result, USUAL_ODDS)
             missed = Missed.learn(problem, x, result, found_among(x, result.evidence.alternatives))
-            if problem.loads is None:
-                reference = Reference.of(problem, generator=generator)
-            else:  # amounts are fitted to the reports, and so fit them better than the true ones do
-                reference = Reference.of_answers(problem, y, result.values, truths, generator=generator)
-            return Learned(len(x), reference, listed, None, missed, listed.claims(x, result))
+            reference, claims = Reference.of(problem, generator=generator), listed.claims(x, result)
+            return Learned(len(x), reference, listed, None, missed, claims)
         off, right = misfit(problem, y, result.values), (result.x == x).all(1)
         given = features(off, result)
         scored, missed = Scoring.learn(given, right), Missed.learn(problem, x, result, right)
@@ -812,4 +809,4 @@ def _needed(result: Decoded) -> Decoded:
     """What the measurements need of a result; the proofs and the items' probabilities would fill the memory."""
     told = result.evidence
     kept = Evidence(told.log_joint, told.bound, told.complete, told.confidence, alternatives=told.alternatives)
-    return Decoded(result.x, result.status, result.scores, kept)
+    return Decoded(result.x, result.status, result.scores, kept, amounts=result.amounts)

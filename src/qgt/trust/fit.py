@@ -35,6 +35,7 @@ from qgt.model.problem import Problem
 # is that of its truth, of which many are known, and what the decoder's errors add, of which few are. The two variances
 # add up, and so does what is not known of them (Welch and Satterthwaite).
 
+Values = UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"]  # statuses, or amounts
 MOST_DRAWN = 2**25  # entries drawn at most: instances times items and pools
 MOST_INSTANCES, LEAST_INSTANCES = 100_000, 100  # instances
 FEW_DECODED = 100  # decoded instances below which truths speak too
@@ -64,7 +65,7 @@ class Misfit:
 def misfit(
     problem: Problem,
     y: Float64[Tensor, "instances pools"],
-    x: UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"],
+    x: Values,
 ) -> Misfit:
     """How badly calls, or amounts where items have loads, and reports go together.
 
@@ -176,9 +177,9 @@ class Reference:
     def of_answers(
         cls,
         problem: Problem,
-        y: Float64[Tensor, "n pools"],
-        answers: UInt8[Tensor, "n items"],
-        truths: UInt8[Tensor, "n items"],
+        y: Float64[Tensor, "instances pools"],
+        answers: Values,
+        truths: Values,
         *,
         generator: Generator,
     ) -> "Reference":
@@ -187,7 +188,7 @@ class Reference:
 
     @classmethod
     def of_misfits(
-        cls, problem: Problem, y: Tensor, off: Misfit, truths: UInt8[Tensor, "n items"], *, generator: Generator
+        cls, problem: Problem, y: Tensor, off: Misfit, truths: Values, *, generator: Generator
     ) -> "Reference":
         """`of_answers` where the answers' misfits are known already."""
         own = _Sums.of(off)
@@ -265,7 +266,7 @@ MANY_SUSPECT, MOST_SUSPECT = 3, 0.25  # suspect instances, by number and by shar
 def instance_fit(
     problem: Problem,
     y: Float64[Tensor, "instances pools"],
-    x: UInt8[Tensor, "instances items"],
+    x: Values,
     reference: Reference,
 ) -> Float64[Tensor, " instances"]:
     """How often an instance of the model fits its answer as badly as this one does.
@@ -348,7 +349,7 @@ class FileFit:
 def file_fit(
     problem: Problem,
     y: Float64[Tensor, "instances pools"],
-    x: UInt8[Tensor, "instances items"],
+    x: Values,
     reference: Reference,
 ) -> FileFit:
     """Hold a whole file against the model: all instances together, and each pool over all instances.
@@ -397,7 +398,7 @@ def _file_p(found: Misfit, by_pool: Tensor, reference: Reference) -> float:
 def hopeless(
     problem: Problem,
     y: Float64[Tensor, "instances pools"],
-    x: UInt8[Tensor, "instances items"],
+    x: Values,
     fit: Float64[Tensor, " instances"],
     reference: Reference,
 ) -> bool:
@@ -428,7 +429,7 @@ def _hopeless(found: Misfit, fit: Tensor, reference: Reference) -> bool:
 def held_together(
     problem: Problem,
     y: Float64[Tensor, "instances pools"],
-    x: UInt8[Tensor, "instances items"],
+    x: Values,
     fit: Float64[Tensor, " instances"],
     possible: Bool[Tensor, " instances"],
     reference: Reference,

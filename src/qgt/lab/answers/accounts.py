@@ -27,12 +27,28 @@ OUT_OF_TIME = "Time ran out before any possible answer was found, so no sample i
 MOST_ALTERNATIVES = 100  # of an instance that an account names; a report of 15,000 answers helps nobody
 
 
+class SampleLoad(NamedTuple):
+    """How much a sample has that the answer has as positive, if it is positive."""
+
+    amount: float
+    low: float  # the amount is between these two with a probability of 90 %
+    high: float
+    alone: float | None  # the cycle threshold of the sample tested alone; None where pools report no cycles
+
+    @property
+    def words(self) -> str:
+        """The load as a person reads it."""
+        about = f"{self.amount:.2g} ({self.low:.2g} to {self.high:.2g})"
+        return about if self.alone is None else f"{about}, alone a cycle threshold of {self.alone:.1f}"
+
+
 class SampleCall(NamedTuple):
     """What is called of one sample."""
 
     sample: str
     call: Call
     probability: float | None  # that it is positive; None where it is not known
+    load: SampleLoad | None = None  # where samples have loads, and the answer has this one as positive
 
 
 @dataclass(frozen=True)
@@ -90,7 +106,8 @@ class Account:
             "answer": list(self.answer),
             "calls": {one.sample: one.call.value for one in self.calls},
             "probabilities": {one.sample: _rounded(one.probability) for one in self.calls},
-            "residuals": [one._asdict() for one in self.residuals],
+            **({"loads": loads} if (loads := self._loads()) else {}),
+            "residuals": [one.plain for one in self.residuals],
             "alternatives": [
                 {"probability": _rounded(one.probability), "added": list(one.added), "dropped": list(one.dropped)}
                 for one in self.alternatives
@@ -99,6 +116,9 @@ class Account:
             "retests": list(self.retests),
             "words": self.words,
         }
+
+    def _loads(self) -> dict[str, dict[str, float | None]]:
+        return {one.sample: one.load._asdict() for one in self.calls if one.load is not None}
 
 
 def accounts(
@@ -238,8 +258,11 @@ def _in_words(problem: Problem, made: Account, counted: int, *, listed_all: bool
     sentences = (
         wording.called(made.answer, problem.items, trusted=word in (Verdict.CERTAIN, Verdict.CONFIDENT)),
         wording.standing(status, word, made.confidence, made.at_most, alone=listed_all and not made.alternatives),
+        wording.loads_words([(one.sample, one.load.words) for one in made.calls if one.load is not None]),
         wording.misfit_words(made.fit, word, file_fits=file_fits),
-        wording.explained_words(made.residuals, counted, whole=reported.exact(noise), noun=reported.noun(noise)),
+        wording.explained_words(made.residuals, counted, whole=reported.exact(noise), noun=reported.noun(noise))
+        if problem.loads is None
+        else wording.agreeing(made.residuals, counted, noun=reported.noun(noise)),
         wording.others(made.alternatives, made.more),
         wording.unlisted_words(made.confidence, made.alternatives, made.more, fits=not made.residuals)
         if proved and word is not Verdict.SUSPECT
@@ -279,11 +302,24 @@ def _calls(problem: Problem, result: Decoded, one: _Instance, word: Verdict) -> 
     if one.nothing or word is Verdict.IMPOSSIBLE:
         yield from (SampleCall(name, Call.NONE, None) for name in names)
         return
-    answered = result.x[i].tolist()
+    answered, loads = result.x[i].tolist(), {} if word is Verdict.SUSPECT else _loads(problem, result, i)
     differs = [0] * len(names) if unsettled is None else unsettled[i].tolist()
     for name, p, own, other in zip(names, one.probabilities.tolist(), answered, differs, strict=True):
         probability = None if p != p or word is Verdict.SUSPECT else p  # a probability of a model that does not fit
-        yield SampleCall(name, call(word, probability, answered=bool(own), differs=bool(other)), probability)
+        called = call(word, probability, answered=bool(own), differs=bool(other))
+        yield SampleCall(name, called, probability, loads.get(name))
+
+
+def _loads(problem: Problem, result: Decoded, i: int) -> dict[str, SampleLoad]:
+    """The loads of the samples that the answer has as positive; none where samples have no amounts."""
+    amounts, interval = result.amounts, result.evidence.interval
+    if amounts is None or interval is None:
+        return {}
+    found = {}
+    for j in result.x[i].nonzero().flatten().tolist():
+        amount, (low, high) = float(amounts[i, j]), interval[i, j].tolist()
+        found[problem.design.item_names[j]] = SampleLoad(amount, low, high, reported.alone(problem.noise, amount))
+    return found
 
 
 def _listed(problem: Problem, result: Decoded) -> Iterator[tuple[tuple[Alternative, ...], More]]:

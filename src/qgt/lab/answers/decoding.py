@@ -46,7 +46,7 @@ class DecoderChoice(NamedTuple):
 
 
 def usual_decoder(problem: Problem) -> DecoderChoice:
-    """`certified`, or for very many items the first of the others that supports the problem.
+    """`certified`; `load_posterior` for amounts; for very many items the first of the others that takes the problem.
 
     Example:
         >>> import torch, qgt
@@ -55,6 +55,8 @@ def usual_decoder(problem: Problem) -> DecoderChoice:
         >>> usual_decoder(qgt.Problem(design, qgt.Bernoulli(0.05))).name
         'belief'
     """
+    if problem.loads is not None:
+        return DecoderChoice("load_posterior")
     if problem.items <= SEARCHED:
         return DecoderChoice("certified")
     for name in FOR_LARGE_PROBLEMS if problem.design.sparse else FOR_LARGE_PROBLEMS[1:]:

@@ -51,6 +51,7 @@ REPORT_COLUMNS = (
     *("positive", "retest", "no_call", "answer", "residuals", "alternatives", "words"),
 )
 SAMPLE_COLUMNS = ("plate", "well", "sample", "call", "probability", "verdict", "check code", "counts")
+LOAD_COLUMNS = ("amount", "amount from", "amount to", "cycle threshold alone")  # where samples have loads
 LONGEST_CELL = 32_000  # characters: a spreadsheet cuts off what is longer than 32,767
 
 
@@ -91,7 +92,18 @@ def write_answers(path: str | Path, result: Decoded, names: Sequence[str], items
 
 def write_samples(path: str | Path, rows: Iterable[Sequence[CellValue]]) -> None:
     """Write `sample_rows`: one line per sample, as laboratory systems import them."""
-    write_rows(path, [SAMPLE_COLUMNS, *rows])
+    lines = list(rows)
+    write_rows(path, [sample_columns(lines), *lines])
+
+
+def sample_columns(rows: Sequence[Sequence[CellValue]]) -> tuple[str, ...]:
+    """The heads of the columns of `sample_rows`: those of loads only where there are any."""
+    return (*SAMPLE_COLUMNS, *(LOAD_COLUMNS if rows and len(rows[0]) > len(SAMPLE_COLUMNS) else ()))
+
+
+def has_loads(made: Sequence[Account]) -> bool:
+    """Whether a load is known of any sample."""
+    return any(one.load is not None for account in made for one in account.calls)
 
 
 def sample_rows(
@@ -112,11 +124,13 @@ def sample_rows(
         >>> list(sample_rows(made, "869FD3", {"I1": ("P", "A1"), "I2": ("P", "B1"), "I3": ("P", "C1")}))[2]
         ('P', 'C1', 'I3', 'positive', 1.0, 'certain', '869FD3', 'a')
     """
+    with_loads = has_loads(made)
     for one in made:
-        for sample, call, probability in one.calls:
+        for sample, call, probability, load in one.calls:
             plate, well = (one.name, "") if places is None else places[sample]
             shown = None if probability is None else round(probability, 6)
-            yield plate, well, sample, call.value, shown, one.verdict.value, code, one.name
+            loads = () if not with_loads else (None,) * len(LOAD_COLUMNS) if load is None else tuple(load)
+            yield plate, well, sample, call.value, shown, one.verdict.value, code, one.name, *loads
 
 
 def refuse_undecided(path: str | Path) -> None:
@@ -369,17 +383,24 @@ def _maps(made: Sequence[Account], samples: Samples | None) -> list[pages.Piece]
 def _sample_lines(made: Sequence[Account], samples: Samples | None) -> list[pages.Piece]:
     """A line for each sample, those to act on first; of many, only the ones that are not negative."""
     places = None if samples is None else samples.places
-    lines = [(one, *each) for one in made for each in one.calls]
-    shown = sorted(lines, key=lambda line: list(Call).index(line[2]))
-    some = shown if len(shown) <= LINES else [line for line in shown if line[2] is not Call.NEGATIVE][:LINES]
+    lines = [(one, each) for one in made for each in one.calls]
+    shown = sorted(lines, key=lambda line: list(Call).index(line[1].call))
+    some = shown if len(shown) <= LINES else [line for line in shown if line[1].call is not Call.NEGATIVE][:LINES]
     rows = [
-        (sample, one.name if places is None else " ".join(places[sample]), call.words, _percent(probability))
-        for one, sample, call, probability in some
+        (
+            each.sample,
+            one.name if places is None else " ".join(places[each.sample]),
+            each.call.words,
+            _percent(each.probability),
+            *([] if not has_loads(made) else [each.load.words if each.load else ""]),
+        )
+        for one, each in some
     ]
     left = len(lines) - len(some)
-    negative = sum(line[2] is Call.NEGATIVE for line in lines)
+    negative = sum(each.call is Call.NEGATIVE for _, each in lines)
     note = f"{left:,} more samples are not listed here. {negative:,} of all {len(lines):,} samples are negative."
-    table = pages.table(("sample", "where", "call", "positive with a probability of"), rows, kind="texts")
+    heads = ("sample", "where", "call", "positive with a probability of", *(["amount"] if has_loads(made) else []))
+    table = pages.table(heads, rows, kind="texts")
     return [*([table] if rows else []), *([pages.paragraph(note, quiet=True)] if left else [])]
 
 
@@ -522,7 +543,7 @@ def products(
     """
     made, design = sheet.accounts, sheet.problem.design
     lines = list(sample_rows(made, check_code(design), None if samples is None else samples.places))
-    report, samples_table = [REPORT_COLUMNS, *map(report_row, made)], [SAMPLE_COLUMNS, *lines]
+    report, samples_table = [REPORT_COLUMNS, *map(report_row, made)], [sample_columns(lines), *lines]
     found = {
         CALLS: csv_bytes(calls_rows(made, design.item_names)),
         BY_SAMPLE: csv_bytes(samples_table),
