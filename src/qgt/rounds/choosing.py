@@ -19,7 +19,7 @@ from qgt.arguments import fraction, whole
 from qgt.decoders.contract import check_counts
 from qgt.decoders.results import Decoded, Status
 from qgt.model.factors import finite_tables
-from qgt.model.noise import Noise, by_pool
+from qgt.model.noise import Noise, PositiveNegative, by_pool
 from qgt.model.prior import FREE, ItemCosts
 from qgt.model.problem import Problem
 
@@ -307,7 +307,8 @@ def posterior_of(
     listed = None if answers is None else answers.of_instance(instance)
     whole = complete is not None and bool(complete[instance])
     proved = int(result.status[instance]) == Status.PROVED
-    if listed is not None and len(listed.x) and (whole or (proved and len(listed.x) > 1)):
+    # Of loads nothing is sampled: a list that is not complete is the best there is.
+    if listed is not None and len(listed.x) and (whole or problem.loads or (proved and len(listed.x) > 1)):
         weight = listed.log_joint.softmax(0)  # probabilities may leave room for what is not listed, up to all of it
         return Posterior(listed.x.cpu(), weight.cpu()).at_most(MOST_ANSWERS, generator=generator)
     start = result.x[instance][None] if listed is None or not len(listed.x) else listed.x
@@ -318,6 +319,9 @@ def posterior_of(
 
 # The choice.
 
+# Where items have loads, pools are chosen by whether they will be positive: what a pool's amount tells beyond that
+# depends on loads that the answers leave open, and the decoder takes it all once it is measured.
+DETECTED = PositiveNegative(sensitivity=0.98, specificity=0.99)
 RANDOM = 48  # pools looked at first
 CLIMBERS = 6  # of them, improved
 TRIED_HALVES = 8  # first halves of a swap
@@ -399,7 +403,7 @@ def next_pools(
     """
     y = check_counts(problem, y, missing=True).cpu()
     limits = Limits.of(problem.items, pools, at_most, each_at_most, risk, spread)
-    noise = later_noise(problem.noise)
+    noise = later_noise(problem.noise) if problem.loads is None else DETECTED
     return [
         choose(posterior_of(problem, y[i], result, i, generator=generator), noise, limits, generator=generator)
         for i in range(len(y))

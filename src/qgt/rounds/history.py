@@ -110,7 +110,11 @@ def with_pools(problem: Problem, matrix: UInt8[Tensor, "new items"], pool_names:
 
 
 def measure(
-    setting: Setting, x: UInt8[Tensor, " items"], matrix: UInt8[Tensor, "new items"], *, generator: Generator
+    setting: Setting,
+    x: UInt8[Tensor, " items"] | Float64[Tensor, " items"],
+    matrix: UInt8[Tensor, "new items"],
+    *,
+    generator: Generator,
 ) -> Tensor:
     """What pools report of a truth: (new,)."""
     counts = (matrix.double() @ x.double())[None]

@@ -29,6 +29,7 @@ from torch import Generator, Tensor
 
 from qgt.arguments import fraction, positive
 from qgt.decoders.certified.decoder import CertifiedUntilDoubtful
+from qgt.decoders.loads.posterior import LoadPosterior
 from qgt.decoders.results import Answers, Decoded, Status
 from qgt.rounds.history import History, decode_histories
 from qgt.trust.confidence import prior_rates
@@ -74,7 +75,12 @@ class Settle:
         return max(self.coarse_odds, 30 / (1 - self.confidence))
 
     def __call__(self, histories: Sequence[History]) -> Decoded:
-        """Decode: with long lists where answers are sure, and short ones where they turn out not to be."""
+        """Decode: with long lists where answers are sure, and short ones where they turn out not to be.
+
+        Answers about loads have probabilities that leave room for what is not listed: those stay as they are.
+        """
+        if histories and histories[0].problem.loads is not None:
+            return decode_histories(histories, LoadPosterior(odds=self.odds))
         certified = CertifiedUntilDoubtful(
             self.odds, self.time_limit, stop_confidence=self.confidence, coarse_odds=self.coarse_odds
         )
@@ -117,6 +123,8 @@ def unlisted(answers: Answers, odds: float) -> Float64[Tensor, " instances"]:
 
 def history_fit(history: History, x: Tensor, *, generator: Generator) -> float:
     """How often counts of the model are as far from their answer as these, and answers as unusual.
+
+    The answer x has a status for each item, or an amount where items have loads.
 
     Example:
         >>> import torch, qgt

@@ -313,7 +313,7 @@ def _fits(histories: Sequence[History], result: Decoded, generator: Generator) -
     found = [(torch.ones(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64))] * len(histories)
     for i, history in enumerate(histories):
         if int(result.status[i]) != Status.INFEASIBLE:
-            fit = torch.tensor([history_fit(history, result.x[i], generator=generator)], dtype=torch.float64)
+            fit = torch.tensor([history_fit(history, result.values[i], generator=generator)], dtype=torch.float64)
             found[i] = second_look(history.problem, history.y[None], result.pick(torch.tensor([i])), fit)
     fits, sound = zip(*found, strict=True)
     return torch.cat(fits), torch.cat(sound)
