@@ -1,0 +1,49 @@
+"""Tables about amounts: plates exactly right by decoder, and how fast."""
+
+from pathlib import Path
+from typing import Any
+
+from page_tables.cells import read
+from qgt.files.documents import markdown_table
+from qgt.trust.metrics import wilson
+
+OTHERS = {
+    "comp": "COMP",
+    "comp_nnls": "COMP, NNLS",
+    "comp_nnomp": "COMP, NNOMP",
+    "comp_lasso": "COMP, LASSO",
+    "comp_sbl": "COMP, SBL",
+    "load_gamp": "GAMP",
+}
+
+
+def _share(right: int, of: int) -> str:
+    low, high = wilson(right, of)
+    return f"{right / of:.2f} ({low:.2f} to {high:.2f})"
+
+
+def loads_table(root: Path) -> str:
+    """The share of plates exactly right, by decoder, and how many of the sure answers are right."""
+    found = read(root, "loads")["results"]
+    names = [name for name in OTHERS if all(name in row["others"] for row in found)]
+    header = ["loads", "pools x samples", "positives", "error, cycles", "`LoadPosterior`", "limit", "over 99 %: right"]
+    rows = [_row(row, names) for row in found]
+    return markdown_table([*header, *(OTHERS[name] for name in names), "ms a plate"], rows)
+
+
+def _row(row: dict[str, Any], names: list[str]) -> list[str]:
+    plates = row["plates"]
+    return [
+        row["world"],
+        f"{row['pools']} x {row['items']}",
+        str(row["positives"]),
+        f"{row['error']:g}",
+        _share(row["right"], plates),
+        f"{row['limit']:.2f}",
+        f"{row['sure_right']} of {row['sure']}" if row["sure"] else "none",
+        *(f"{row['others'][name]['right'] / plates:.2f}" for name in names),
+        f"{row['ms_per_plate']:.0f}",
+    ]
+
+
+TABLES = {"loads": loads_table}
