@@ -2,7 +2,8 @@
 
     python benchmarks/loads.py --device cuda --plates 300 -o results/loads.json
     python benchmarks/loads.py --rows "real 45 x 105" --plates 20                # some rows, by their beginning
-    python benchmarks/loads.py speed --device cuda -o results/loads_speed.json
+    python benchmarks/loads.py speed --device cuda --plates 1000 -o results/loads_speed.json
+    python benchmarks/loads.py misfit --device cuda --plates 400 -o results/loads_misfit.json
 
 Two worlds. *Simple*: amounts uniform between 0 and 1, reports off by a factor of 1.95^e, e normal with standard
 deviation 0.1, and exactly 0 without positives: the simulation by which Tapestry was published (Ghosh et al. 2021,
@@ -14,6 +15,10 @@ Each plate has a given number of positives, and the decoders are told the rate. 
 `limit` is the mean confidence of the posterior: the share of plates that any decoder can get right, as far as the
 model is right and no better set was overlooked. `overlooked` counts plates whose true set is more probable than the
 answer by more than OVERLOOKED nats: what the search missed.
+
+`misfit` decodes plates of which something is not as the model says: 96 samples, 2 % positive, 36 pools. A plate is
+trusted where its answer is certain (99 % after calibration) and its reports fit; what counts is how many trusted
+answers are wrong.
 """
 
 import argparse
@@ -29,6 +34,7 @@ from torch import Tensor
 
 import qgt
 from qgt.decoders.loads.evidence import NONE, Plates, PositiveSets
+from qgt.trust.fit import INSTANCE_ALARM
 from setting import provenance, synchronize, write
 
 OVERLOOKED = 0.5  # nats
@@ -39,7 +45,7 @@ REAL = {
     "low": 0.0,
     "high": 27 * DECADES_PER_CYCLE,
 }
-SURE = 0.99
+SURE, NEGATIVE = 0.99, 0.01
 BASELINES = ("comp", "comp_nnls", "comp_nnomp", "comp_sbl", "comp_lasso", "load_gamp")
 
 
@@ -207,9 +213,76 @@ def speed(seed: int, device: str, plates: int) -> list[dict[str, Any]]:
     return found
 
 
+def _misfit_problem(**changed: Any) -> qgt.Problem:
+    """The model, or what the plates really are."""
+    design = qgt.few_transfers(items=96, pools=36, weight=4, generator=torch.Generator().manual_seed(0))
+    cycles = {"sigma": 0.25, "intercept": 37.0, "limit": 38.0}
+    noise = qgt.CycleThreshold(**{**cycles, **{key: value for key, value in changed.items() if key in cycles | SLOPE}})
+    loads = {**REAL, **{key: value for key, value in changed.items() if key in REAL}}
+    return qgt.Problem(design, qgt.Loads(rate=changed.get("rate", 0.02), **loads), noise)
+
+
+SLOPE = {"slope": 0.0, "dropout": 0.0, "background": 0.0}
+SPOILED: dict[str, dict[str, Any]] = {
+    "as the model says": {},
+    "error 0.5 cycles, not 0.25": {"sigma": 0.5},
+    "error 1 cycle": {"sigma": 1.0},
+    "error 0.1 cycles": {"sigma": 0.1},
+    "efficiency 90 %, not 100 %": {"slope": -1 / math.log10(1.9)},
+    "efficiency 80 %": {"slope": -1 / math.log10(1.8)},
+    "loads ten times as small": {"mean": REAL["mean"] - 1.0},
+    "loads ten times as large": {"mean": REAL["mean"] + 1.0},
+    "loads of half the spread": {"sd": REAL["sd"] / 2},
+    "5 % of pools fail": {"dropout": 0.05},
+    "a background that reads 35": {"background": 4.0},
+    "6 % positive, not 2 %": {"rate": 0.06},
+}
+
+
+def misfits(seed: int, device: str, plates: int) -> list[dict[str, Any]]:
+    """What becomes of plates that the model does not describe."""
+    problem = _misfit_problem()
+    decode = qgt.Calibrated(qgt.LoadPosterior(), seconds=120.0, simulations=2000).bind(problem)
+    found = []
+    for name, changed in SPOILED.items():
+        drawn = _misfit_problem(**changed).simulate(plates, generator=torch.Generator(device).manual_seed(seed))
+        found.append(_judged(name, decode, drawn.x, drawn.y))
+    x, y = problem.simulate(plates, generator=torch.Generator(device).manual_seed(seed + 1))
+    rows = torch.arange(plates, device=y.device)
+    swapped = y.clone()
+    swapped[:, [3, 8]] = y[:, [8, 3]]
+    found.append(_judged("two pools swapped on every plate", decode, x, swapped))
+    finite = y.nan_to_num(posinf=99.0)
+    first, last = finite.argmin(1), finite.argmax(1)
+    swapped = y.clone()
+    swapped[rows, first], swapped[rows, last] = y[rows, last], y[rows, first]
+    found.append(_judged("the strongest pool swapped with an empty one", decode, x, swapped))
+    failed = y.clone()
+    failed[rows, first] = math.inf
+    found.append(_judged("the strongest pool failed: nothing detected", decode, x, failed))
+    found.append(_judged("the pools in reverse order", decode, x, y.flip(1)))
+    return found
+
+
+def _judged(name: str, decode: Any, x: Tensor, y: Tensor) -> dict[str, Any]:
+    result = decode(y)
+    fit, confidence = result.evidence.fit, result.evidence.confidence
+    wrong = (result.x != (x > 0)).any(1)
+    suspect = fit < INSTANCE_ALARM
+    trusted = ~suspect & (confidence >= SURE)
+    missed = (x > 0) & (result.evidence.marginals <= NEGATIVE) & ~suspect[:, None]
+    row = {
+        "plates": name, "number": len(y), "suspect": int(suspect.sum()), "wrong": int(wrong.sum()),
+        "trusted": int(trusted.sum()), "trusted_wrong": int((trusted & wrong).sum()),
+        "positives": int((x > 0).sum()), "positives_called_negative": int(missed.sum()),
+    }  # fmt: skip
+    print(row, flush=True)
+    return row
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", default="rates", choices=("rates", "speed"))
+    parser.add_argument("what", nargs="?", default="rates", choices=("rates", "speed", "misfit"))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--plates", type=int, default=100)
     parser.add_argument("--rows", nargs="*", default=[""])
@@ -220,6 +293,8 @@ def main() -> None:
     found: list[dict[str, Any]] = []
     if given.what == "speed":
         found = speed(given.seed, given.device, given.plates)
+    elif given.what == "misfit":
+        found = misfits(given.seed, given.device, given.plates)
     else:
         for row in rows():
             if not row.name.startswith(tuple(given.rows)):
