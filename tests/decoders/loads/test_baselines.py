@@ -261,8 +261,8 @@ def test_probabilities_of_message_passing_follow_the_prior() -> None:
     assert float(sure.amounts[0, 0]) == pytest.approx(100.0, rel=0.05)  # half a standard error
 
 
-def test_weights_and_threshold_make_the_published_method_better() -> None:
-    """Calls of every amount above 0, as published, are right far less often than calls above three standard errors."""
+def test_the_threshold_makes_sparse_bayesian_learning_better() -> None:
+    """Calls of every amount above 0 are right far less often than calls above three standard errors."""
     problem = plate(qgt.Amount(relative=0.1 * math.log(1.95)), rate=0.1)
     x, y = simulated(problem, 100, seed=2)
     right = [
