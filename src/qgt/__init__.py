@@ -21,6 +21,7 @@ _PUBLIC = {
     "decoders.greedy": ("MaximumNeighborhood", "Prevalence"),
     "decoders.highs.exact": ("ExactMAP",),
     "decoders.highs.linear_program": ("LinearProgram",),
+    "decoders.loads.baselines": ("CompLasso", "CompNNLS", "CompNNOMP", "CompSBL", "LoadGAMP"),
     "decoders.loads.posterior": ("LoadPosterior",),
     "decoders.neural.decoder": ("NeuralDecoder", "load"),
     "decoders.neural.mlp": ("MLP", "ResidualMLP"),

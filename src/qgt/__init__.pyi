@@ -20,6 +20,11 @@ from qgt.decoders.greedy import MaximumNeighborhood as MaximumNeighborhood
 from qgt.decoders.greedy import Prevalence as Prevalence
 from qgt.decoders.highs.exact import ExactMAP as ExactMAP
 from qgt.decoders.highs.linear_program import LinearProgram as LinearProgram
+from qgt.decoders.loads.baselines import CompLasso as CompLasso
+from qgt.decoders.loads.baselines import CompNNLS as CompNNLS
+from qgt.decoders.loads.baselines import CompNNOMP as CompNNOMP
+from qgt.decoders.loads.baselines import CompSBL as CompSBL
+from qgt.decoders.loads.baselines import LoadGAMP as LoadGAMP
 from qgt.decoders.loads.posterior import LoadPosterior as LoadPosterior
 from qgt.decoders.neural.decoder import NeuralDecoder as NeuralDecoder
 from qgt.decoders.neural.decoder import load as load

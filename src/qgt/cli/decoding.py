@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 # Typed out, so that help need not import them.
 DECODER_NAMES = (
     "amp, belief (very many items), certified, exact, exhaustive (up to 20 items), gamp, linear_program, "
-    "load_posterior (amounts), maximum_neighborhood, peeling (exact counts), prevalence, comp, dd, scomp or a "
-    "plugin's file:Class; "
-    "default certified, or belief for more than 5000 items in small pools."
+    "maximum_neighborhood, peeling (exact counts), prevalence, comp, dd, scomp, comp_lasso, comp_nnls, comp_nnomp, "
+    "comp_sbl, load_gamp, load_posterior (amounts) or a plugin's file:Class; "
+    "default certified, load_posterior for amounts, or belief for more than 5000 items in small pools."
 )
 LIMITED, USUAL_LIMIT = ("certified", "exact"), 5.0  # seconds for each plate: as on the page
 ROUNDS_LIMIT, SURE_ENOUGH = 10.0, 0.99  # of later rounds: seconds for each plate, and where an answer is sure

@@ -13,6 +13,7 @@ from qgt.decoders.gamp import GAMP
 from qgt.decoders.greedy import MaximumNeighborhood, Prevalence
 from qgt.decoders.highs.exact import ExactMAP
 from qgt.decoders.highs.linear_program import LinearProgram
+from qgt.decoders.loads.baselines import CompLasso, CompNNLS, CompNNOMP, CompSBL, LoadGAMP
 from qgt.decoders.loads.posterior import LoadPosterior
 from qgt.decoders.peeling import Peeling
 from qgt.files import codec
@@ -23,11 +24,16 @@ DECODERS: dict[str, type[Decoder]] = {
     "belief": BeliefPropagation,
     "certified": Certified,
     "comp": COMP,
+    "comp_lasso": CompLasso,
+    "comp_nnls": CompNNLS,
+    "comp_nnomp": CompNNOMP,
+    "comp_sbl": CompSBL,
     "dd": DD,
     "exact": ExactMAP,
     "exhaustive": Exhaustive,
     "gamp": GAMP,
     "linear_program": LinearProgram,
+    "load_gamp": LoadGAMP,
     "load_posterior": LoadPosterior,
     "maximum_neighborhood": MaximumNeighborhood,
     "peeling": Peeling,
