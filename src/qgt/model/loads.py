@@ -28,7 +28,7 @@ TAIL = 6.0  # standard deviations of log10 amounts, beyond which there are none
 LN10 = math.log(10.0)
 PER_DOUBLING = -1 / math.log10(2.0)  # the slope of a reaction in which every cycle doubles the amount
 CYCLES_BEFORE = 40.0  # an arbitrary cycle threshold is anywhere in so many cycles before the last that is reported
-MOMENT_NODES = 4097  # at which the law of log10 amounts is summed for its mean and standard deviation
+MOMENT_NODES = 1025  # at which the law of log10 amounts is summed for its mean and standard deviation
 DECADES_ABOVE = 9.0  # an arbitrary amount is anywhere in so many decades above the least that is reported
 
 

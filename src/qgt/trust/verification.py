@@ -18,7 +18,7 @@ from torch import Generator, Tensor
 from qgt.arguments import whole
 from qgt.decoders.contract import Decoder
 from qgt.decoders.neural.decoder import NeuralDecoder
-from qgt.decoders.neural.heads import levels, network_inputs
+from qgt.decoders.neural.heads import network_inputs, scaled_totals
 from qgt.decoders.neural.network import Network
 from qgt.decoders.results import Decoded
 from qgt.model.design import Design
@@ -37,11 +37,12 @@ from qgt.model.problem import Problem
 # - `regression`: the least-squares regression of y on the decoder's calls. Needs no gradients, so it audits any
 #   decoder.
 #
-# Where items have loads, reports are read on the scale of networks, as levels (`decoders.neural.heads`). Near a plate
-# with few positives the log amount of a positive item follows the levels of its own pools and no others. So B_i is the
-# derivative of the amounts head by the levels, 0 for items that are not called, whose amount is 0 whatever is reported,
-# and 0 for pools in which nothing was detected, whose report has no neighbours. The mean Jacobian of an item is over the
-# plates in which it is called. The regression is of levels above an empty pool's on calls.
+# Where items have loads, reports are read as networks read them, as scaled totals (`decoders.neural.heads`). At an
+# instance with few positives the log amount of a positive item follows the totals of its own pools and no others. So
+# B_i is the derivative of the amounts head by the scaled totals, with two kinds of zeros: rows of items that are not
+# called, whose amount is 0 whatever is reported, and columns of pools in which nothing was detected, because "nothing"
+# cannot change a little. The mean Jacobian of an item is over the instances in which the item is called. The regression
+# is of scaled totals, less that of an empty pool, on calls.
 #
 # Exact two-means on the entries (sort, best split) makes the evidence a 0/1 matrix. `explained_share` says whether the
 # decoder decodes at all: without that, evidence of any kind is noise.
@@ -81,7 +82,7 @@ def amounts_evidence(
     *,
     least_squares: bool,
 ) -> Float64[Tensor, "pools items"]:
-    """The same for loads: of the amounts of the items called, by the levels of the pools in which something is."""
+    """The same for loads: of the amounts of the items called, by the totals of the pools that detected something."""
     evidence = _of_jacobians(_amount_chunks(network, problem, y, calls), len(y), least_squares)
     return evidence if least_squares else evidence * (len(y) / calls.sum(0).clamp(min=1).to(evidence.device))
 
@@ -111,9 +112,9 @@ def _jacobian_chunks(network: Network, y: Tensor) -> Iterator[Tensor]:
 
 
 def _amount_chunks(network: Network, problem: Problem, y: Tensor, calls: Tensor) -> Iterator[Tensor]:
-    """Jacobians of the amounts head by the levels, 0 for items not called and for pools with nothing detected."""
+    """Jacobians of the amounts head by scaled totals, 0 for items not called and for pools with nothing detected."""
     assert problem.loads is not None
-    detected = levels(problem, problem.loads, y).detected
+    detected = scaled_totals(problem, problem.loads, y).detected
     begin = 0
     for part in _jacobian_chunks(network, network_inputs(problem, y)):  # (instances, 2 items, 2 pools)
         rows = slice(begin, begin := begin + len(part))
@@ -473,13 +474,13 @@ def _explained(problem: Problem, y: Tensor, found: Decoded) -> float | None:
         return explained_share(y, found.x, problem.design.matrix.to(y.device))
     if found.amounts is None:
         return None
-    return _share(levels(problem, problem.loads, y).level, _usual_levels(problem, problem.loads, found.amounts))
+    return _share(scaled_totals(problem, problem.loads, y).value, _usual_totals(problem, problem.loads, found.amounts))
 
 
-def _usual_levels(problem: Problem, loads: Loads, amounts: Tensor) -> Tensor:
-    """The levels that pools report without an error."""
+def _usual_totals(problem: Problem, loads: Loads, amounts: Tensor) -> Tensor:
+    """The scaled totals that pools report without an error."""
     sizes = problem.design.pool_sizes.to(amounts.device, torch.float64)
-    return levels(problem, loads, usual_reports(problem.noise, problem.design.count(amounts), sizes)).level
+    return scaled_totals(problem, loads, usual_reports(problem.noise, problem.design.count(amounts), sizes)).value
 
 
 def _evidence(
@@ -493,8 +494,10 @@ def _evidence(
             return amounts_evidence(network, problem, y, calls, least_squares=squares)
         return jacobian_evidence(network, y, least_squares=squares)
     if problem.loads is not None:
-        empty = _usual_levels(problem, problem.loads, torch.zeros(1, problem.items, dtype=torch.float64, device=y.device))
-        return regression_evidence(levels(problem, problem.loads, y).level - empty, calls)
+        empty = _usual_totals(
+            problem, problem.loads, torch.zeros(1, problem.items, dtype=torch.float64, device=y.device)
+        )
+        return regression_evidence(scaled_totals(problem, problem.loads, y).value - empty, calls)
     return regression_evidence(y, calls)
 
 

@@ -1,11 +1,11 @@
-"""What a network reads and what it answers: counts and scores, or, for loads, levels and two heads.
+"""What a network reads and what it answers: counts and scores, or, for loads, scaled totals and two heads.
 
 Where items are 0 or 1, a network reads the counts as they are and answers one score for each item.
 
 Where items have loads, reports span many factors of ten, or are cycles that have an infinity. So a network reads two
-numbers for each pool, the *level* and whether nothing was detected:
+numbers for each pool, the *scaled total* and whether nothing was detected:
 
-    level = (log10 of the total that the report suggests - m) / s,      NOTHING where nothing was detected
+    total = (log10 of the total that the report suggests - m) / s,      NOTHING where nothing was detected
     nothing = 1 where nothing was detected, 0 otherwise
 
 and answers two numbers for each item, the logit of its being positive (which) and its amount on the same scale:
@@ -26,8 +26,8 @@ from torch import Tensor
 from qgt.model.loads import Loads, log_totals
 from qgt.model.problem import Problem, Spec
 
-NOTHING = -2.0  # the level where nothing was detected: below most amounts, in standard deviations of the prior
-FARTHEST = 8.0  # levels are cut off so many standard deviations from the prior's mean: beyond, reports are faults
+NOTHING = -2.0  # the scaled total where nothing was detected: below most amounts, in standard deviations of the prior
+FARTHEST = 8.0  # where scaled totals are cut off: reports so many standard deviations from the mean are faults
 
 
 def has_two_heads(spec: Spec) -> bool:
@@ -45,35 +45,33 @@ def inputs_of(problem: Problem) -> int:
     return problem.pools if problem.loads is None else 2 * problem.pools
 
 
-class Levels(NamedTuple):
+class ScaledTotals(NamedTuple):
     """Reports of amounts on the scale of networks."""
 
-    level: Float64[Tensor, "instances pools"]  # NaN where the report is missing
+    value: Float64[Tensor, "instances pools"]  # NaN where the report is missing
     detected: Bool[Tensor, "instances pools"]  # missing reports included
 
 
-def levels(problem: Problem, loads: Loads, y: Float64[Tensor, "instances pools"]) -> Levels:
+def scaled_totals(problem: Problem, loads: Loads, y: Float64[Tensor, "instances pools"]) -> ScaledTotals:
     """Read reports of amounts: the standardised log10 of the total that each suggests.
 
     Example:
         >>> import torch, qgt
         >>> loads = qgt.Loads(rate=0.1, mean=3.0, sd=2.0)
         >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), loads, qgt.CycleThreshold(sigma=0.25))
-        >>> found = levels(problem, loads, torch.tensor([[37.0, torch.inf]], dtype=torch.float64))
-        >>> found.level, found.detected
+        >>> found = scaled_totals(problem, loads, torch.tensor([[37.0, torch.inf]], dtype=torch.float64))
+        >>> found.value, found.detected
         (tensor([[-1.5000, -2.0000]], dtype=torch.float64), tensor([[ True, False]]))
     """
     mean, sd = loads.moments
     logs = log_totals(problem.noise, y, problem.design.pool_sizes.to(y.device, torch.float64))
     detected = logs != -torch.inf
     scaled = ((logs - mean) / sd).clamp(-FARTHEST, FARTHEST)
-    return Levels(torch.where(detected, scaled, NOTHING), detected)
+    return ScaledTotals(torch.where(detected, scaled, NOTHING), detected)
 
 
-def network_inputs(
-    problem: Problem, y: Float64[Tensor, "instances pools"]
-) -> Float64[Tensor, "instances inputs"]:
-    """What a network reads: the counts themselves; for loads the level of each pool, and whether nothing was detected.
+def network_inputs(problem: Problem, y: Float64[Tensor, "instances pools"]) -> Float64[Tensor, "instances inputs"]:
+    """What a network reads: counts themselves; for loads each pool's scaled total, and whether it detected nothing.
 
     Example:
         >>> import torch, qgt
@@ -84,8 +82,8 @@ def network_inputs(
     """
     if problem.loads is None:
         return y
-    level, detected = levels(problem, problem.loads, y)
-    return torch.stack([level, (~detected).to(level.dtype)], dim=2).flatten(1)  # (instances, 2 pools)
+    value, detected = scaled_totals(problem, problem.loads, y)
+    return torch.stack([value, (~detected).to(value.dtype)], dim=2).flatten(1)  # (instances, 2 pools)
 
 
 def network_targets(
@@ -116,9 +114,7 @@ def which_head(outputs: Float[Tensor, "*rows outputs"], items: int) -> Float[Ten
     return outputs[..., :items]
 
 
-def amounts_head(
-    outputs: Float[Tensor, "instances outputs"], loads: Loads
-) -> Float64[Tensor, "instances items"]:
+def amounts_head(outputs: Float[Tensor, "instances outputs"], loads: Loads) -> Float64[Tensor, "instances items"]:
     """The amount of each item if it is positive, kept within those that the prior has."""
     mean, sd = loads.moments
     logs = mean + sd * outputs[:, outputs.shape[1] // 2 :].to(torch.float64)
