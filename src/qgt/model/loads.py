@@ -503,7 +503,7 @@ def log_totals(noise: Noise, y: Numbers, sizes: Float64[Tensor, " pools"]) -> Nu
         >>> import torch
         >>> y, sizes = torch.tensor([[27.04, inf]], dtype=torch.float64), torch.tensor([8.0, 8.0]).double()
         >>> log_totals(CycleThreshold(sigma=0.25, intercept=37.0, slope=-3.32), y, sizes)
-        tensor([[3., -inf]], dtype=torch.float64)
+        tensor([[3.0000,   -inf]], dtype=torch.float64)
     """
     if (each := by_pool(noise)) is not None:
         found = torch.empty_like(y)
