@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 import qgt
-from qgt.model.loads import as_statuses, detects_nothing
+from qgt.model.loads import as_statuses, detects_nothing, log_totals
 
 NOISES = (
     qgt.CycleThreshold(sigma=0.4, limit=36.0),
@@ -166,3 +166,34 @@ def test_decoders_of_statuses_refuse_loads(name: str) -> None:
         assert decoder.supports(problem) is None  # whether a pool is positive is all they ask
     else:
         assert decoder.supports(problem)
+
+
+@pytest.mark.parametrize(
+    "loads",
+    [
+        qgt.Loads(rate=0.5, mean=2.9, sd=1.9),
+        qgt.Loads(rate=0.5, mean=2.9, sd=1.9, low=2.0, high=4.0),
+        qgt.Loads(rate=0.5, values=[1.0, 2.0, 2.5, 5.0]),
+    ],
+    ids=repr,
+)
+def test_moments_are_those_of_the_draws(loads: qgt.Loads) -> None:
+    x = loads.sample(20_000, 10, generator=torch.Generator().manual_seed(0))
+    logs = x[x > 0].log10()
+    mean, sd = loads.moments
+    error = sd / math.sqrt(len(logs))
+    assert float(logs.mean()) == pytest.approx(mean, abs=5 * error)
+    assert float(logs.std()) == pytest.approx(sd, abs=5 * error)
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=repr)
+def test_log_totals_rise_with_the_total_and_end_at_its_logarithm(noise: qgt.Noise) -> None:
+    totals = torch.logspace(-1, 9, 60, dtype=torch.float64)[:, None]
+    y = noise.usual_report(totals, SIZE[None])
+    found = log_totals(noise, y, SIZE[None])
+    seen = found[found > -math.inf]
+    assert bool((seen.diff() > 0).all())
+    assert float(found[-1]) == pytest.approx(9.0, abs=1e-6)
+    nothing = torch.tensor([[noise.not_detected]], dtype=torch.float64)
+    expected = isinstance(noise, qgt.CycleThreshold) or bool(noise.limit) or not noise.absolute
+    assert (float(log_totals(noise, nothing, SIZE[None])) == -math.inf) == expected

@@ -1,5 +1,6 @@
 """Verification: its mathematics against slow references, and its power to find what is wrong and to find nothing."""
 
+import copy
 import itertools
 import json
 from functools import cache
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Generator, Tensor
 
 import qgt
+from qgt.decoders.neural.heads import network_inputs
 from qgt.trust import verification
 from qgt.trust.verification import (
     ESTIMATORS,
@@ -354,3 +356,83 @@ def test_json_holds_the_report() -> None:
     assert len(data["evidence"]) == 14
     assert data["error_percent"] == found.error_percent
     assert data["pool_errors"]["P1"] == 1
+
+
+# --- loads ----------------------------------------------------------------------------------------------------------
+
+
+def with_loads(noise: qgt.Noise = qgt.CycleThreshold(sigma=0.25, limit=38.0)) -> qgt.Problem:  # noqa: B008 - frozen
+    design = qgt.Design.column_regular(pools=16, items=40, weight=3, generator=seeded())
+    return qgt.Problem(design, qgt.Loads(rate=0.05, mean=2.92, sd=1.87, low=0.0, high=8.1), noise)
+
+
+@cache
+def two_headed(noise: qgt.Noise = qgt.CycleThreshold(sigma=0.25, limit=38.0)) -> qgt.NeuralDecoder:  # noqa: B008
+    config = qgt.TrainConfig(instances=20_000, validation=1000, batch=250, epochs=6, patience=None, cosine=True)
+    return qgt.train(with_loads(noise), qgt.MLP((128,)), config, generator=seeded())
+
+
+@pytest.mark.parametrize(("estimator", "worst"), [("least_squares", 3.0), ("mean_jacobian", 0.0), ("regression", 3.0)])
+def test_a_network_of_loads_reveals_its_design(estimator: str, worst: float) -> None:
+    found = verify(two_headed(), with_loads(), estimator=estimator, generator=seeded(1))
+    assert found.error_percent <= worst  # the best constant matrix is wrong in 18.75 %
+    assert found.decisive
+    assert found.explained > 0.5
+
+
+def test_a_network_of_amounts_reveals_its_design() -> None:
+    noise = qgt.Amount(relative=0.1, absolute=1.0)
+    assert verify(two_headed(noise), with_loads(noise), generator=seeded(1)).error_percent == 0.0
+
+
+def test_amounts_evidence_is_a_derivative_of_the_answer() -> None:
+    """By finite differences of the decoded log amounts, one report moved at a time."""
+    p, net = with_loads(), two_headed()
+    y = p.simulate(60, generator=seeded(2)).y
+    calls = net.bind(p)(y).x
+    sd, step = p.loads.moments[1], 1e-2  # cycles
+    per_sd = sd * p.noise.slope  # cycles for one unit of a scaled total
+    network = copy.deepcopy(net.network).double()
+    total = torch.zeros(p.pools, p.items, dtype=torch.float64)
+    for pool in range(p.pools):
+        ends = []
+        for sign in (1, -1):
+            moved = y.clone()
+            moved[:, pool] += sign * step
+            with torch.no_grad():
+                ends.append(network(network_inputs(p, moved)[None])[0, :, p.items :])
+        total[pool] = ((ends[0] - ends[1]) / (2 * step / per_sd) * calls).sum(0)
+    expected = total / calls.sum(0).clamp(min=1)
+    evidence = verification.amounts_evidence(net.network, p, y, calls, least_squares=False)
+    assert torch.allclose(evidence, expected, atol=0.02)
+    assert float(expected.abs().max()) > 0.3
+
+
+def test_a_wrong_entry_of_a_design_with_loads_is_found() -> None:
+    p = with_loads()
+    sheet = p.design.matrix.clone()
+    sheet[4, 7] ^= 1
+    claimed = qgt.Problem(qgt.Design.from_matrix(sheet), p.prior, p.noise)
+    found = verify(two_headed(), claimed, generator=seeded(1))
+    assert [mismatch[:2] for mismatch in found.mismatches] == [("P5", "I8")]
+
+
+def test_an_untrained_network_of_loads_reveals_nothing() -> None:
+    p = with_loads()
+    network = qgt.MLP((64,)).build(p.design, loads=True, generator=seeded(3)).eval()
+    net = qgt.NeuralDecoder(qgt.MLP((64,)), network, 0.0, p.spec)
+    for estimator in ("least_squares", "mean_jacobian"):
+        found = verify(net, p, estimator=estimator, instances=300, generator=seeded())
+        assert not found.decisive
+        assert found.by_chance
+        assert found.error_percent > found.constant_percent
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_the_posterior_of_loads_reveals_its_design() -> None:
+    design = qgt.Design.column_regular(pools=9, items=12, weight=3, generator=seeded())
+    small = qgt.Problem(design, qgt.Loads(rate=0.1, mean=3.0, sd=1.5), qgt.CycleThreshold(sigma=0.25, limit=38.0))
+    found = verify(qgt.LoadPosterior(), small, instances=150, generator=seeded(1))
+    assert found.estimator == "regression"
+    assert found.error_percent == 0.0
+    assert found.explained > 0.99

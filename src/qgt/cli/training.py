@@ -124,7 +124,9 @@ def train(
         if group.follows:  # the first process has the folder and the screen, and writes the checkpoint
             qgt.train(loaded, network, config, generator=generator, checkpoint=output / CHECKPOINT, group=group.group)
             return
-        weights = network.parameters(pools=loaded.pools, items=loaded.items, missing=config.missing > 0)
+        weights = network.parameters(
+            pools=loaded.pools, items=loaded.items, missing=config.missing > 0, loads=loaded.loads is not None
+        )
         with _run_folder(output, resume, weights) as checkpoint:
             _tell_time(loaded, network, config, generator, group.size)
             try:

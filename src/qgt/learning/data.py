@@ -11,12 +11,16 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
+from qgt.decoders.neural.heads import inputs_of, network_inputs, network_targets, who
 from qgt.decoders.neural.record import TrainConfig
 from qgt.model.problem import Problem
 
 
 class Stacked(NamedTuple):
-    """Instances of every problem: x (models, instances, items) uint8, y (models, instances, pools) float32."""
+    """Instances of every problem: x (models, instances, items) uint8, y (models, instances, pools) float32.
+
+    Where items have loads, x and y are what `heads` makes of them: x float32, two inputs for each pool in y.
+    """
 
     x: Tensor
     y: Tensor
@@ -37,14 +41,14 @@ class Data:
     def draw(cls, problems: tuple[Problem, ...], config: TrainConfig, generator: Generator) -> "Data":
         """Draw the validation instances, then the fixed data set if there is one."""
         device, models, items = generator.device, len(problems), problems[0].items
-        pools = max(problem.pools for problem in problems)
-        validation = _simulate(problems, config.validation, pools, config.missing, generator)
+        inputs = max(inputs_of(problem) for problem in problems)
+        validation = _simulate(problems, config.validation, inputs, config.missing, generator)
         size = config.instances
-        fixed = None if size is None else _simulate(problems, size, pools, config.missing, generator)
+        fixed = None if size is None else _simulate(problems, size, inputs, config.missing, generator)
         length = config.batch * config.epoch_steps
         block = Stacked(
-            torch.empty(models, length, items, dtype=torch.uint8, device=device),
-            torch.empty(models, length, pools, device=device),
+            torch.empty(models, length, items, dtype=validation.x.dtype, device=device),
+            torch.empty(models, length, inputs, device=device),
         )
         covered = torch.zeros(models, items, dtype=torch.bool, device=device)
         return cls(problems, config.missing, validation, fixed, block, covered)
@@ -55,22 +59,23 @@ class Data:
         for i, problem in enumerate(self.problems):
             if self.fixed is None:
                 x, y = problem.simulate(length, generator=generator)
-                self.block.x[i], self.block.y[i, :, : y.shape[1]] = x, with_gaps(y, self.missing, generator).float()
-                self.block.y[i, :, y.shape[1] :] = 0
+                read = network_inputs(problem, with_gaps(y, self.missing, generator))
+                self.block.x[i], self.block.y[i, :, : read.shape[1]] = network_targets(problem, x), read.float()
+                self.block.y[i, :, read.shape[1] :] = 0
             else:
                 x, y = self.fixed.x[i], self.fixed.y[i]
                 order = torch.randperm(len(x), generator=generator, device=x.device)[:length]
                 torch.index_select(x, 0, order, out=self.block.x[i])
                 torch.index_select(y, 0, order, out=self.block.y[i])
-        self.covered.logical_or_(self.block.x.amax(1) == 1)
+        self.covered.logical_or_(who(self.block.x.amax(1)) == 1)
 
     def validation_of(self, i: int) -> Stacked:
         """One problem's validation instances, without the padding: (instances, items), (instances, pools)."""
-        return Stacked(self.validation.x[i], self.validation.y[i, :, : self.problems[i].pools])
+        return Stacked(self.validation.x[i], self.validation.y[i, :, : inputs_of(self.problems[i])])
 
     def met(self, i: int, x: Tensor) -> Tensor | None:
-        """Which rows of x are in one problem's fixed data set; None where there is none."""
-        return None if self.fixed is None else torch.isin(_keys(x), _keys(self.fixed.x[i]))
+        """Which rows of statuses are in one problem's fixed data set; None where there is none."""
+        return None if self.fixed is None else torch.isin(_keys(x), _keys(who(self.fixed.x[i])))
 
 
 def with_gaps(y: Tensor, missing: float, generator: Generator) -> Tensor:
@@ -82,11 +87,12 @@ def with_gaps(y: Tensor, missing: float, generator: Generator) -> Tensor:
 
 
 def _simulate(
-    problems: tuple[Problem, ...], instances: int, pools: int, missing: float, generator: Generator
+    problems: tuple[Problem, ...], instances: int, inputs: int, missing: float, generator: Generator
 ) -> Stacked:
-    pairs = [problem.simulate(instances, generator=generator) for problem in problems]
-    counts = [F.pad(with_gaps(y, missing, generator).float(), (0, pools - y.shape[1])) for _, y in pairs]
-    return Stacked(torch.stack([x for x, _ in pairs]), torch.stack(counts))
+    pairs = [(problem, *problem.simulate(instances, generator=generator)) for problem in problems]
+    read = [network_inputs(problem, with_gaps(y, missing, generator)).float() for problem, _, y in pairs]
+    learned = [network_targets(problem, x) for problem, x, _ in pairs]
+    return Stacked(torch.stack(learned), torch.stack([F.pad(one, (0, inputs - one.shape[1])) for one in read]))
 
 
 def _keys(x: Tensor) -> Tensor:

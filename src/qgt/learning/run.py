@@ -14,12 +14,14 @@ from jaxtyping import Float, UInt8
 from torch import Generator, Tensor
 
 from qgt.decoders.neural.decoder import NeuralDecoder, raw_scores
+from qgt.decoders.neural.heads import which_head, who
 from qgt.decoders.neural.network import Architecture, Network, stack
 from qgt.decoders.neural.record import Epoch, TrainConfig, Training
 from qgt.files.provenance import provenance
 from qgt.learning.checkpoints import Progress, TrainingState
 from qgt.learning.data import Data, with_gaps
-from qgt.learning.steps import LOSSES, Steps, Together
+from qgt.learning.steps import Steps, Together, loss_for
+from qgt.model.loads import as_statuses
 from qgt.model.problem import Problem
 from qgt.trust.metrics import score
 
@@ -160,11 +162,13 @@ class TrainingRun:
     ) -> "TrainingRun":
         """Draw the first weights and the data."""
         together.check(architecture, config)
-        start, missing = generator.get_state(), config.missing > 0
-        network = stack(architecture.build(p.design, missing=missing, generator=generator) for p in problems)
+        start, missing, loads = generator.get_state(), config.missing > 0, problems[0].loads is not None
+        network = stack(
+            architecture.build(p.design, missing=missing, loads=loads, generator=generator) for p in problems
+        )
         data = Data.draw(tuple(problems), config, generator)
         network.prepare(*data.validation)
-        steps = Steps.start(network, LOSSES[architecture.loss], data.block, config, generator, together)
+        steps = Steps.start(network, loss_for(architecture, problems[0]), data.block, config, generator, together)
         best = Best.start(network, len(problems), config, generator.device)
         return cls(architecture, config, generator, start, data, steps, best, history=[[] for _ in problems])
 
@@ -224,8 +228,10 @@ class TrainingRun:
         """Each network's loss and success rate on the validation instances."""
         network = self.steps.network.eval()
         x, y = self.data.validation
-        scores = torch.cat([network(part) for part in y.split(VALIDATION_CHUNK, dim=1)], dim=1)
-        return self.steps.loss(scores, x.to(scores.dtype)), [_success(s, t) for s, t in zip(scores, x, strict=True)]
+        outputs = torch.cat([network(part) for part in y.split(VALIDATION_CHUNK, dim=1)], dim=1)
+        scores = which_head(outputs, x.shape[2])
+        rates = [_success(s, t) for s, t in zip(scores, who(x), strict=True)]
+        return self.steps.loss(outputs, x.to(outputs.dtype)), rates
 
     def decoders(self, *, interrupted: bool = False) -> list[NeuralDecoder]:
         """Each network by itself, with its best weights and their best threshold, tested on new instances."""
@@ -234,13 +240,14 @@ class TrainingRun:
     def _decoder(self, i: int, interrupted: bool) -> NeuralDecoder:
         problem = self.data.problems[i]
         anything = Generator(self.generator.device).manual_seed(0)
-        network = self.architecture.build(problem.design, missing=self.config.missing > 0, generator=anything)
+        missing, loads = self.config.missing > 0, problem.loads is not None
+        network = self.architecture.build(problem.design, missing=missing, loads=loads, generator=anything)
         weights = self.best.weights_of(i)
         # The first layer drops its weights for pools this problem lacks.
         network.load_state_dict({k: weights[k][..., : v.shape[-1]] for k, v in network.state_dict().items()})
         network.eval()
         x, y = self.data.validation_of(i)
-        threshold = best_threshold(raw_scores(network, y), x)
+        threshold = best_threshold(which_head(raw_scores(network, y), problem.items), who(x))
         decoder = NeuralDecoder(self.architecture, network, threshold, problem.spec)
         record = self._record(i, decoder, interrupted)
         return NeuralDecoder(self.architecture, network, threshold, decoder.spec, record)
@@ -248,7 +255,8 @@ class TrainingRun:
     def _record(self, i: int, decoder: NeuralDecoder, interrupted: bool) -> Training:
         """Score the decoder on instances it never met, apart for those whose x was and was not in its training set."""
         problem = self.data.problems[i]
-        x, y = problem.simulate(self.config.validation, generator=self.generator)
+        amounts, y = problem.simulate(self.config.validation, generator=self.generator)
+        x = as_statuses(amounts)
         y = with_gaps(y, self.config.missing, self.generator)
         calls = decoder.bind(problem)(y).x
         seen = self.data.met(i, x)

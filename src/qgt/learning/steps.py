@@ -22,6 +22,7 @@ from qgt.decoders.neural.record import TrainConfig
 from qgt.learning.checkpoints import TrainingState
 from qgt.learning.data import Stacked
 from qgt.learning.optimizers import Optimizers
+from qgt.model.problem import Problem
 
 # Losses for training a stack of networks: one number per network, averaged over its instances.
 #
@@ -53,6 +54,30 @@ def binary_cross_entropy(
     return F.binary_cross_entropy_with_logits(scores, x, reduction="none").sum((1, 2)) / x.shape[1]
 
 
+AMOUNT_WEIGHT = 1.0  # of the squared error of amounts, in the prior's standard deviations, beside the log loss
+
+
+def two_heads(
+    outputs: Float[Tensor, "models instances outputs"], x: Float[Tensor, "models instances items"]
+) -> Float[Tensor, " models"]:
+    """For loads: the log loss of which items are positive, and the squared error of how much the positive ones have.
+
+    Both are sums over items, averaged over instances. x has the standardised log10 amount of a positive item and -inf
+    for the others, whose amounts have no error: what the network answers for them is not looked at.
+
+    Example:
+        >>> import torch
+        >>> x = torch.tensor([[[0.5, -torch.inf]]])
+        >>> two_heads(torch.tensor([[[99.0, -99.0, 0.0, 7.0]]]), x)
+        tensor([0.2500])
+    """
+    items = x.shape[2]
+    positive = x > -torch.inf
+    error = (outputs[..., items:] - torch.where(positive, x, 0.0)).square() * positive
+    which = binary_cross_entropy(outputs[..., :items], positive.to(outputs.dtype))
+    return which + AMOUNT_WEIGHT * error.sum((1, 2)) / x.shape[1]
+
+
 def loss_of_rounds(
     loss: Callable[[Tensor, Tensor], Tensor], rounds: Rounds, x: Float[Tensor, "models instances items"]
 ) -> Float[Tensor, " models"]:
@@ -80,6 +105,11 @@ def loss_of_rounds(
 
 
 LOSSES = {"balanced_mse": balanced_mse, "binary_cross_entropy": binary_cross_entropy}
+
+
+def loss_for(architecture: Architecture, problem: Problem) -> Callable[[Tensor, Tensor], Tensor]:
+    """The architecture's own loss; for loads that of two heads."""
+    return LOSSES[architecture.loss] if problem.loads is None else two_heads
 
 
 # Processes that train one network together: each has a part of every batch, and they average what it gives.

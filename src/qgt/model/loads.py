@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float64, UInt8
 from torch import Generator, Tensor
 
 from qgt.arguments import finite, fraction, positive
-from qgt.model.noise import Noise, Numbers, Reports, usual_reports
+from qgt.model.noise import Noise, Numbers, Reports, by_pool, usual_reports
 from qgt.model.prior import Bernoulli, FactoredPrior, Prior
 
 TAIL = 6.0  # standard deviations of log10 amounts, beyond which there are none
@@ -30,6 +30,7 @@ LN10 = math.log(10.0)
 PER_DOUBLING = -1 / math.log10(2.0)  # the slope of a reaction in which every cycle doubles the amount
 CYCLES_BEFORE = 40.0  # an arbitrary cycle threshold is anywhere in so many cycles before the last that is reported
 EMPTY = 4.5  # nats below the usual report of an empty pool, three standard errors: what still reads as empty
+MOMENT_NODES = 1025  # at which the law of log10 amounts is summed for its mean and standard deviation
 DECADES_ABOVE = 9.0  # an arbitrary amount is anywhere in so many decades above the least that is reported
 
 
@@ -155,6 +156,20 @@ class Loads:
         below, above = torch.special.ndtr(low), torch.special.ndtr(high)
         where: Tensor = torch.special.ndtri(below.to(draws.device) + (above - below).to(draws.device) * draws)
         return (self.mean + self.sd * where).clamp(*self.span)
+
+    @property
+    def moments(self) -> tuple[float, float]:
+        """The mean and the standard deviation of a positive item's log10 amount, the cut-offs included.
+
+        Example:
+            >>> [round(value, 3) for value in Loads(rate=0.1, mean=3.0, sd=1.0, low=3.0).moments]  # half a normal
+            [3.798, 0.603]
+        """
+        logs = torch.linspace(*self.span, MOMENT_NODES, dtype=torch.float64)
+        share = self.log_density(logs).softmax(0)
+        share = torch.cat([share[:1] / 2, share[1:-1], share[-1:] / 2])  # the trapezoidal rule
+        mean = float(share @ logs / share.sum())
+        return mean, math.sqrt(float(share @ (logs - mean).square() / share.sum()))
 
     def log_density(self, log_amounts: Float64[Tensor, "..."]) -> Float64[Tensor, "..."]:
         """The log density of a positive item's log10 amount; -inf outside the span.
@@ -318,6 +333,13 @@ class CycleThreshold:
         cycle, _ = self._cycle(counts, sizes)
         return cycle if self.limit is None else torch.where(cycle > self.limit, inf, cycle)
 
+    def log_total(self, y: Numbers, sizes: Numbers) -> Numbers:
+        """The log10 of the total at a report, by the standard curve: linear in the cycle, -inf where not detected.
+
+        A background is part of the total.
+        """
+        return (y - self.intercept) / self.slope + self.dilution * sizes.clamp(min=1).log10()
+
     def sample_arbitrary(self, sizes: Tensor, shape: torch.Size, *, generator: Generator) -> Tensor:
         """Reports that say nothing of the total: none half of the time, else any cycle up to the limit."""
         draws = torch.rand(2, *shape, dtype=torch.float64, generator=generator, device=generator.device)
@@ -433,6 +455,20 @@ class Amount:
         own = self._own(counts, sizes)
         return torch.where(own < self.limit, 0.0, own)
 
+    def log_total(self, y: Numbers, sizes: Numbers) -> Numbers:
+        """The log10 of the total at a report, -inf where not detected.
+
+        With an absolute error reports near 0, or below, have no useful logarithm. There it is asinh, on the scale on
+        which the errors of all reports are about equal: asinh(y / knee) / ln 10 is log10(2 y / knee) far above the knee
+        and linear below it.
+        """
+        own = self.dilution * sizes.clamp(min=1).log10()
+        if not self.absolute:
+            return y.clamp(min=0).log10() + own
+        knee = self.absolute / (self.relative or 1.0)
+        found = torch.asinh(y / knee) / LN10 + math.log10(knee / 2) + own
+        return torch.where(y == 0, -inf, found) if self.limit else found
+
     def sample_arbitrary(self, sizes: Tensor, shape: torch.Size, *, generator: Generator) -> Tensor:
         """Reports that say nothing of the total: none half of the time, else any size from the least reported on."""
         draws = torch.rand(2, *shape, dtype=torch.float64, generator=generator, device=generator.device)
@@ -488,6 +524,32 @@ def detects_nothing(noise: object) -> bool:
         return detects_nothing(inner)
     several: Sequence[object] = getattr(noise, "noises", ())
     return any(map(detects_nothing, several)) or getattr(noise, "not_detected", 0.0) == inf
+
+
+def log_totals(noise: Noise, y: Numbers, sizes: Float64[Tensor, " pools"]) -> Numbers:
+    """The log10 of the total that each report suggests: -inf where nothing was detected, NaN where it is missing.
+
+    The noise decides, by its method `log_total`. Where the noise is inside another, the inner one does; where pools
+    have different noises, each pool's own.
+
+    Example:
+        >>> import torch
+        >>> y, sizes = torch.tensor([[27.04, inf]], dtype=torch.float64), torch.tensor([8.0, 8.0]).double()
+        >>> log_totals(CycleThreshold(sigma=0.25, intercept=37.0, slope=-3.32), y, sizes)
+        tensor([[3.0000,   -inf]], dtype=torch.float64)
+    """
+    if (each := by_pool(noise)) is not None:
+        found = torch.empty_like(y)
+        for one, pools in each.pools_of().items():
+            found[..., pools] = log_totals(one, y[..., pools], sizes[pools])
+        return found
+    inner: Noise | None = getattr(noise, "noise", None)
+    if not hasattr(noise, "log_total") and inner is not None:
+        return log_totals(inner, y, sizes)
+    if not hasattr(noise, "log_total"):
+        raise ValueError(f"noise={noise} has no method `log_total`, by which a network reads amounts: give it one.")
+    suggested: Tensor = noise.log_total(y, sizes)
+    return suggested
 
 
 def as_statuses(x: Tensor) -> UInt8[Tensor, "instances items"]:

@@ -18,8 +18,12 @@ from torch import Generator, Tensor
 from qgt.arguments import whole
 from qgt.decoders.contract import Decoder
 from qgt.decoders.neural.decoder import NeuralDecoder
+from qgt.decoders.neural.heads import network_inputs, scaled_totals
 from qgt.decoders.neural.network import Network
+from qgt.decoders.results import Decoded
 from qgt.model.design import Design
+from qgt.model.loads import Loads
+from qgt.model.noise import usual_reports
 from qgt.model.problem import Problem
 
 # Evidence: what a decoder's behaviour at T instances says about the pooling matrix, one number for each entry.
@@ -32,6 +36,13 @@ from qgt.model.problem import Problem
 # - `mean_jacobian`: the mean of B_i^T. Works for strong networks whose outputs saturate.
 # - `regression`: the least-squares regression of y on the decoder's calls. Needs no gradients, so it audits any
 #   decoder.
+#
+# Where items have loads, reports are read as networks read them, as scaled totals (`decoders.neural.heads`). At an
+# instance with few positives the log amount of a positive item follows the totals of its own pools and no others. So
+# B_i is the derivative of the amounts head by the scaled totals, with two kinds of zeros: rows of items that are not
+# called, whose amount is 0 whatever is reported, and columns of pools in which nothing was detected, because "nothing"
+# cannot change a little. The mean Jacobian of an item is over the instances in which the item is called. The regression
+# is of scaled totals, less that of an empty pool, on calls.
 #
 # Exact two-means on the entries (sort, best split) makes the evidence a 0/1 matrix. `explained_share` says whether the
 # decoder decodes at all: without that, evidence of any kind is noise.
@@ -60,13 +71,30 @@ def jacobian_evidence(
     network: Network, y: Float64[Tensor, "instances pools"], *, least_squares: bool
 ) -> Float64[Tensor, "pools items"]:
     """The paper's closed form, or the mean Jacobian, accumulated chunk by chunk in float64."""
+    return _of_jacobians(_jacobian_chunks(network, y), len(y), least_squares)
+
+
+def amounts_evidence(
+    network: Network,
+    problem: Problem,
+    y: Float64[Tensor, "instances pools"],
+    calls: UInt8[Tensor, "instances items"],
+    *,
+    least_squares: bool,
+) -> Float64[Tensor, "pools items"]:
+    """The same for loads: of the amounts of the items called, by the totals of the pools that detected something."""
+    evidence = _of_jacobians(_amount_chunks(network, problem, y, calls), len(y), least_squares)
+    return evidence if least_squares else evidence * (len(y) / calls.sum(0).clamp(min=1).to(evidence.device))
+
+
+def _of_jacobians(parts: Iterator[Tensor], number: int, least_squares: bool) -> Float64[Tensor, "pools items"]:
     mean: Tensor | float = 0.0
     square: Tensor | float = 0.0
-    for part in _jacobian_chunks(network, y):
-        mean = mean + part.sum(0) / len(y)  # (items, pools)
+    for part in parts:
+        mean = mean + part.sum(0) / number  # (items, pools)
         if least_squares:
             flat = part.transpose(0, 1).flatten(1)  # (items, instances * pools)
-            square = square + flat @ flat.T / len(y)
+            square = square + flat @ flat.T / number
     assert isinstance(mean, Tensor)
     if not isinstance(square, Tensor):
         return mean.T.contiguous()
@@ -81,6 +109,17 @@ def _jacobian_chunks(network: Network, y: Tensor) -> Iterator[Tensor]:
         items = network(y[:1].to(device, torch.float32)[None]).shape[2]
         for counts in y.split(max(1, JACOBIANS_AT_A_TIME // (y.shape[1] * items))):
             yield jacobians(network, counts.to(device, torch.float32)).to(torch.float64)
+
+
+def _amount_chunks(network: Network, problem: Problem, y: Tensor, calls: Tensor) -> Iterator[Tensor]:
+    """Jacobians of the amounts head by scaled totals, 0 for items not called and for pools with nothing detected."""
+    assert problem.loads is not None
+    detected = scaled_totals(problem, problem.loads, y).detected
+    begin = 0
+    for part in _jacobian_chunks(network, network_inputs(problem, y)):  # (instances, 2 items, 2 pools)
+        rows = slice(begin, begin := begin + len(part))
+        item, pool = calls[rows, :, None].to(part.device), detected[rows, None, :].to(part.device)
+        yield part[:, problem.items :, ::2] * (item * pool)
 
 
 def regression_evidence(
@@ -110,7 +149,11 @@ def explained_share(
         >>> explained_share(y, x, matrix), explained_share(y, x.flip(0), matrix)
         (1.0, -3.0)
     """
-    missed = (y - calls.to(torch.float64) @ matrix.to(torch.float64).T).square().sum()
+    return _share(y, calls.to(torch.float64) @ matrix.to(torch.float64).T)
+
+
+def _share(y: Tensor, expected: Tensor) -> float:
+    missed = (y - expected).square().sum()
     varied = (y - y.mean(0)).square().sum()
     if not bool(varied):  # counts that never change say nothing about who decodes them
         return 0.0
@@ -415,21 +458,46 @@ def verify(
             f"{own.pools} and {own.items}: claim a design of the same size."
         )
     y = _probes(own, instances, generator) if counts is None else counts
-    calls = decoder.bind(own)(y).x
-    share = explained_share(y, calls, own.design.matrix.to(y.device))
+    found = decoder.bind(own)(y)
+    share = _explained(own, y, found)
     applying = ESTIMATORS if isinstance(decoder, NeuralDecoder) else ("regression",)
     reports = [
-        report_on(_evidence(decoder, y, calls, name).cpu(), problem.design, name, len(y), share)
+        report_on(_evidence(decoder, own, y, found.x, name).cpu(), problem.design, name, len(y), share)
         for name in (applying if estimator == BEST else (estimator,))
     ]
     return max(reports, key=lambda report: report.separation)
 
 
-def _evidence(decoder: Decoder, y: Tensor, calls: Tensor, estimator: str) -> Float64[Tensor, "pools items"]:
+def _explained(problem: Problem, y: Tensor, found: Decoded) -> float | None:
+    """The share of the reports' variance that a decoder's answers explain; None where it answers no amounts."""
+    if problem.loads is None:
+        return explained_share(y, found.x, problem.design.matrix.to(y.device))
+    if found.amounts is None:
+        return None
+    return _share(scaled_totals(problem, problem.loads, y).value, _usual_totals(problem, problem.loads, found.amounts))
+
+
+def _usual_totals(problem: Problem, loads: Loads, amounts: Tensor) -> Tensor:
+    """The scaled totals that pools report without an error."""
+    sizes = problem.design.pool_sizes.to(amounts.device, torch.float64)
+    return scaled_totals(problem, loads, usual_reports(problem.noise, problem.design.count(amounts), sizes)).value
+
+
+def _evidence(
+    decoder: Decoder, problem: Problem, y: Tensor, calls: Tensor, estimator: str
+) -> Float64[Tensor, "pools items"]:
     """One number for each entry of A, made by one of the estimators."""
     if isinstance(decoder, NeuralDecoder) and estimator != "regression":
         # As trained: which instances a refining network tries again has no derivative.
-        return jacobian_evidence(decoder.as_trained().network, y, least_squares=estimator == "least_squares")
+        network, squares = decoder.as_trained().network, estimator == "least_squares"
+        if problem.loads is not None:
+            return amounts_evidence(network, problem, y, calls, least_squares=squares)
+        return jacobian_evidence(network, y, least_squares=squares)
+    if problem.loads is not None:
+        empty = _usual_totals(
+            problem, problem.loads, torch.zeros(1, problem.items, dtype=torch.float64, device=y.device)
+        )
+        return regression_evidence(scaled_totals(problem, problem.loads, y).value - empty, calls)
     return regression_evidence(y, calls)
 
 

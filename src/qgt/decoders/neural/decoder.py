@@ -14,6 +14,7 @@ from torch import Tensor
 from qgt.arguments import whole
 from qgt.decoders.contract import BoundDecoder, refuse_unsupported
 from qgt.decoders.neural import model_file
+from qgt.decoders.neural.heads import amounts_head, has_two_heads, network_inputs, which_head
 from qgt.decoders.neural.mlp import MLP, ResidualMLP
 from qgt.decoders.neural.model_file import ModelFileError
 from qgt.decoders.neural.network import MOST_LAYERS, Architecture, Network
@@ -50,7 +51,8 @@ INSTANCES_PER_PASS = 8192  # instances per forward pass, so that memory does not
 class NeuralDecoder:
     """A network trained for one problem, with its threshold; made by `qgt.train`, and tied to that problem.
 
-    `scores` are the network's raw outputs; an item is called defective where its score reaches the threshold.
+    `scores` are the network's raw outputs; an item is called defective where its score reaches the threshold. Where
+    items have loads the network has a second head, and the result has `amounts`, 0 for items not called.
 
     Example:
         >>> import torch, qgt
@@ -99,9 +101,12 @@ class NeuralDecoder:
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
             if y.device not in copies:
                 copies[y.device] = copy.deepcopy(self.network).to(y.device).eval()
-            scores = raw_scores(copies[y.device], y)
+            outputs = raw_scores(copies[y.device], network_inputs(problem, y))
+            scores = which_head(outputs, problem.items)
+            calls = (scores >= self.threshold).to(torch.uint8)
             status = torch.full((len(y),), Status.OK, dtype=torch.uint8, device=y.device)
-            return Decoded((scores >= self.threshold).to(torch.uint8), status, scores.to(torch.float64))
+            amounts = None if problem.loads is None else amounts_head(outputs, problem.loads) * calls
+            return Decoded(calls, status, scores.to(torch.float64), amounts=amounts)
 
         return BoundDecoder(problem, decode, takes_missing=self.network.missing, without=UNTRAINED)
 
@@ -143,6 +148,8 @@ class NeuralDecoder:
         network takes them. It does not say which instances are INFEASIBLE. With many rounds it takes longer than here,
         for it takes all of them with every instance.
         """
+        if has_two_heads(self.spec):
+            raise ValueError("an ONNX file is written for networks of counts only: save a network of loads by `save`.")
         design = stored_design(self.spec["design"])
         described = model_file.onnx_facts(self.fingerprint, design.pool_names, design.item_names)
         network = copy.deepcopy(self.network).cpu()
@@ -171,7 +178,7 @@ def load(path: str | Path) -> NeuralDecoder:
 
 
 def raw_scores(network: Network, y: Tensor) -> Tensor:
-    """A single network's outputs for float64 counts: float32, (instances, items)."""
+    """A single network's outputs for what it reads, float64 (`heads.network_inputs`): float32, (instances, outputs)."""
     with torch.inference_mode():
         parts = [network(part.to(torch.float32)[None])[0] for part in y.split(INSTANCES_PER_PASS)]
         return torch.cat(parts) if parts else network(y.to(torch.float32)[None])[0]
@@ -182,9 +189,9 @@ def _decoder(description: codec.Table, weights: Mapping[str, Tensor]) -> NeuralD
     architecture = codec.decode("architecture", description["architecture"], Architecture, NETWORKS)
     spec = {key: codec.as_table(key, part) for key, part in codec.as_table("problem", description["problem"]).items()}
     design = stored_design(spec["design"])
-    missing = codec.decode("missing", description["missing"], bool)
-    model_file.check_cost(architecture, weights, design, missing=missing)
-    network = architecture.build(design, missing=missing, generator=torch.Generator().manual_seed(0))
+    missing, loads = codec.decode("missing", description["missing"], bool), has_two_heads(spec)
+    model_file.check_cost(architecture, weights, design, missing=missing, loads=loads)
+    network = architecture.build(design, missing=missing, loads=loads, generator=torch.Generator().manual_seed(0))
     model_file.check_weights(network.state_dict(), weights)
     network.load_state_dict(dict(weights))
     if description["fingerprint"] != fingerprint_of(spec):

@@ -21,6 +21,7 @@ from qgt.decoders.neural.network import (
     LayerNorm,
     Linear,
     Network,
+    ends,
     inner_dtype,
     keep_mask,
     without_gaps,
@@ -71,15 +72,16 @@ class MLP:
         """The paper's loss."""
         return "balanced_mse"
 
-    def parameters(self, *, pools: int, items: int, missing: bool = False) -> int:
+    def parameters(self, *, pools: int, items: int, missing: bool = False, loads: bool = False) -> int:
         """How many numbers a model holds: weights and biases, and four per normalised feature."""
+        pools, items = ends(pools, items, loads)
         widths = [pools, *self.hidden, items]
         affine = sum((a + 1) * b for a, b in itertools.pairwise(widths))
         return affine + (4 * sum(self.hidden) if self.batch_norm else 0) + (pools * widths[1] if missing else 0)
 
-    def build(self, design: Design, *, missing: bool = False, generator: Generator) -> Network:
+    def build(self, design: Design, *, missing: bool = False, loads: bool = False, generator: Generator) -> Network:
         """Make a stack of one model."""
-        return _MLPStack(self, design, missing, generator)
+        return _MLPStack(self, *ends(design.pools, design.items, loads), missing, generator)
 
 
 @dataclass(frozen=True)
@@ -103,30 +105,31 @@ class ResidualMLP:
         """Its outputs are logits."""
         return "binary_cross_entropy"
 
-    def parameters(self, *, pools: int, items: int, missing: bool = False) -> int:
+    def parameters(self, *, pools: int, items: int, missing: bool = False, loads: bool = False) -> int:
         """How many numbers a model holds."""
         block = 2 * self.width + (self.width + 1) * 2 * self.width + (2 * self.width + 1) * self.width
+        pools, items = ends(pools, items, loads)
         first = (pools + 1 + (pools if missing else 0)) * self.width
         return first + self.blocks * block + 2 * self.width + (self.width + 1) * items
 
-    def build(self, design: Design, *, missing: bool = False, generator: Generator) -> Network:
+    def build(self, design: Design, *, missing: bool = False, loads: bool = False, generator: Generator) -> Network:
         """Make a stack of one model."""
-        return _ResidualStack(self, design, missing, generator)
+        return _ResidualStack(self, *ends(design.pools, design.items, loads), missing, generator)
 
 
 class _MLPStack(Network):
-    def __init__(self, config: MLP, design: Design, missing: bool, generator: Generator) -> None:
+    def __init__(self, config: MLP, inputs: int, outputs: int, missing: bool, generator: Generator) -> None:
         super().__init__()
         self.config, self.missing = config, missing
-        widths = [design.pools, *config.hidden]
+        widths = [inputs, *config.hidden]
         pairs = zip(widths, config.hidden, strict=False)
         self.layers = nn.ModuleList(Linear(a, b, generator) for a, b in pairs)
         norms = (BatchNorm(width, generator.device) for width in config.hidden)
         self.norms = nn.ModuleList(norms if config.batch_norm else (nn.Identity() for _ in config.hidden))
-        self.output = Linear(widths[-1], design.items, generator)
+        self.output = Linear(widths[-1], outputs, generator)
         if missing:
-            first = (*config.hidden, design.items)[0]
-            self.absent = nn.Parameter(torch.zeros(1, first, design.pools, device=generator.device))
+            first = (*config.hidden, outputs)[0]
+            self.absent = nn.Parameter(torch.zeros(1, first, inputs, device=generator.device))
 
     def inner_matrices(self) -> list[nn.Parameter]:
         return [p for layer in self.layers[1:] for p in layer.parameters() if p.dim() == 3]
@@ -164,15 +167,15 @@ class _ResidualBlock(nn.Module):
 
 
 class _ResidualStack(Network):
-    def __init__(self, config: ResidualMLP, design: Design, missing: bool, generator: Generator) -> None:
+    def __init__(self, config: ResidualMLP, inputs: int, outputs: int, missing: bool, generator: Generator) -> None:
         super().__init__()
         self.missing = missing
-        self.input = Linear(design.pools, config.width, generator)
+        self.input = Linear(inputs, config.width, generator)
         self.blocks = nn.Sequential(*(_ResidualBlock(config.width, generator) for _ in range(config.blocks)))
         self.norm = LayerNorm(config.width, generator.device)
-        self.output = Linear(config.width, design.items, generator)
+        self.output = Linear(config.width, outputs, generator)
         if missing:
-            self.absent = nn.Parameter(torch.zeros(1, config.width, design.pools, device=generator.device))
+            self.absent = nn.Parameter(torch.zeros(1, config.width, inputs, device=generator.device))
 
     def inner_matrices(self) -> list[nn.Parameter]:
         return [p for p in self.blocks.parameters() if p.dim() == 3]

@@ -61,13 +61,15 @@ def read_model(file: Path) -> tuple[dict[str, object], dict[str, Tensor]]:
     return description, weights
 
 
-def check_cost(architecture: Architecture, weights: Mapping[str, Tensor], design: Design, *, missing: bool) -> None:
+def check_cost(
+    architecture: Architecture, weights: Mapping[str, Tensor], design: Design, *, missing: bool, loads: bool = False
+) -> None:
     """Refuse an architecture that asks for other weights than the file holds, before anything is built for it.
 
     Layers cost as much as weights do; their number the architectures themselves keep within `network.MOST_LAYERS`.
     """
     held = sum(tensor.numel() for tensor in weights.values())
-    asked = architecture.parameters(pools=design.pools, items=design.items, missing=missing)
+    asked = architecture.parameters(pools=design.pools, items=design.items, missing=missing, loads=loads)
     if asked != held:
         raise ValueError(f"its {architecture.__class__.__name__} has {asked:,} weights, and the file holds {held:,}")
 

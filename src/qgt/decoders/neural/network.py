@@ -6,6 +6,8 @@ serves them all, so that many small trainings keep a GPU busy as one. A single n
 
     module(y)                y: (models, instances, pools)  ->  scores: (models, instances, items)
 
+With `loads` it has two inputs for each pool and two outputs for each item, which `heads` explains.
+
 A network that is built with `missing` reads NaN as a missing count: its first layer also sees which ones are.
 """
 
@@ -72,11 +74,11 @@ class Architecture(Protocol):
         """What it is trained with: "balanced_mse" or "binary_cross_entropy"."""
         ...
 
-    def parameters(self, *, pools: int, items: int, missing: bool = False) -> int:
+    def parameters(self, *, pools: int, items: int, missing: bool = False, loads: bool = False) -> int:
         """How many numbers a model holds, running statistics included."""
         ...
 
-    def build(self, design: Design, *, missing: bool = False, generator: Generator) -> Network:
+    def build(self, design: Design, *, missing: bool = False, loads: bool = False, generator: Generator) -> Network:
         """Make a stack of one model with weights drawn from the generator, on the generator's device."""
         ...
 
@@ -95,6 +97,16 @@ def stack(networks: Iterable[Network]) -> Network:
         widest = max(part.shape[-1] for part in parts)
         tensor.data = torch.cat([F.pad(part, (0, widest - part.shape[-1])) for part in parts])
     return stacked
+
+
+def ends(pools: int, items: int, loads: bool) -> tuple[int, int]:
+    """How many inputs and outputs a network has: two for each pool and each item where items have loads.
+
+    Example:
+        >>> ends(16, 40, loads=False), ends(16, 40, loads=True)
+        ((16, 40), (32, 80))
+    """
+    return (2 * pools, 2 * items) if loads else (pools, items)
 
 
 def without_gaps(y: Tensor) -> tuple[Tensor, Tensor]:

@@ -159,22 +159,32 @@ class Refining:
         """Its outputs are logits."""
         return "binary_cross_entropy"
 
-    def parameters(self, *, pools: int, items: int, missing: bool = False) -> int:
+    def parameters(self, *, pools: int, items: int, missing: bool = False, loads: bool = False) -> int:
         """How many numbers a model holds, the lines of its pools included."""
+        _refuse_loads(loads)
         width, inside = self.width, EXPANSION * self.width
         seen = 3 * (pools + 1) * width + (2 * items + 1) * width + (pools * width if missing else 0)
         block = (width + 1) * inside + (inside + 1) * width
         judge = (SIGNS + 1) * JUDGE + JUDGE + 1
         return seen + self.blocks * block + (width + 1) * items + judge + 4 * pools
 
-    def build(self, design: Design, *, missing: bool = False, generator: Generator) -> Network:
+    def build(self, design: Design, *, missing: bool = False, loads: bool = False, generator: Generator) -> Network:
         """Make a stack of one model."""
+        _refuse_loads(loads)
         if design.pools * design.items > LARGEST_MATRIX:
             raise ValueError(
                 f"a design of {design.pools} pools and {design.items} items is too large for Refining, which keeps the "
                 "whole matrix: use another network, or belief propagation."
             )
         return RefiningStack(self, design, missing, generator)
+
+
+def _refuse_loads(loads: bool) -> None:
+    if loads:
+        raise ValueError(
+            "Refining is not for items with loads: it subtracts the counts of its answer from the reported counts, and "
+            "reports of amounts are not counts; give MLP or ResidualMLP."
+        )
 
 
 class RefiningStack(Network):
