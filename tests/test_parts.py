@@ -61,8 +61,18 @@ def test_every_noise_passes(noise: qgt.Noise) -> None:
 
 
 def test_no_prior_and_no_noise_is_left_out() -> None:
-    assert {type(prior) for prior, _ in BUILT_IN} >= set(PRIORS.values())
-    assert {type(noise) for noise in NOISY} >= set(NOISES.values())
+    # Amounts have tests of their own: tests/model/test_loads.py.
+    assert {type(prior) for prior, _ in BUILT_IN} >= set(PRIORS.values()) - {qgt.Loads}
+    assert {type(noise) for noise in NOISY} >= {kind for kind in NOISES.values() if not hasattr(kind, "not_detected")}
+
+
+@pytest.mark.parametrize("noise", [qgt.CycleThreshold(0.25, limit=38.0), qgt.Amount(0.1, 1.0)], ids=repr)
+def test_noises_of_amounts_pass_what_applies(noise: qgt.Noise) -> None:
+    result = check_noise(noise)
+    assert set(result.passed) | set(result.not_applicable) == set(NOISE_CHECKS)
+    assert len(result.passed) >= 5
+    with pytest.raises(ValueError, match="who is positive"):
+        check_prior(qgt.Loads(rate=0.1, mean=1.0, sd=1.0))
 
 
 def test_a_prior_that_can_only_be_sampled_is_checked_as_far_as_it_goes() -> None:

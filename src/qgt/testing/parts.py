@@ -20,6 +20,7 @@ from torch import Generator, Tensor
 
 from qgt.model.design import Design
 from qgt.model.factors import pool_costs
+from qgt.model.loads import Loads
 from qgt.model.noise import Noise, Reports, by_pool, reports_of, usual_reports
 from qgt.model.prior import FREE, FactoredPrior, ItemCosts, Prior, Sampler
 from qgt.testing.suite import Conformance, NotApplicable, run_checks
@@ -92,6 +93,8 @@ def check_prior(prior: Sampler, *, items: int = 8) -> Conformance:
     """
     if not isinstance(prior, Sampler):
         raise ValueError(f"prior={prior!r} is not valid: give an object with the method `sample`.")
+    if isinstance(prior, Loads):
+        raise ValueError("prior has amounts: check the prior of who is positive, prior.statuses().")
     if not 1 <= items <= MOST_ITEMS:
         raise ValueError(f"items={items} is not valid: give a number from 1 to {MOST_ITEMS}, every x is tried.")
     return run_checks(prior, PRIOR_CHECKS, PriorTrial(prior, items))
@@ -218,6 +221,13 @@ class NoiseTrial:
     noise: Noise
 
     @property
+    def on_counts(self) -> Noise:
+        """The noise, where its reports are on the scale of counts; else NotApplicable."""
+        if hasattr(self.noise, "not_detected"):
+            raise NotApplicable("its reports are cycles or amounts, which are not on the scale of counts")
+        return self.noise
+
+    @property
     def pools(self) -> list[tuple[int, int]]:
         """Counts and sizes: every count of every size."""
         return [(count, size) for size in SIZES for count in range(size + 1)]
@@ -273,7 +283,7 @@ def _of_noise(function: NoiseCheck) -> NoiseCheck:
 
 @_of_noise
 def _it_says_what_reports_are(trial: NoiseTrial) -> None:
-    noise = trial.noise
+    noise = trial.on_counts
     assert isinstance(noise.integer, bool), f"integer is {noise.integer!r}, neither True nor False"
     for size in SIZES:
         for tail in (0.1, 1e-3, TINY):
@@ -310,7 +320,8 @@ def _samples_are_reports(trial: NoiseTrial) -> None:
     y = trial.noise.sample(counts, sizes, generator=Generator().manual_seed(1))
     assert y.dtype == torch.float64 and y.shape == counts.shape, f"sample gave {_kind(y)}, not float64 of {(2, 3)}"
     assert torch.equal(counts, before), "sample changed the counts that it was given"
-    assert bool(y.isfinite().all()), "sample holds numbers that are not finite"
+    finite = y.isfinite() | (y == getattr(trial.noise, "not_detected", math.nan))
+    assert bool(finite.all()), "sample holds numbers that are not finite"
     assert not trial.noise.integer or bool((y == y.floor()).all()), "sample holds fractions, though integer is True"
     assert len(trial.noise.sample(counts[:0], sizes, generator=Generator())) == 0, "sample of no instance has some"
 
@@ -361,6 +372,7 @@ def _its_arguments_broadcast(trial: NoiseTrial) -> None:
 
 @_of_noise
 def _probabilities_of_reports_sum_to_one(trial: NoiseTrial) -> None:
+    assert trial.on_counts is trial.noise
     for count, size in trial.pools:
         reports = trial.reports(count, size)
         p = trial.log_prob(reports, count, size).exp()
@@ -371,6 +383,7 @@ def _probabilities_of_reports_sum_to_one(trial: NoiseTrial) -> None:
 
 @_of_noise
 def _reports_follow_log_prob(trial: NoiseTrial) -> None:
+    assert trial.on_counts is trial.noise
     share = RARE / len(trial.pools)
     for count, size in trial.pools:
         reports, drawn = trial.reports(count, size), trial.sample(count, size)
@@ -393,6 +406,7 @@ def _reports_follow_log_prob(trial: NoiseTrial) -> None:
 
 @_of_noise
 def _reach_is_exceeded_rarely(trial: NoiseTrial) -> None:
+    assert trial.on_counts is trial.noise
     for count, size in trial.pools:
         off = (trial.sample(count, size) - count).abs()
         for tail in (0.1, 0.01):
