@@ -46,4 +46,26 @@ def _row(row: dict[str, Any], names: list[str]) -> list[str]:
     ]
 
 
-TABLES = {"loads": loads_table}
+def misfit_table(root: Path) -> str:
+    """What becomes of plates that the model does not describe."""
+    header = ["plates", "suspect", "trusted", "trusted and wrong", "positives", "of them called negative"]
+    rows = [
+        [row["plates"], *(f"{row[key]:,}" for key in ("suspect", "trusted", "trusted_wrong", "positives"))]
+        + [str(row["positives_called_negative"])]
+        for row in read(root, "loads_misfit")["results"]
+    ]
+    return markdown_table(header, rows)
+
+
+def speed_table(root: Path) -> str:
+    """Plates a second on a GPU, and one plate alone."""
+    header = ["positive", "plates right", "plates a second", "one plate alone, seconds", "at most"]
+    rows = [
+        [f"{100 * row['rate']:g} %", f"{row['right']:,} of {row['plates']:,}", f"{row['per_second']:,.0f}"]
+        + [f"{row['one_plate']['mean']:.2f}", f"{row['one_plate']['most']:.2f}"]
+        for row in read(root, "loads_speed")["results"]
+    ]
+    return markdown_table(header, rows)
+
+
+TABLES = {"loads": loads_table, "loads_misfit": misfit_table, "loads_speed": speed_table}

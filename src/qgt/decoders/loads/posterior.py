@@ -49,7 +49,7 @@ class LoadPosterior:
 
     odds: float = 1000.0  # sets this many times less probable than the best are listed
     samples: int = 1024  # of the loads of each set that matters; a first look takes fewer
-    most_sets: int = 1500  # of an instance that are fitted; beyond, sets may be missing, and the list is not complete
+    most_sets: int = 1000  # fitted without a better one, after which the search ends and the list is not complete
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "odds", positive("odds", self.odds))

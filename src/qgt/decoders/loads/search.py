@@ -21,6 +21,7 @@ from torch import Tensor
 from qgt.decoders.loads.evidence import NONE, Fitted, Plates, PositiveSets
 from qgt.decoders.loads.tables import NEVER
 
+BETTER = 0.1  # nats by which a better set must be better, for the search to be worth going on with
 RARE = 0.02  # odds below which one more positive is not listed as a set of its own
 SLACK = 60.0  # nats by which a prediction may be too low: the other loads are not yet fitted anew
 HOPELESS = -9.0  # nats: items whose odds of being positive are surely below are not looked at
@@ -46,7 +47,7 @@ class SetSearch:
     plates: Plates
     window: float  # nats: sets this far below the best are gone on from
     width: int  # sets of each instance gone on from at a time
-    most_sets: int  # of an instance, after which the search goes on from none of its sets any more
+    most_sets: int  # fitted without a better one, after which the search of an instance ends
 
     def run(self) -> SetListing:
         """SetSearch until the sets within the window are closed, or for so many rounds."""
@@ -174,6 +175,8 @@ class _Found:
         self.expanded = torch.zeros(len(fitted.sets), dtype=torch.bool, device=self.keys.device)
         self.repaired = self.expanded.clone()
         self.best = _best(fitted, len(search.plates))
+        self.number = torch.ones_like(self.best, dtype=torch.int64)  # of sets of each instance
+        self.number_at_best = self.number.clone()  # when its best set was found
 
     def add(self, sets: PositiveSets) -> None:
         """Fit those of the sets that are new, each once."""
@@ -185,7 +188,10 @@ class _Found:
         self.keys = torch.cat([self.keys, keys[new]])
         self.expanded = torch.nn.functional.pad(self.expanded, (0, len(new)))
         self.repaired = torch.nn.functional.pad(self.repaired, (0, len(new)))
-        self.best = _best(self.fitted, len(self.search.plates))
+        best = _best(self.fitted, len(self.search.plates))
+        self.number = torch.bincount(self.fitted.sets.owner, minlength=len(best))
+        self.number_at_best = torch.where(best > self.best + BETTER, self.number, self.number_at_best)
+        self.best = best
 
     def open(self) -> Bool[Tensor, " sets"]:
         """Sets within the window that the search has not gone on from."""
@@ -195,7 +201,7 @@ class _Found:
     def chosen(self) -> Int64[Tensor, " chosen"]:
         """The best open sets of each instance, to go on from."""
         owner = self.fitted.sets.owner
-        enough = torch.bincount(owner, minlength=len(self.search.plates)) >= self.search.most_sets
+        enough = self.number - self.number_at_best >= self.search.most_sets
         rows = (self.open() & ~enough[owner]).nonzero()[:, 0]
         rows = rows[self.fitted.evidence[rows].argsort(descending=True, stable=True)]
         rows = rows[owner[rows].argsort(stable=True)]
