@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from qgt.files.tables import MISSING, NO_NUMBER, has_decimal_commas, is_number, number
+from qgt.files.tables import MISSING, NO_NUMBER, NOT_DETECTED, has_decimal_commas, is_number, number
 from qgt.lab.wording import Residual, in_one_phrase, quoted
 from qgt.model.noise import Noise, Reports, noise_of, reports_of
 from qgt.model.problem import Problem
@@ -49,7 +49,7 @@ REPORT_WORDS = {
     for value, words in ((1.0, _POSITIVE), (0.0, _NEGATIVE), (math.nan, _MISSING))
     for word in words.split(",")
 }
-_NOTHINGS = frozenset(word.strip() for word in _NOTHING.split(",")) | {
+NOTHING_WORDS = frozenset(word.strip() for word in _NOTHING.split(",")) | {
     one for one, value in REPORT_WORDS.items() if value == 0.0
 }
 _OVERFLOWS = frozenset(word.strip() for word in _OVERFLOW.split(","))
@@ -77,7 +77,7 @@ def is_word(text: str) -> bool:
         (True, True, True, False)
     """
     plain = word(text)
-    if plain in _NOTHINGS:
+    if plain in NOTHING_WORDS:
         return True
     doubtful = plain == "-" or _bare(plain) in _DOUBTFUL or plain in _OVERFLOWS or plain in _ANSWERS
     return plain in REPORT_WORDS or doubtful or _LIMIT.fullmatch(plain) is not None
@@ -168,7 +168,7 @@ class Detector:
             beside: Whether some cell of the sheet has a number: then N/A is what a machine wrote beside it.
         """
         plain = word(text)
-        if plain in _NOTHINGS and (plain != "n/a" or beside):
+        if plain in NOTHING_WORDS and (plain != "n/a" or beside):
             return self.nothing
         if text.lower() in MISSING or plain in ("n.a", "n/a"):
             return NO_NUMBER  # not detected, or not measured
@@ -221,16 +221,16 @@ class _Nothing:
     numbers: Counter[tuple[str, Detector]] = field(default_factory=Counter)  # by what is written in the cell
 
     def add(self, text: str, found: Detector) -> None:
-        """Count a cell; a 0 among amounts that may be below 0 is an amount like others."""
+        """Count a cell, unless it says so itself; a 0 among amounts that may be below 0 is an amount like others."""
         if not is_number(text) or text.lower() in MISSING:
-            self.words[text] += 1
+            self.words[text] += word(text) != NOT_DETECTED
         elif not found.signed:
             self.numbers[text, found] += 1
 
     def said(self) -> tuple[str, ...]:
         """The note on these cells: how many, and what is written in them."""
         total = self.words.total() + self.numbers.total()
-        parts = [f"{times} {quoted(text)}" for text, times in self.words.items()]
+        parts = [f"{times} {quoted(text)}" for text, times in self.words.items() if times]
         beyond: Counter[str] = Counter()
         several = len({text for text, _ in self.numbers if not _is_zero(text)}) > 1
         for (text, found), times in self.numbers.items():
