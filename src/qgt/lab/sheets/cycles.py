@@ -175,8 +175,13 @@ def _body(sheet: LayoutSheet, header: int, found: Detector) -> tuple[list[int], 
     gap = next((below for above, below in pairwise([header, *rows]) if below > above + 1 and below != rows[0]), None)
     foot = []
     if gap is not None:
-        whole = [column for column, word in enumerate(_heads(sheet, header)) if word in _NAMES | WELLS | _values(found)]
-        foot = [row for row in rows if row >= gap and sum(bool(sheet.cell(row, column)) for column in whole) < 2]
+        heads = _heads(sheet, header)
+        named = _NAMES if _NAMES & set(heads) else WELLS
+        telling = [column for column, word in enumerate(heads) if word in named | _values(found)]
+        for row in rows:
+            texts = [sheet.cell(row, column) for column in telling]
+            if row >= gap and sum(map(bool, texts)) < 2 and not sheet.hits(texts):
+                foot.append(row)
     body = [row for row in rows if row not in frozenset(foot)]
     for row in body:
         if _heads(sheet, row) == _heads(sheet, header):
