@@ -124,7 +124,7 @@ def _known(house: AppState, run: StoredRun, version: int) -> Submission:
     return found
 
 
-def _counts(submission: Submission) -> dict[str, list[tuple[str, float | str | None]]]:
+def _counts(submission: Submission) -> dict[str, list[tuple[str, int | float | str | None]]]:
     """For each set of counts, every pool with its count; a text where nothing was detected."""
     given = submission.counts
     rows = zip(given["names"], given["values"], strict=True)

@@ -177,7 +177,7 @@ def _boxes(counts: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _box(value: float | str | None) -> str:
+def _box(value: int | float | str | None) -> str:
     """What is in the box of one count; a text says that nothing was detected."""
     if value is None or isinstance(value, str):
         return value or ""

@@ -75,10 +75,10 @@ def tensor_of(counts: Mapping[str, Any]) -> torch.Tensor:
     return torch.tensor(rows, dtype=torch.float64)  # (instances, pools)
 
 
-def _number(value: float | str | None) -> float:
+def _number(value: int | float | str | None) -> float:
     if isinstance(value, str):
         return math.inf
-    return math.nan if value is None else value
+    return math.nan if value is None else float(value)
 
 
 def _filled(one: Mapping[str, Any]) -> FilledRound:
