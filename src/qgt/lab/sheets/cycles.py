@@ -50,7 +50,7 @@ _NO_TEMPLATE = re.compile(r"(ntc|nec|nc|nk|ntk|blank|water|wasser|leerwert|neg.*
 
 
 @dataclass(frozen=True)
-class Measured:
+class WellReports:
     """What the wells of a machine's file report, NaN where a pool was not measured."""
 
     values: list[list[float]]  # (instances, pools)
@@ -200,7 +200,7 @@ def _body(sheet: LayoutSheet, header: int, found: Detector) -> tuple[list[int], 
 
 def read_machine(
     sheet: LayoutSheet, header: int, noise: Noise, *, target: str | None = None, control: str | None = None
-) -> Measured:
+) -> WellReports:
     """What the pools report in a machine's table; raise a ValueError that names the place and what to do.
 
     Args:
@@ -243,7 +243,7 @@ def read_machine(
                 f"{sheet.grid.name}: no pool{_of(plate)} has a value in column {columns.value + 1} "
                 f"({sheet.cell(header, columns.value)!r}); fill it in, with 'not detected' where nothing amplified."
             )
-    return Measured(y, None if columns.plate is None else tuple(instances), notes)
+    return WellReports(y, None if columns.plate is None else tuple(instances), notes)
 
 
 def _columns_said(sheet: LayoutSheet, columns: _Columns, found: Detector) -> str:
