@@ -1,12 +1,16 @@
 """Counts on the page: typed, pasted and sent as files; corrected, refused, and never lost."""
 
+import dataclasses
 import io
+import math
 import re
 import zipfile
 from html import unescape
 
 import pytest
+import torch
 
+import qgt
 from qgt.model.noise import PositiveNegative
 
 POSITIVE = [2, 7]
@@ -312,3 +316,56 @@ def test_a_large_workbook_is_refused_before_it_is_read(visitor, refused):
             new.writestr(name, content)
     answer = visitor.enter(run, {"way": "uploaded"}, files={"file": ("c.xlsx", stream.getvalue())})
     assert "The file: has more than 250,000 cells" in trouble(answer)
+
+
+# --- cycle thresholds -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cycles_run(visitor):
+    """A run whose assay reports cycle thresholds, and what its pools report."""
+    run, planned = visitor.run()
+    prior, noise = qgt.Loads(rate=0.1, mean=3.5, sd=1.0), qgt.CycleThreshold(sigma=0.25, limit=38.0)
+    problem = qgt.Problem(planned.design, prior, noise)
+    decoder = qgt.Calibrated(qgt.LoadPosterior(), seconds=1.0).bind(problem)
+    prepared = visitor.house.bench.prepared(run)
+    named = dataclasses.replace(prepared, decoder_name="load_posterior", problem=problem, decoder=decoder)
+    visitor.house.bench._runs.put(run, named)
+    amounts = torch.zeros(1, problem.items, dtype=torch.float64)
+    amounts[0, POSITIVE[0]] = 1000.0
+    totals = amounts @ problem.design.matrix.to(amounts).T
+    (usual,) = noise.usual_report(totals, problem.design.pool_sizes.to(amounts)).tolist()
+    return run, problem, ["not detected" if cycle == math.inf else round(cycle, 2) for cycle in usual]
+
+
+def wells(problem, cycles):
+    lines = ["Well,Sample Name,Target Name,CT"]
+    for number, (pool, cycle) in enumerate(zip(problem.design.pool_names, cycles, strict=True)):
+        lines += [f"A{number + 1},{pool},N1,{cycle}", f"A{number + 1},{pool},RP,24"]
+    return "\n".join(lines).encode()
+
+
+def test_the_file_of_a_machine_is_read_and_its_targets_are_asked_for(visitor, cycles_run):
+    run, problem, cycles = cycles_run
+    form = visitor.get(f"/runs/{run}/counts").text
+    assert 'name="target"' in form and 'name="control"' in form and 'data-nothing="' in form
+    file = {"file": ("run.csv", wells(problem, cycles))}
+    said = trouble(visitor.enter(run, {"way": "uploaded"}, files=file))
+    assert "the pools have 2 targets ('N1' and 'RP'); say which one to decode by --target NAME, or the field" in said
+    answer = visitor.enter(run, {"way": "uploaded", "target": "N1", "control": "RP"}, files=file)
+    assert answer.status_code == 200, trouble(answer)
+    (kept,) = visitor.store.submissions(run)
+    assert kept.counts["values"] == [cycles] and "not detected" in cycles
+    assert answer_of(answer.text) == [problem.design.item_names[POSITIVE[0]]]
+    assert "<b>not detected</b>" in answer.text
+
+
+def test_cycles_that_are_typed_come_back_into_their_boxes(visitor, cycles_run):
+    run, _, cycles = cycles_run
+    answer = visitor.enter(run, boxes(["Undetermined" if cycle == "not detected" else cycle for cycle in cycles]))
+    assert answer.status_code == 200, trouble(answer)
+    (kept,) = visitor.store.submissions(run)
+    assert kept.counts["values"] == [cycles]
+    assert 'value="not detected"' in visitor.get(f"/runs/{run}/counts?version=1").text
+    other, _ = visitor.run()
+    assert 'name="target"' not in visitor.get(f"/runs/{other}/counts").text

@@ -78,7 +78,9 @@ def simulate(
     problem: Annotated[Path, typer.Argument(metavar="PROBLEM", help="Design, prior and noise: TOML or JSON.")],
     instances: Annotated[int, typer.Option(metavar="N", min=1, help="How many instances to draw.")],
     output: Output,
-    truth: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the defective items.")] = None,
+    truth: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the defective items, or amounts.")
+    ] = None,
     plugin: Plugins = None,
     seed: Seed = 0,
     as_json: Json = False,
@@ -102,7 +104,7 @@ def simulate(
     truths = {} if truth is None else {truth: csv_writer(x, None, loaded.design.item_names)}
     write_files({output: csv_writer(y, None, loaded.design.pool_names), **truths})
     facts = {"instances": instances, "pools": loaded.pools, "items": loaded.items}
-    mean = int(x.sum()) / instances
+    mean = int((x > 0).sum()) / instances
     paths = {"counts": str(output), "truth": truth and str(truth), "seed": seed}
     tell(
         {**paths, **facts, "mean_defectives": mean, "fingerprint": loaded.fingerprint} if as_json else None,

@@ -31,6 +31,7 @@ from qgt.cli.shell import (
 if TYPE_CHECKING:
     from qgt.lab.answers.accounts import Account
     from qgt.lab.answers.decoding import DecodedSheet
+    from qgt.lab.sheets.counts import CountSheet
     from qgt.lab.sheets.samples import Samples
 
 # Typed out, so that help need not import them.
@@ -99,6 +100,14 @@ def decode(
             metavar="A", parser=share_of("attack-rate"), help="Of households, instead of the problem's: 10% or 0.1."
         ),
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Of a PCR machine's file with several targets: the one to decode."),
+    ] = None,
+    control: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Its internal control: where that did not amplify, a pool is not measured."),
+    ] = None,
     device: Annotated[str, typer.Option(metavar="D", help="cpu, cuda or auto.")] = "cpu",
     rounds: Annotated[
         list[Path] | None,
@@ -125,6 +134,7 @@ def decode(
       qgt decode counts.csv --problem problem.toml -o calls.csv --report report.csv --html report.html
       qgt decode counts.csv --problem problem.toml --decoder gamp --set damping=0.5 -o calls.csv
       qgt decode counts.csv --model runs/mlp -o calls.csv
+      qgt decode run.xlsx --problem problem.toml --target N1 --control RP
       qgt decode counts.csv --problem problem.toml --round round2 --round round3 -o calls.csv
     """
     if model is None and problem is None:
@@ -136,7 +146,8 @@ def decode(
     check_files([*outputs], inputs=[counts, problem, model, *(rounds or ()), *(plugin or ())])
     load_plugins(plugin)
     if rounds:
-        others = {"model": model, "set": settings, "odds": odds, "attack_rate": attack_rate}
+        others: dict[str, object] = {"model": model, "set": settings, "odds": odds, "attack_rate": attack_rate}
+        others |= {"target": target, "control": control}
         refuse_with_rounds({**others, "decoder": None if decoder == "certified" else decoder, "defectives": defectives})
         assert problem is not None  # a model was refused
         done = _all_rounds(counts, problem, rounds, time_limit or ROUNDS_LIMIT)
@@ -149,7 +160,8 @@ def decode(
         samples = planned_samples(problem, chosen.problem)  # the plan's own problem: before the attack rate changes it
         if attack_rate is not None:
             chosen = chosen.with_attack_rate(attack_rate)
-        done = _one_round(counts, samples, chosen, defectives, calibrate or None, cache, device)
+        read = read_sheet(counts, chosen.problem, samples, target, control)
+        done = _one_round(counts, read, samples, chosen, defectives, calibrate or None, cache, device)
     facts = {"counts": counts, "problem": problem or model, **done.how, **_versions(done.sheet.problem)}
     write_files(_files(done, outputs, facts, time_limit or ROUNDS_LIMIT))
     if as_json:
@@ -248,6 +260,7 @@ def _chosen(
 
 def _one_round(
     counts: Path,
+    read: "CountSheet",
     samples: "Samples | None",
     chosen: Chosen,
     defectives: int | None,
@@ -259,7 +272,6 @@ def _one_round(
     from qgt.lab.answers.decoding import decode_sheet
     from qgt.trust.cache import cache_folder
 
-    read = read_sheet(counts, chosen.problem, samples)
     with share_done("decoding") as show:
         sheet = decode_sheet(
             chosen.problem,

@@ -327,8 +327,14 @@ def problem_file(path: Path) -> Path:
     return path / "problem.toml" if path.is_dir() else path
 
 
-def read_sheet(counts: Path, loaded: "qgt.Problem", samples: "Samples | None") -> "CountSheet":
-    """The counts of a problem's pools; the samples of a plan are known by name too."""
+def read_sheet(
+    counts: Path,
+    loaded: "qgt.Problem",
+    samples: "Samples | None",
+    target: str | None = None,
+    control: str | None = None,
+) -> "CountSheet":
+    """The counts of a problem's pools; the samples of a plan are known by name too, and targets of a PCR machine."""
     from qgt.lab.rounds.files import COUNTS, RECORD
     from qgt.lab.sheets.counts import read_counts
 
@@ -336,7 +342,7 @@ def read_sheet(counts: Path, loaded: "qgt.Problem", samples: "Samples | None") -
         raise ValueError(
             f"{counts}: has the counts of a later round; give those of the first round, and --round {counts.parent}."
         )
-    return read_counts(counts, loaded.design, samples, noise=loaded.noise)
+    return read_counts(counts, loaded.design, samples, noise=loaded.noise, target=target, control=control)
 
 
 def planned_samples(problem: Path | None, loaded: "qgt.Problem") -> "Samples | None":

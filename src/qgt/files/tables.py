@@ -32,6 +32,7 @@ from qgt.files.grids import Grid, csv_bytes, read_grid, unescape, write_rows
 
 MISSING = frozenset({"", "na", "n/a", "nan"})  # whatever their case
 NO_NUMBER = "write a finite number, or leave the cell empty if it is missing"  # what `number` says of other words
+NOT_DETECTED = "not detected"  # an infinite cycle threshold, as a cell
 _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _COMMA = re.compile(r"[+-]?(\d+,\d*|,\d+)", re.ASCII)
 _GROUPED = re.compile(r"[+-]?\d{1,3}([.,' \u00a0\u202f]\d{3})+([.,]\d*)?", re.ASCII)
@@ -102,6 +103,16 @@ def cell_of(value: int | float | None) -> int | float | None:
     if value is None or math.isnan(value):
         return None
     return int(value) if float(value).is_integer() else float(value)
+
+
+def report_cell(value: int | float | None) -> int | float | str | None:
+    """What a pool reported as a cell to write: as `cell_of`, and in words where nothing was detected.
+
+    Example:
+        >>> report_cell(27.3), report_cell(math.inf), report_cell(math.nan)
+        (27.3, 'not detected', None)
+    """
+    return NOT_DETECTED if value == math.inf else cell_of(value)
 
 
 # --- options and fields ---------------------------------------------------------------------------------------------
@@ -365,8 +376,8 @@ def write_table(
 ) -> None:
     """Write a table with both kinds of names, straight to the path.
 
-    Whole numbers stand without a decimal point; NaN is an empty cell. Names that a spreadsheet would take for formulas
-    are escaped; `read_table` gives them back as they were.
+    Whole numbers stand without a decimal point; NaN is an empty cell, and infinity is "not detected". Names that a
+    spreadsheet would take for formulas are escaped; `read_table` gives them back as they were.
     """
     write_rows(path, table_rows(values, row_names=row_names, column_names=column_names, corner=corner))
 
@@ -392,7 +403,7 @@ def table_rows(
     """The rows of a table's file."""
     yield [corner, *column_names]
     for name, row in zip(row_names, values, strict=True):
-        yield [name, *map(cell_of, row)]
+        yield [name, *map(report_cell, row)]
 
 
 def _layout(path: str, cells: Sequence[Sequence[str]], known: Set[str], is_name: IsName) -> tuple[bool, bool]:

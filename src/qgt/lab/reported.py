@@ -1,17 +1,23 @@
 """What a pool reported, in words: a count, a positive, a range or reads; written for people, and read from sheets.
 
-A word is read only if it has one meaning, and only where the assay reports positive or negative. A word with two
-meanings is refused, and the message names both: `n.d.` is written for "not detected" and for "not done".
+A word is read only if it has one meaning, and only where the assay reports positive or negative, cycle thresholds or
+amounts. A word with two meanings is refused, and the message names both: `n.d.` is written for "not detected" and for
+"not done".
+
+Machines write many things where nothing amplified: `Undetermined`, `NaN`, `No Ct`, 0, or a cycle at which the assay has
+long ended. Where the assay reports cycle thresholds or amounts, all of these are read as not detected, and the notes
+count them. An empty cell is a pool that was not measured.
 """
 
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from qgt.files.tables import NO_NUMBER, has_decimal_commas, number
+from qgt.files.tables import MISSING, NO_NUMBER, NOT_DETECTED, has_decimal_commas, is_number, number
 from qgt.lab.wording import Residual, in_one_phrase, quoted
 from qgt.model.loads import CycleThreshold
 from qgt.model.noise import Noise, Outliers, Reports, noise_of, reports_of
@@ -30,6 +36,10 @@ _MISSING = """
     not determined, no result, ungültig, ungueltig, fehlgeschlagen, grenzwertig, fraglich, nicht auswertbar,
     nicht bestimmt, nicht gemessen, nicht getestet, nicht durchgeführt, kein ergebnis
 """
+_NOTHING = """
+    undetermined, undet, no ct, no cq, no cp, no amplification, no amp, not amplified, nan, n/a, inf, infinity,
+    kein ct, kein cq, kein cp, keine amplifikation
+"""
 _OVERFLOW = "ovrflw, ovrflow, overflow, overflw, ovfl, overrange, over range, saturated, überlauf, ueberlauf, gesättigt"
 _DOUBTFUL = frozenset({"nd", "nn", "undetermined", "unbestimmt"})  # without dots and blanks
 _ANSWERS = frozenset({"yes", "no", "y", "n", "true", "false", "ja", "nein", "j", "wahr", "falsch"})
@@ -40,9 +50,13 @@ REPORT_WORDS = {
     for value, words in ((1.0, _POSITIVE), (0.0, _NEGATIVE), (math.nan, _MISSING))
     for word in words.split(",")
 }
+NOTHING_WORDS = frozenset(word.strip() for word in _NOTHING.split(",")) | {
+    one for one, value in REPORT_WORDS.items() if value == 0.0
+}
 _OVERFLOWS = frozenset(word.strip() for word in _OVERFLOW.split(","))
 RESULT = "write 1 or 0, or positive or negative"
 NAMED_WORDS = 4  # different words that a note names
+LAST_CYCLE = 60.0  # of any PCR machine: a larger number is something else, such as copies
 
 
 def word(text: str) -> str:
@@ -64,6 +78,8 @@ def is_word(text: str) -> bool:
         (True, True, True, False)
     """
     plain = word(text)
+    if plain in NOTHING_WORDS:
+        return True
     doubtful = plain == "-" or _bare(plain) in _DOUBTFUL or plain in _OVERFLOWS or plain in _ANSWERS
     return plain in REPORT_WORDS or doubtful or _LIMIT.fullmatch(plain) is not None
 
@@ -95,27 +111,145 @@ def read_reports(
 if nothing was detected, or leave the cell empty if the pool was not measured.
     """
     commas = has_decimal_commas(text for row in texts for text in row)
-    dashes = _means_negative(texts)
+    dashes, beside = _means_negative(texts), _has_numbers(texts)
+    nothing = _Nothing()
     seen: dict[float | None, Counter[str]] = {0.0: Counter(), 1.0: Counter(), None: Counter()}
     pools = range(len(texts[0]) if texts else 0)
     kinds = [None if noise is None else reports_of(noise_of(noise, pool)) for pool in pools]
+    detectors = [None if noise is None else detector(noise_of(noise, pool)) for pool in pools]
     values: list[list[float]] = []
     for i, row in enumerate(texts):
         values.append([])
         for pool, text in enumerate(row):
-            own = kinds[pool]
+            own, found = kinds[pool], detectors[pool]
             value = number(text, commas="," in text if mixed else commas)
-            if value == NO_NUMBER:
+            if found is not None and text:
+                value = found.read(text, value, beside)
+                if value == found.nothing:
+                    nothing.add(text, found)
+                elif isinstance(value, float) and math.isnan(value):
+                    seen[None][text] += 1
+            elif value == NO_NUMBER:
                 value = _of_word(text, own, dashes)
                 if not isinstance(value, str):
                     seen[None if math.isnan(value) else value][text] += 1
             if isinstance(value, str):
                 doubt = _doubt(text, own)
+                if found is not None and value == NO_NUMBER and doubt is None and own is not None:
+                    value = own.remedy
                 remedy, why = (doubt[1], f", {doubt[0]}") if doubt and value in (NO_NUMBER, RESULT) else (value, "")
                 raise ValueError(f"{place(i, pool)} holds {text!r}{why}{mark} {remedy}.")
             values[-1].append(value)
     said = ("Numbers have decimal commas.",) if commas and not mixed else ()
-    return values, (*said, *_words_said(seen))
+    return values, (*said, *nothing.said(), *_words_said(seen))
+
+
+# Assays that report cycle thresholds or amounts, where a machine may detect nothing.
+
+
+@dataclass(frozen=True)
+class Detector:
+    """What an assay reports that may detect nothing: cycle thresholds, or amounts."""
+
+    nothing: float  # the report of a pool in which nothing was detected: infinity for cycles, 0 for amounts
+    limit: float | None  # the last cycle that is reported, or the least amount
+    signed: bool  # whether a report may be below 0
+
+    @property
+    def cycles(self) -> bool:
+        """Whether reports are cycle thresholds, which are larger where there is less."""
+        return self.nothing == math.inf
+
+    def read(self, text: str, value: float | str, beside: bool) -> float | str:
+        """The report in a cell, NaN where the measurement failed; or what to write instead.
+
+        Args:
+            text: The cell, which is not empty.
+            value: The number in it, or why it is none.
+            beside: Whether some cell of the sheet has a number: then N/A is what a machine wrote beside it.
+        """
+        plain = word(text)
+        if plain in NOTHING_WORDS and (plain != "n/a" or beside):
+            return self.nothing
+        if text.lower() in MISSING or plain in ("n.a", "n/a"):
+            return NO_NUMBER  # not detected, or not measured
+        if value == NO_NUMBER and math.isnan(REPORT_WORDS.get(plain, 0.0)):
+            return math.nan
+        return value if isinstance(value, str) else self._of_number(value)
+
+    def _of_number(self, value: float) -> float | str:
+        if value == 0:
+            return self.nothing
+        if value < 0 and not self.signed:
+            what = "the cycle, which is never below 0" if self.cycles else "the amount, which is never below 0"
+            return f"write {what}, or 'not detected' if nothing was detected"
+        if self.cycles and value > max(LAST_CYCLE, self.limit or 0.0):
+            return f"write the cycle threshold, which no PCR machine reports above {LAST_CYCLE:g}"
+        if self.limit and (value >= self.limit if self.cycles else value < self.limit):
+            return self.nothing
+        return value
+
+
+def detector(noise: Noise | None) -> Detector | None:
+    """What an assay is that may detect nothing; None for other assays.
+
+    Example:
+        >>> from qgt.model.loads import CycleThreshold
+        >>> from qgt.model.noise import Noiseless, Outliers
+        >>> detector(Outliers(CycleThreshold(sigma=0.2, limit=38.0), rate=0.01)), detector(Noiseless())
+        (Detector(nothing=inf, limit=38.0, signed=False), None)
+    """
+    inner: Noise | None = getattr(noise, "noise", None)
+    if inner is not None:
+        return detector(inner)
+    nothing: float | None = getattr(noise, "not_detected", None)
+    if nothing is None:
+        return None
+    limit: float | None = getattr(noise, "limit", None)
+    return Detector(nothing, limit or None, signed=nothing != math.inf and not limit and bool(_absolute(noise)))
+
+
+def _absolute(noise: object) -> float:
+    found: float = getattr(noise, "absolute", 0.0)
+    return found
+
+
+@dataclass(frozen=True)
+class _Nothing:
+    """The cells that were read as not detected."""
+
+    words: Counter[str] = field(default_factory=Counter)
+    numbers: Counter[tuple[str, Detector]] = field(default_factory=Counter)  # by what is written in the cell
+
+    def add(self, text: str, found: Detector) -> None:
+        """Count a cell, unless it says so itself; a 0 among amounts that may be below 0 is an amount like others."""
+        if not is_number(text) or text.lower() in MISSING:
+            self.words[text] += word(text) != NOT_DETECTED
+        elif not found.signed:
+            self.numbers[text, found] += 1
+
+    def said(self) -> tuple[str, ...]:
+        """The note on these cells: how many, and what is written in them."""
+        total = self.words.total() + self.numbers.total()
+        parts = [f"{times} {quoted(text)}" for text, times in self.words.items() if times]
+        beyond: Counter[str] = Counter()
+        several = len({text for text, _ in self.numbers if not _is_zero(text)}) > 1
+        for (text, found), times in self.numbers.items():
+            if several and not _is_zero(text):
+                beyond[f"at {found.limit:g} cycles or later" if found.cycles else f"below {found.limit:g}"] += times
+            else:
+                beyond[f"of {text}{' cycles' if found.cycles else ''}"] += times
+        parts += [f"{times} {words}" for words, times in beyond.items()]
+        cells = f"{total} cell{'s' if total > 1 else ''}"
+        return (f"{cells} read as not detected: {in_one_phrase(parts, most=2 * NAMED_WORDS)}.",) if total else ()
+
+
+def _is_zero(text: str) -> bool:
+    return float(text.replace(",", ".")) == 0
+
+
+def _has_numbers(texts: Sequence[Sequence[str]]) -> bool:
+    return any(is_number(text) and text.lower() not in MISSING for row in texts for text in row)
 
 
 def _of_word(text: str, reports: Reports | None, dashes: bool) -> float | str:
@@ -142,6 +276,8 @@ def _doubt(text: str, reports: Reports | None) -> tuple[str, str] | None:
     results = reports is not None and reports.binary
     none = "write 0 or negative if nothing was detected" if results else "write 0 if nothing was detected"
     empty = "leave the cell empty if the pool was not measured"
+    if plain in ("na", "n.a", "n/a"):
+        return "which may mean not detected or not measured", f"{none}, or {empty}"
     if plain == "-":
         return "which may mean negative or not measured", f"{none}, or {empty}"
     if _bare(plain) in _DOUBTFUL:
@@ -195,6 +331,8 @@ def mistaken(noise: Noise, y: Tensor, sizes: Tensor) -> str:
         >>> mistaken(Noiseless(), y, torch.full((4,), 34))[:54]
         'These numbers look like copies. qgt needs the number o'
     """
+    if detector(noise_of(noise, 0)) is not None:
+        return ""  # cycles and copies are what such an assay reports
     kept = (~y.isnan()) & (y != 0)
     values, sizes = y[kept], sizes.to(y)[kept]
     if len(values) < 3:

@@ -124,8 +124,8 @@ def _known(house: AppState, run: StoredRun, version: int) -> Submission:
     return found
 
 
-def _counts(submission: Submission) -> dict[str, list[tuple[str, float | None]]]:
-    """For each set of counts, every pool with its count."""
+def _counts(submission: Submission) -> dict[str, list[tuple[str, int | float | str | None]]]:
+    """For each set of counts, every pool with its count; a text where nothing was detected."""
     given = submission.counts
     rows = zip(given["names"], given["values"], strict=True)
     return {name: list(zip(given["pools"], row, strict=True)) for name, row in rows}

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from qgt.files.tables import MISSING, cell_of, table_bytes
-from qgt.lab.reported import REPORT_WORDS, read_reports
+from qgt.files.tables import MISSING, NOT_DETECTED, report_cell, table_bytes
+from qgt.lab.reported import NOTHING_WORDS, REPORT_WORDS, detector, read_reports
 from qgt.lab.sheets.counts import read_counts
 from qgt.model.noise import Noise, noise_of, reports_of
 from qgt.model.problem import Problem
@@ -63,7 +63,7 @@ def enter(request: Request, house: Here, run: KnownRun, form: Sent) -> Response:
         if way == "typed":
             entered = typed(form, prepared.problem)
         elif way in SOURCE_WORDS:
-            entered = _read(_sent(form, way), way, prepared)
+            entered = _read(_sent(form, way), way, prepared, form.line("target"), form.line("control"))
         else:
             raise ValueError("way is missing: type the counts, paste them, or choose a file.")
         check_size(house, entered)
@@ -82,7 +82,7 @@ def keep(house: AppState, run: str, way: str, note: str, entered: Entered, pools
     counts = {
         "names": list(entered.names),
         "pools": list(pools),
-        "values": entered.values,
+        "values": [[NOT_DETECTED if value == math.inf else value for value in row] for row in entered.values],
         "notes": list(entered.notes),
     }
     last = house.store.submission(run, 0)
@@ -130,10 +130,18 @@ def _sent(form: Form, way: str) -> bytes:
     return form.upload
 
 
-def _read(content: bytes, way: str, prepared: Prepared) -> Entered:
+def _read(content: bytes, way: str, prepared: Prepared, target: str = "", control: str = "") -> Entered:
     """Counts from a table, as the lab reads them; errors call it by a name of ours."""
     problem = prepared.problem
-    sheet = read_counts(SOURCE_WORDS[way], problem.design, prepared.samples, noise=problem.noise, data=content)
+    sheet = read_counts(
+        SOURCE_WORDS[way],
+        problem.design,
+        prepared.samples,
+        noise=problem.noise,
+        data=content,
+        target=target or None,
+        control=control or None,
+    )
     values = [[None if math.isnan(value) else value for value in row] for row in sheet.y.tolist()]
     names = sheet.names or tuple(str(number) for number in range(1, len(values) + 1))
     return Entered(content, tuple(names), values, tuple(sheet.notes))
@@ -165,8 +173,15 @@ def _boxes(counts: Mapping[str, Any]) -> dict[str, str]:
     found = {f"plate-{plate}": name for plate, name in enumerate(counts["names"])}
     for plate, row in enumerate(counts["values"]):
         for pool, value in enumerate(row):
-            found[f"count-{plate}-{pool}"] = "" if value is None else str(cell_of(value))
+            found[f"count-{plate}-{pool}"] = _box(value)
     return found
+
+
+def _box(value: int | float | str | None) -> str:
+    """What is in the box of one count; a text says that nothing was detected."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return str(report_cell(value))
 
 
 def _form(
@@ -181,6 +196,7 @@ def _form(
 ) -> Response:
     problem = house.bench.prepared(run.id).problem
     results = reports_of(noise_of(problem.noise, 0)).binary
+    machine = detector(noise_of(problem.noise, 0)) is not None
     sizes, degrees = problem.design.pool_sizes.tolist(), set(problem.design.item_degrees.tolist())
     facts = {
         "run": run,
@@ -192,6 +208,8 @@ def _form(
         "weight": degrees.pop() if len(degrees) == 1 and reports_of(problem.noise).counts else 0,
         "whole": problem.noise.integer,
         "results": results,
+        "machine": machine,
+        "nothing": "|".join(sorted(NOTHING_WORDS)),
         "words": "|".join(["-", *REPORT_WORDS]) if results else "",
         "based": run.versions,
         "too_many": too_many,

@@ -1,5 +1,6 @@
 """The job that decodes a version of a run's counts and keeps all that comes of it."""
 
+import math
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -69,9 +70,15 @@ def proposal(version: SettledVersion, *, pools: int, at_most: int | None) -> dic
 
 
 def tensor_of(counts: Mapping[str, Any]) -> torch.Tensor:
-    """The counts of a submission; one that is missing is NaN."""
-    rows = [[float("nan") if value is None else value for value in row] for row in counts["values"]]
+    """The counts of a submission; one that is missing is NaN, and a text is a cycle threshold of nothing detected."""
+    rows = [[_number(value) for value in row] for row in counts["values"]]
     return torch.tensor(rows, dtype=torch.float64)  # (instances, pools)
+
+
+def _number(value: int | float | str | None) -> float:
+    if isinstance(value, str):
+        return math.inf
+    return math.nan if value is None else float(value)
 
 
 def _filled(one: Mapping[str, Any]) -> FilledRound:

@@ -33,8 +33,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float64
-from scipy.optimize import nnls
-from scipy.stats import chi2
 from torch import Tensor
 
 from qgt.arguments import fraction, positive, whole
@@ -428,6 +426,8 @@ def _each(plates: _Plates, solve: Callable[[Floats, Floats], Floats | None]) -> 
 
 def _fitted(matrix: Floats, report: Floats) -> Floats | None:
     try:
+        from scipy.optimize import nnls  # takes longer to import than all of this module
+
         return np.asarray(nnls(matrix, report)[0])
     except RuntimeError:  # too many iterations
         return None
@@ -435,6 +435,8 @@ def _fitted(matrix: Floats, report: Floats) -> Floats | None:
 
 def _pursuit(matrix: Floats, report: Floats, quantile: float) -> Floats | None:
     """Add the item that correlates most with the residual, fit, drop what got 0, until the residual is mere error."""
+    from scipy.stats import chi2
+
     enough = float(chi2.ppf(quantile, np.count_nonzero(report)))
     norms = np.linalg.norm(matrix, axis=0)
     chosen, amounts, left = np.zeros(len(norms), dtype=bool), np.zeros(len(norms)), report

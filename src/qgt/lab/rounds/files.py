@@ -27,7 +27,7 @@ from torch import Tensor
 from qgt.arguments import whole
 from qgt.files import codec, documents
 from qgt.files.grids import csv_bytes, read_grid, read_grids, unescape
-from qgt.files.tables import cell_of
+from qgt.files.tables import report_cell
 from qgt.lab.reported import read_reports
 from qgt.model.design import Design
 from qgt.model.noise import Noise
@@ -114,7 +114,7 @@ class Round:
 
     def counts_file(self, counts: Sequence[float | None]) -> bytes:
         """The content of `counts.csv` with these counts filled in, empty where one is None."""
-        rows = [(*key, cell_of(count)) for key, count in zip(self.pool_keys, counts, strict=True)]
+        rows = [(*key, report_cell(count)) for key, count in zip(self.pool_keys, counts, strict=True)]
         return csv_bytes([COUNTS_HEADER, *rows])
 
 

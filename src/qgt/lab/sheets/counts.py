@@ -2,7 +2,8 @@
 
 Read are a column per pool, a row per pool (`pool,count`), rows of `plate,pool,count`, and plates as they stand on the
 bench, several in one file; commas, semicolons or tabs between cells; decimal points or commas; empty cells as missing
-counts; for an assay that reports positive or negative, the words of laboratories and instruments. Titles above the
+counts; for an assay that reports positive or negative, the words of laboratories and instruments; for one that reports
+cycle thresholds or amounts, also the tables of PCR machines, one row for each well (`cycles`). Titles above the
 table and columns of other texts are left out. Whatever was detected or left out stands in the notes. Whatever could be
 read in two ways, and every cell that is not a report, is refused with its sheet, row and column, what was found and
 what to write.
@@ -12,7 +13,7 @@ Lines at the top that begin with # are remarks. Where any line shows a check cod
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -21,8 +22,9 @@ from torch import Tensor
 
 from qgt.files import tables
 from qgt.files.grids import Grid, read_grids
-from qgt.lab.reported import mistaken, read_reports
-from qgt.lab.sheets.layouts import Layout, LayoutSheet, layout_of
+from qgt.lab.reported import Detector, detector, mistaken, read_reports
+from qgt.lab.sheets.cycles import machine_table, read_machine, refuse_targets, refuse_without_values
+from qgt.lab.sheets.layouts import LayoutSheet, layout_of
 from qgt.lab.sheets.names import check_code, code_in
 from qgt.lab.sheets.samples import Samples
 from qgt.lab.wording import in_one_phrase
@@ -30,6 +32,7 @@ from qgt.model.design import Design
 from qgt.model.noise import Noise, noise_of, reports_of
 
 NAMED_MISSING = 6  # missing counts that a note names
+EARLIEST_LAST = 35.0  # cycles: fewer are not all that a machine runs
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +63,8 @@ def read_counts(
     *,
     noise: Noise | None = None,
     data: bytes | None = None,
+    target: str | None = None,
+    control: str | None = None,
 ) -> CountSheet:
     """Read counts; raise a ValueError that names the place where the file is wrong and what to write.
 
@@ -69,6 +74,8 @@ def read_counts(
         samples: The samples, so that their names, and what a spreadsheet made of them, are recognised.
         noise: What the assay reports; where that is positive or negative, words are read. None is for counts.
         data: The file's content, as with an upload or a text that was typed.
+        target: Which target of a PCR machine's file to read, where it has several.
+        control: The target that is the internal control: where it did not amplify, a pool was not measured.
 
     Example:
         >>> design = Design.from_rows(["110", "011"])
@@ -81,18 +88,42 @@ def read_counts(
         >>> sheet = read_counts("typed", design, noise=PositiveNegative(), data=b"Pool;Ergebnis\\nP1;POS\\nP2;neg\\n")
         >>> sheet.y, sheet.notes[-1]
         (tensor([[1., 0.]], dtype=torch.float64), '2 cells read as words: 1 negative (neg), 1 positive (POS).')
+        >>> from qgt.model.loads import CycleThreshold
+        >>> machine = b"Well,Sample Name,Target Name,CT\\nA1,P1,N1,27.3\\nB1,P2,N1,Undetermined\\n"
+        >>> sheet = read_counts("run.csv", design, noise=CycleThreshold(sigma=0.25), data=machine)
+        >>> sheet.y, sheet.notes[-1]
+        (tensor([[27.3000,     inf]], dtype=torch.float64), '1 cell read as not detected: 1 Undetermined.')
     """
     grids = read_grids(source, data)
-    read = [_read_sheet(grid, design, samples, noise) for grid in grids]
+    if noise is not None and (found := detector(noise_of(noise, 0))) is not None:
+        sheets = [LayoutSheet(grid, design.pool_names, () if samples is None else samples.names) for grid in grids]
+        headers = [machine_table(sheet, found) for sheet in sheets]
+        wells = [(sheet, header) for sheet, header in zip(sheets, headers, strict=True) if header is not None]
+        if wells:
+            read = [_read_wells(sheet, header, design, noise, target, control) for sheet, header in wells]
+            left_out = [str(grid.sheet) for grid, header in zip(grids, headers, strict=True) if header is None]
+            return _joined(source, [sheet.grid for sheet, _ in wells], read, left_out)
+        for sheet in sheets:
+            refuse_without_values(sheet, found)
+    refuse_targets(str(source), target, control)
+    return _joined(source, grids, [_read_sheet(grid, design, samples, noise) for grid in grids], [])
+
+
+def _joined(
+    source: str | Path, grids: Sequence[Grid], read: Sequence[CountSheet], left_out: Sequence[str]
+) -> CountSheet:
+    """The counts of all sheets; notes say which sheets of a machine's workbook do not have results of wells."""
+    unread = f"Not read: sheets without values of wells ({in_one_phrase(left_out, most=NAMED_MISSING)})."
+    others = (unread,) if left_out else ()
     if len(read) == 1:
-        return read[0]
+        return replace(read[0], notes=(*others, *read[0].notes))
     names = [name for grid, one in zip(grids, read, strict=True) for name in _sheet_names(grid, one)]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"{source}: two sheets have an instance called {twice!r}; give each its own name.")
     notes = dict.fromkeys(note for one in read for note in one.notes)
     said = f"{len(read)} sheets were read: {in_one_phrase([str(grid.sheet) for grid in grids])}."
-    return CountSheet(torch.cat([one.y for one in read]), tuple(names), (said, *notes))
+    return CountSheet(torch.cat([one.y for one in read]), tuple(names), (said, *others, *notes))
 
 
 def _sheet_names(grid: Grid, one: CountSheet) -> Sequence[str]:
@@ -105,7 +136,7 @@ def _sheet_names(grid: Grid, one: CountSheet) -> Sequence[str]:
 
 def _read_sheet(grid: Grid, design: Design, samples: Samples | None, noise: Noise | None) -> CountSheet:
     first, notes = _remarks(grid), _code(grid, design)
-    words = noise is not None and any(reports_of(noise_of(noise, i)).binary for i in range(design.pools))
+    words = noise is not None and any(_has_words(noise_of(noise, i)) for i in range(design.pools))
     sheet = LayoutSheet(grid, design.pool_names, () if samples is None else samples.names, first, words)
     if not sheet.rows:
         raise ValueError(f"{grid.name}: is empty; give one row per line, cells separated by commas.")
@@ -113,8 +144,28 @@ def _read_sheet(grid: Grid, design: Design, samples: Samples | None, noise: Nois
     texts = [[sheet.cell(*cell) for cell in cells] for cells in layout.cells]
     values, said = read_reports(texts, noise, lambda i, pool: grid.place(*layout.cells[i][pool]))
     y = torch.tensor(values, dtype=torch.float64)  # (instances, pools)
-    missing = _missing(sheet, layout, y)
+    for i in y.isnan().all(1).nonzero().flatten().tolist():  # a blank sheet is not an all-clear
+        where = grid.place(*layout.cells[i][0])
+        raise ValueError(f"{where} and all other counts of this instance are empty; fill them in.")
+    missing = _missing(sheet.pools, layout.names, y, noise)
     return CountSheet(y, layout.names, (*grid.notes, *notes, *layout.notes, *said, *missing, *_odd(y, design, noise)))
+
+
+def _read_wells(
+    sheet: LayoutSheet, header: int, design: Design, noise: Noise, target: str | None, control: str | None
+) -> CountSheet:
+    """The wells of a PCR machine's table."""
+    notes = _code(sheet.grid, design)
+    made = read_machine(sheet, header, noise, target=target, control=control)
+    y = torch.tensor(made.values, dtype=torch.float64)  # (instances, pools)
+    missing = _missing(sheet.pools, made.names, y, noise)
+    said = (*sheet.grid.notes, *notes, *made.notes, *missing, *_odd(y, design, noise))
+    return CountSheet(y, made.names, said)
+
+
+def _has_words(noise: Noise) -> bool:
+    """Whether cells may have words: positive and negative, or that nothing was detected."""
+    return reports_of(noise).binary or detector(noise) is not None
 
 
 def _remarks(grid: Grid) -> int:
@@ -147,27 +198,44 @@ def _odd(y: Tensor, design: Design, noise: Noise | None) -> tuple[str, ...]:
     """A note on numbers that cannot be readings; where reports are whole numbers, the decoder's words say it."""
     if noise is None or noise.integer:
         return ()
+    if (found := detector(noise_of(noise, 0))) is not None:
+        return _last_cycles(y, found)
     return tuple(dict.fromkeys(said for row in y if (said := mistaken(noise, row, design.pool_sizes))))
 
 
-def _missing(sheet: LayoutSheet, layout: Layout, y: Tensor) -> tuple[str, ...]:
-    """A note on missing counts; an instance without any is refused, because a blank sheet is not an all-clear."""
+def _last_cycles(y: Tensor, found: Detector) -> tuple[str, ...]:
+    """A note on cells of exactly 40 cycles, say, where the assay does not say which cycle is the last."""
+    values = y[y.isfinite()]
+    if not found.cycles or found.limit is not None or not len(values):
+        return ()
+    last = float(values.max())
+    number = int((values == last).sum())
+    if number < 2 or last < EARLIEST_LAST or last != int(last):
+        return ()
+    return (
+        f"{number} cells have exactly {last:g} cycles and are read as such. If the machine writes {last:g} where "
+        f"nothing amplified, set limit = {last:g} in the problem's noise.",
+    )
+
+
+def _missing(pools: Sequence[str], names: Sequence[str] | None, y: Tensor, noise: Noise | None) -> tuple[str, ...]:
+    """A note on missing counts."""
     gone = y.isnan()
-    for i in gone.all(1).nonzero().flatten().tolist():
-        row, column = layout.cells[i][0]
-        raise ValueError(
-            f"{sheet.grid.place(row, column)} and all other counts of this instance are empty; fill them in."
-        )
     if not bool(gone.any()):
         return ()
-    places = gone.nonzero().tolist()
     several = len(y) > 1
     said = [
-        sheet.pools[pool] + (f" of {layout.names[i] if layout.names else i + 1}" if several else "")
-        for i, pool in places
+        pools[pool] + (f" of {names[i] if names else i + 1}" if several else "") for i, pool in gone.nonzero().tolist()
     ]
     verb = "is" if len(said) == 1 else "are"
-    return (f"{len(said)} of {math.prod(y.shape)} counts {verb} missing: {in_one_phrase(said, most=NAMED_MISSING)}.",)
+    note = f"{len(said)} of {math.prod(y.shape)} counts {verb} missing: {in_one_phrase(said, most=NAMED_MISSING)}."
+    if noise is None or detector(noise_of(noise, 0)) is None:
+        return (note,)
+    return (
+        note,
+        "An empty cell is a pool that was not measured: if the machine leaves cells empty where nothing amplified, "
+        "write 'not detected' there.",
+    )
 
 
 # Statuses in CSV files: read them and match their rows and columns by name.

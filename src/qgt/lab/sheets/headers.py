@@ -74,6 +74,41 @@ UNREAD = WELLS | frozenset(  # whatever they hold, they hold no counts
         "mittelwert, target, dye, reporter, quencher, task, barcode, plate barcode, signature, unterschrift"
     )
 )
+CYCLE = frozenset(  # of the wells of a PCR machine, as `machine_head` gives them; means and deviations are not here
+    _heads(
+        "ct, cq, cp, ct value, cq value, cp value, ct wert, cq wert, cp wert, c t, c q, c p, crossing point, "
+        "crossing cycle, threshold cycle, cycle threshold, quantification cycle, quantitation cycle, "
+        "schwellenwertzyklus"
+    )
+)
+AMOUNT = frozenset(
+    _heads(
+        "quantity, qty, copies, copy number, copies per reaction, concentration, conc, starting quantity, "
+        "amount, copies µl, copies ul, copies ml, menge, kopien, kopienzahl, konzentration"
+    )
+)
+TARGETS = (  # what a well's value is the value of: the first that tells rows apart is the file's
+    *_heads("target, target name, targetname, detector, detector name, assay, assay name, gene, gene name, zielgen"),
+    *_heads("fluor, fluorophore, channel, dye, reporter, kanal, farbstoff"),
+)
+TASKS = frozenset(_heads("task, content, type, sample type, well type, role, probentyp, inhalt"))
+RUNS = INSTANCE | frozenset(_heads("run name, experiment, experiment name, plate barcode, plattenbarcode"))
+TUBES = frozenset(_heads("no, tube, tube no, tube position, well no"))  # of a rotor, which has no wells
+_LETTERS = str.maketrans({"\u0442": "t", "\u03c4": "t", "\u0441": "c"})  # Cyrillic te and es, Greek tau
+_CROSSING = re.compile(r"\bc\s*\(\s*([tqp])\s*\)", re.IGNORECASE)
+
+
+def machine_head(text: str) -> str:
+    """A header of a PCR machine's file as it is compared: `C(t)`, and `Ct` with a Cyrillic letter, are ct.
+
+    Example:
+        >>> machine_head("C\\u0442"), machine_head("C(t)"), machine_head("Ct (dRn)"), machine_head("C\\u0442 Mean")
+        ('ct', 'ct', 'ct', 'ct mean')
+    """
+    return head(_CROSSING.sub(r"c\1", text.lower().translate(_LETTERS)))
+
+
+_STANDARD = re.compile(r"(std|stnd|standard|calibrator|kalibrator|nrt|nac|ipc|ladder|neg|pos)[ ]?\d*")
 _CONTROL = re.compile(
     r"(ntc|nec|nc|pc|ec|npc|nk|pk|ntk|blank|water|leerwert|leerkontrolle|wasser"
     r"|(no template|negative|positive|extraction|internal) control|(negativ|positiv|extraktions|leer)kontrolle"
@@ -89,6 +124,16 @@ def is_control(name: str) -> bool:
         (True, True, False)
     """
     return _CONTROL.fullmatch(head(name)) is not None
+
+
+def is_standard(name: str) -> bool:
+    """Whether a well is a control or a standard, by its name or by its task.
+
+    Example:
+        >>> is_standard("STANDARD"), is_standard("Std-02"), is_standard("NTC-1"), is_standard("Unkn-01")
+        (True, True, True, False)
+    """
+    return is_control(name) or _STANDARD.fullmatch(head(name)) is not None
 
 
 def columns_said(names: Sequence[str]) -> str:

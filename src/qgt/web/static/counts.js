@@ -7,9 +7,12 @@ const number = (text) => (text.trim() === "" ? null : Number(text.trim().replace
 const plain = (text) => text.toLowerCase().replace(/[\u2010-\u2015\u2212]/g, "-").replace(/[_\s]+/g, " ").trim()
   .replace(/\.+$/, "").replace(/(\w) ?- ?(?=\w)/g, "$1 ");
 
+// What is written where nothing was detected, of an assay that reports cycle thresholds or amounts.
+const nothing = new Set((document.getElementById("typed")?.dataset.nothing || "").split("|").filter(Boolean));
+
 function fault(box, whole, words) {
   const value = number(box.value);
-  if (value === null || words.has(plain(box.value))) return "";
+  if (value === null || words.has(plain(box.value)) || nothing.has(plain(box.value))) return "";
   if (words.size > 0 && value !== 0 && value !== 1) return "is neither 1 or 0 nor positive or negative";
   if (!Number.isFinite(value)) return "is not a number";
   if (whole && !Number.isInteger(value)) return "is not a whole number";
@@ -29,10 +32,10 @@ function look(plate, weight, whole, words) {
     box.setAttribute("aria-invalid", wrong !== "");
     if (wrong !== "" && said === "") said = `${box.parentElement.firstElementChild.textContent} ${wrong}.`;
     if (box.value.trim() !== "") filled += 1;
-    if (wrong === "" && words.size === 0) sum += number(box.value) ?? 0;
+    if (wrong === "" && words.size === 0) sum += number(box.value) || 0;
   }
   check.classList.toggle("odd", said !== "");
-  const total = words.size === 0 ? `; sum ${Number(sum.toFixed(6))}` : "";
+  const total = words.size === 0 && nothing.size === 0 ? `; sum ${Number(sum.toFixed(6))}` : "";
   const parts = [`${filled} of ${boxes.length} pools filled in${total}.`];
   if (said === "" && filled === boxes.length && weight > 0 && whole) parts.push(positives(sum, weight));
   check.textContent = (said === "" ? parts : [said, ...parts]).join(" ");
