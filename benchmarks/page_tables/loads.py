@@ -48,23 +48,26 @@ def _row(row: dict[str, Any], names: list[str]) -> list[str]:
 
 def misfit_table(root: Path) -> str:
     """What becomes of plates that the model does not describe."""
-    header = ["plates", "suspect", "trusted", "trusted and wrong", "positives", "of them called negative"]
-    rows = [
-        [row["plates"], *(f"{row[key]:,}" for key in ("suspect", "trusted", "trusted_wrong", "positives"))]
-        + [str(row["positives_called_negative"])]
-        for row in read(root, "loads_misfit")["results"]
-    ]
-    return markdown_table(header, rows)
+    columns = {
+        "suspect": "suspect",
+        "trusted": "trusted",
+        "trusted_wrong": "trusted and wrong",
+        "positives": "positives",
+        "positives_called_negative": "of them called negative",
+    }
+    found = read(root, "loads_misfit")["results"]
+    rows = [[row["plates"], *(f"{row[key]:,}" for key in columns)] for row in found]
+    return markdown_table(["plates", *columns.values()], rows)
 
 
 def speed_table(root: Path) -> str:
     """Plates a second on a GPU, and one plate alone."""
     header = ["positive", "plates right", "plates a second", "one plate alone, seconds", "at most"]
-    rows = [
-        [f"{100 * row['rate']:g} %", f"{row['right']:,} of {row['plates']:,}", f"{row['per_second']:,.0f}"]
-        + [f"{row['one_plate']['mean']:.2f}", f"{row['one_plate']['most']:.2f}"]
-        for row in read(root, "loads_speed")["results"]
-    ]
+    rows = []
+    for row in read(root, "loads_speed")["results"]:
+        right, alone = f"{row['right']:,} of {row['plates']:,}", row["one_plate"]
+        times = f"{row['per_second']:,.0f}", f"{alone['mean']:.2f}", f"{alone['most']:.2f}"
+        rows.append([f"{100 * row['rate']:g} %", right, *times])
     return markdown_table(header, rows)
 
 
