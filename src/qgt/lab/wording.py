@@ -176,18 +176,29 @@ def agreeing(residuals: Sequence[Residual], pools: int, *, noun: str) -> str:
     return f"{len(residuals)} of {pools} {noun} differ{'s' * (len(residuals) == 1)} from this answer: {named}."
 
 
+def amount_words(amount: float) -> str:
+    """An amount with two digits, as people write numbers up to a million.
+
+    Example:
+        >>> amount_words(1395.8), amount_words(24747634.2), amount_words(0.0531)
+        ('1,400', '2.5e+07', '0.053')
+    """
+    rounded = float(f"{amount:.2g}")
+    return f"{rounded:,.0f}" if 10 <= rounded < 1e6 else f"{amount:.2g}"
+
+
 def loads_words(loads: Sequence[tuple[str, str]]) -> str:
     """How much the positive samples of an answer have.
 
     Example:
-        >>> loads_words([("S1", "1e+03 (8e+02 to 1.3e+03)")])
-        'Amount, with 90 % between the numbers in brackets: S1 1e+03 (8e+02 to 1.3e+03).'
+        >>> loads_words([("S1", "1,400 (1,200 to 1,600)")])
+        'Amounts, with 90 % between the numbers in brackets: S1 1,400 (1,200 to 1,600).'
     """
     if not loads:
         return ""
     told = [f"{sample} {words}" for sample, words in loads[:NAMED_AT_MOST]]
     more = f"; and {len(loads) - NAMED_AT_MOST} more" if len(loads) > NAMED_AT_MOST else ""
-    return f"Amount, with 90 % between the numbers in brackets: {'; '.join(told)}{more}."
+    return f"Amounts, with 90 % between the numbers in brackets: {'; '.join(told)}{more}."
 
 
 def others(alternatives: Sequence[Alternative], more: More = More()) -> str:  # noqa: B008 - it is immutable

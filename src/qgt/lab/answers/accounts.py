@@ -38,8 +38,15 @@ class SampleLoad(NamedTuple):
     @property
     def words(self) -> str:
         """The load as a person reads it."""
-        about = f"{self.amount:.2g} ({self.low:.2g} to {self.high:.2g})"
-        return about if self.alone is None else f"{about}, alone a cycle threshold of {self.alone:.1f}"
+        low, amount, high = (wording.amount_words(value) for value in (self.low, self.amount, self.high))
+        about = f"{amount} ({low} to {high})"
+        return about if self.alone is None else f"{about}, a cycle threshold of {self.alone:.1f} alone"
+
+    @property
+    def cells(self) -> tuple[float | None, ...]:
+        """The load as cells of a table: three digits of amounts, hundredths of cycles."""
+        amounts = (float(f"{value:.3g}") for value in (self.amount, self.low, self.high))
+        return (*amounts, None if self.alone is None else round(self.alone, 2))
 
 
 class SampleCall(NamedTuple):
@@ -118,7 +125,11 @@ class Account:
         }
 
     def _loads(self) -> dict[str, dict[str, float | None]]:
-        return {one.sample: one.load._asdict() for one in self.calls if one.load is not None}
+        return {
+            one.sample: dict(zip(one.load._fields, one.load.cells, strict=True))
+            for one in self.calls
+            if one.load is not None
+        }
 
 
 def accounts(

@@ -129,7 +129,7 @@ def sample_rows(
         for sample, call, probability, load in one.calls:
             plate, well = (one.name, "") if places is None else places[sample]
             shown = None if probability is None else round(probability, 6)
-            loads = () if not with_loads else (None,) * len(LOAD_COLUMNS) if load is None else tuple(load)
+            loads = () if not with_loads else (None,) * len(LOAD_COLUMNS) if load is None else load.cells
             yield plate, well, sample, call.value, shown, one.verdict.value, code, one.name, *loads
 
 
