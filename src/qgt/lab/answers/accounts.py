@@ -40,7 +40,7 @@ class SampleLoad(NamedTuple):
         """The load as a person reads it."""
         low, amount, high = (wording.amount_words(value) for value in (self.low, self.amount, self.high))
         about = f"{amount} ({low} to {high})"
-        return about if self.alone is None else f"{about}, a cycle threshold of {self.alone:.1f} alone"
+        return about if self.alone is None else f"{about}, Ct {self.alone:.1f} alone"
 
     @property
     def cells(self) -> tuple[float | None, ...]:
