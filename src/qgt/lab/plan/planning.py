@@ -28,9 +28,10 @@ from statistics import NormalDist
 from torch import Generator
 
 from qgt.lab.plan.classical import ClassicalScheme, classical_schemes, single_error
+from qgt.lab.plan.loads import detectable, missed_share
 from qgt.lab.plan.question import Question as Question
 from qgt.lab.plan.simulation import Z99, Scout, fewest
-from qgt.lab.plan.transfers import has_twins
+from qgt.lab.plan.transfers import fit_triples, has_twins
 from qgt.model.design import Design
 from qgt.model.problem import Problem
 from qgt.trust.metrics import Interval, wilson
@@ -39,6 +40,7 @@ OnStepsDone = Callable[[int, int], None]  # steps done, and of how many
 DesignShape = tuple[int, int, bool]  # pools, weight, and whether households share pools
 SPREAD = (1.35, 1.15, 1.0)  # pools of the candidates, over the fewest that did well enough; the surest first
 USUAL = 6  # transfers per sample that do best in most questions: they come first
+USUAL_FOR_LOADS = 3
 WIDE_STEP, NARROW_STEP, LAST_STEP = 1.4, 1.2, 1.08  # of the pools: steps of scouting, and where it stops
 SCOUTED, MEASURED, CONFIRMED = 60, 400, 1000  # plates
 CONFIRMATIONS = 8  # designs that are confirmed at most
@@ -76,6 +78,8 @@ class Candidate:
     together: bool = False  # whether households share pools; else they are spread
     seconds: float = 0.0  # that simulating the plates took
     tries: int = 1  # candidates among which these plates chose it
+    sensitivity: float | None = None  # where samples have loads: the share of all positives that was found
+    missed: float = 0.0  # the share of positives that pools of this size do not detect
 
     @property
     def shape(self) -> DesignShape:
@@ -150,7 +154,7 @@ class Plan:
     @property
     def problem(self) -> Problem:
         """What the decoder has to know: the recommended design, the prior and the assay."""
-        return Problem(self.recommended.design, self.question.prior, self.question.assay)
+        return detectable(Problem(self.recommended.design, self.question.prior, self.question.assay))
 
     @property
     def better_classical(self) -> ClassicalScheme | None:
@@ -159,7 +163,9 @@ class Plan:
         fine = [
             scheme
             for scheme in self.classical
-            if scheme.tests < one.tests and scheme.interval.low >= min(one.interval.low, self.question.certainty)
+            if scheme.tests < one.tests
+            and scheme.interval.low >= min(one.interval.low, self.question.certainty)
+            and (scheme.sensitivity or 0.0) >= (one.sensitivity or 0.0)
         ]
         return min(fine, key=lambda scheme: scheme.tests, default=None)
 
@@ -250,8 +256,7 @@ class _Desk:
         """Whether the design of a shape tells all samples apart and keeps to the limits."""
         pools, weight, together = shape
         design = self.scout.design(pools, weight, together=together)
-        largest = self.question.largest_pool or design.items
-        return int(design.pool_sizes.max()) <= largest and not has_twins(design)
+        return int(design.pool_sizes.max()) <= self.question.largest and not has_twins(design)
 
     def measured(
         self, purpose: str, shape: DesignShape, plates: int, seconds: float, hopeless_below: float | None = None
@@ -264,14 +269,20 @@ class _Desk:
         )
         bound = self.question.entropy_bound(int(design.pool_sizes.max()))
         again = tally.follow_ups / tally.plates
-        return Candidate(design, weight, tally.plates, tally.right, again, bound, together, tally.seconds)
+        made = Candidate(design, weight, tally.plates, tally.right, again, bound, together, tally.seconds)
+        loads = self.question.loads
+        if loads is None:
+            return made
+        missed = missed_share(loads, self.question.assay, made.largest_pool)
+        return replace(made, sensitivity=tally.sensitivity, missed=missed)
 
 
 def _shapes(desk: _Desk) -> list[DesignShape]:
     """The designs worth measuring."""
     question, scout = desk.question, desk.scout
     found: list[tuple[int, DesignShape]] = []  # with its place in the spread
-    weights, guess = sorted(question.weights, key=lambda weight: abs(weight - USUAL)), None
+    usual = USUAL if question.loads is None else USUAL_FOR_LOADS
+    weights, guess = sorted(question.weights, key=lambda weight: abs(weight - usual)), None
     wanted = desk.alone
     for number, weight in enumerate(weights):
         desk.show(SCOUTING * number / len(weights))
@@ -290,19 +301,26 @@ def _shapes(desk: _Desk) -> list[DesignShape]:
         best = fewest(good, least, most, first=guess or 2 * least, step=step, ratio=LAST_STEP)
         guess = best or guess
         sizes = [most] if best is None else [min(most, math.ceil(share * best)) for share in SPREAD]
+        if weight == 3 and question.loads is not None:
+            sizes = [_for_triples(size, most, len(question.samples)) for size in sizes]
         for place, pools in enumerate(dict.fromkeys(sizes)):
             found.append((place, (pools, weight, False)))
             if question.samples.households is not None:
                 found.append((place, (pools, weight, True)))
     usable = [shape for _, shape in sorted(found, key=lambda one: one[0]) if desk.usable(shape)]
     if not usable:
-        limits = ("most_pools", "largest_pool", "most_transfers")
+        limits = ("most_pools", "largest_pool", "most_transfers", *(["most_missed"] if question.loads else []))
         given = [f"{name}={getattr(question, name)}" for name in limits if getattr(question, name) is not None]
         raise ValueError(
             f"{' and '.join(given) or 'These limits'} leave no room for {len(question.samples)} samples, each in other "
             "pools than any other: allow more pools, larger ones or more transfers."
         )
     return usable
+
+
+def _for_triples(pools: int, most: int, items: int) -> int:
+    """The next number of pools that a triple system has; the number itself where there is none among those allowed."""
+    return next((number for number in range(pools, min(most, pools + 6) + 1) if fit_triples(items, number)), pools)
 
 
 def _measured(desk: _Desk, shapes: Sequence[DesignShape]) -> list[Candidate]:
