@@ -57,6 +57,7 @@ def test_the_first_page_begins_empty(settings):
         ({"fewest": "3", "most": "1"}, "positives=(3.0, 1.0) is not valid for 12 samples"),
         ({"certainty": "100"}, "Certainty (%): certainty=100 is not valid"),
         ({"assay": "magic"}, "assay=&#39;magic&#39; is not known"),
+        ({"assay": "ct", "ct_sigma": "0", "limit": "38"}, "Standard error (cycles): ct_sigma=0 is not valid"),
         ({"assay": "off", "off": "-1"}, "Counts that may be off (%): off=&#39;-1&#39; is not valid"),
         ({"names": "a\nb\na"}, "names"),
         ({"volume": "inf"}, "Volume of each transfer"),

@@ -131,7 +131,7 @@ def plan(
         bool | None,
         typer.Option(
             "--follow-ups/--one-stage",
-            help="Doubtful samples may be tested alone afterwards; default: yes for the assay positive.",
+            help="Doubtful samples may be tested alone afterwards; default: yes for positive, ct and amount.",
         ),
     ] = None,
     volume: Annotated[

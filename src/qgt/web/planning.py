@@ -56,7 +56,8 @@ ASSAY_FIELDS = {
     "ct": "a cycle threshold (quantitative PCR)",
 }
 STAGES = {
-    "usual": "as is usual for the assay: yes where pools are only positive or negative, otherwise no",
+    "usual": "as is usual for the assay: yes where pools are only positive or negative, and for cycle thresholds; "
+    "otherwise no",
     "two": "yes",
     "one": "no",
 }

@@ -228,8 +228,8 @@ def _dilution_words(plan: Plan) -> list[str]:
         return [found]
     return [
         f"Too weak: {100 * one.missed:.1f} % of these positives are diluted beyond detection in pools of "
-        f"{one.largest_pool} samples: no decoder can find them in the pools. The calls and the confidence of qgt decode are about the "
-        f"positives that pools can detect. {found}"
+        f"{one.largest_pool} samples: no decoder can find them in the pools. The calls and the confidence of "
+        f"qgt decode are about the positives that pools can detect. {found}"
     ]
 
 

@@ -386,13 +386,14 @@ def two_stages(kind: str) -> bool:
     """Whether doubtful samples are tested alone in a second round, where nobody says otherwise.
 
     Pools that are only positive or negative tell little, so one round takes many of them; laboratories that use such an
-    assay test the samples of positive pools alone today.
+    assay test the samples of positive pools alone today. A PCR machine tests single samples as it tests pools, and a
+    weak positive that not all its pools detect is settled by a test of its own.
 
     Example:
-        >>> two_stages("positive"), two_stages("count")
-        (True, False)
+        >>> two_stages("positive"), two_stages("ct"), two_stages("count")
+        (True, True, False)
     """
-    return kind == "positive"
+    return kind == "positive" or kind in MEASURED
 
 
 def parse_errors(text: str, kind: str) -> list[float]:
