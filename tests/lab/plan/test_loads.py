@@ -215,17 +215,17 @@ def test_a_list_of_loads_is_cut_too():
     assert above(loads, 0.0) is loads and above(loads, 1e9) is loads
 
 
-def test_three_transfers_are_triples_where_the_pools_allow_it():
+def test_triple_systems_are_tried_where_the_numbers_allow_it(small):
     asked = Question(Samples.numbered(96), (1, 4), cycle_assay())
     scout = Scout(asked.samples, asked.prior, asked.assay, None, 0)
     for pools in (27, 33, 45):
         assert fit_triples(96, pools)
-        design = scout.design(pools, 3)
+        design = scout.design(pools, 3, by_triples=True)
         assert shared_pools(design)[0] == 1 and design.item_names == asked.samples.names
         assert int(design.pool_sizes.max()) == math.ceil(288 / pools)
     assert not fit_triples(96, 28) and fit_triples(26, 13) and not fit_triples(25, 13)
-    counting = Scout(asked.samples, Question(asked.samples, (1, 4)).prior, Noiseless(), None, 0)
-    assert counting.design(33, 3).fingerprint != scout.design(33, 3).fingerprint
+    assert {one.by_triples for one in small.candidates} == {True, False}
+    assert any("3 (triples)" in row for row in plan_rows(small))
 
 
 # --- schemes of today ------------------------------------------------------------------------------------------------

@@ -285,7 +285,7 @@ def _row(one: Candidate) -> list[str]:
     return [
         str(one.pools),
         f"{one.transfers:,}",
-        str(one.weight) + (" (households together)" if one.together else ""),
+        str(one.weight) + (" (households together)" if one.together else " (triples)" if one.by_triples else ""),
         str(one.largest_pool),
         f"{one.plates:,}",
         f"{100 * one.success:.1f} %",
@@ -632,7 +632,7 @@ def candidate_facts(plan: Plan) -> list[dict[str, object]]:
             **_performance(one),
             "tests_saved": round(one.tests_saved, 6),
             "entropy_bound": round(one.entropy_bound, 6),
-            **({} if one.sensitivity is None else {"too_weak": round(one.missed, 6)}),
+            **({} if one.sensitivity is None else {"too_weak": round(one.missed, 6), "triples": one.by_triples}),
             "recommended": one is plan.recommended,
         }
         for one in plan.candidates
@@ -682,7 +682,7 @@ def _to_fill_in(noise: Noise) -> str:
 
 def _readme(plan: Plan) -> str:
     name = decoder_name(plan.problem)
-    decoder = "" if name == "certified" else f" --decoder {name}"
+    decoder = f" --decoder {name}" if name == "exact" else ""  # the others are the usual ones of their problems
     steps = [
         "1. Print pooling_sheet.html (A4, landscape), or give your robot its file from the folder worklists.",
         "2. Make the pools. Check each pool's number of samples and its volume against the sheet.",

@@ -37,7 +37,7 @@ CT_MEAN, CT_SD = 27.3, 6.2  # cycles of single positives, as published for 1,632
 MOST_MISSED = 0.1  # the share of positives that pooling may lose
 CLEAR = 3.0  # standard errors by which a detected report differs from that of an empty pool
 NEARER = 0.5  # a count or reading above this is positive
-STEPS = 4001  # of a law of loads
+LAW_STEPS = 4001  # of a law of loads
 TOTALS, REPORTS = 2000, 400  # drawn for what a pool tells
 AMOUNTS = frozenset(("amount", "amounts", "load", "loads", "copies", "concentration", "menge", "konzentration"))
 
@@ -151,7 +151,7 @@ def share_below(loads: Loads, least: float) -> float:
     low, high = loads.span
     if not least or math.log10(least) <= low:
         return 0.0
-    where = torch.linspace(low, min(high, math.log10(least)), STEPS, dtype=torch.float64)
+    where = torch.linspace(low, min(high, math.log10(least)), LAW_STEPS, dtype=torch.float64)
     return min(1.0, float(torch.trapezoid(loads.log_density(where).exp(), where)))
 
 

@@ -21,10 +21,10 @@ from qgt.decoders.highs.exact import ExactMAP
 from qgt.decoders.loads.posterior import LoadPosterior
 from qgt.decoders.results import Decoded
 from qgt.lab.plan.loads import detectable, detected, least_load
-from qgt.lab.plan.transfers import few_transfers, fit_triples, triples
+from qgt.lab.plan.transfers import few_transfers, triples
 from qgt.lab.sheets.samples import Samples
 from qgt.model.design import Design
-from qgt.model.loads import Loads, as_statuses, has_loads
+from qgt.model.loads import Loads, as_statuses
 from qgt.model.noise import Noise
 from qgt.model.prior import Prior
 from qgt.model.problem import Problem
@@ -196,17 +196,17 @@ class Scout:
     assay: Noise
     retest_below: float | None
     seed: int
-    _designs: dict[tuple[int, int, bool], Design] = field(default_factory=dict, repr=False, compare=False)
+    _designs: dict[tuple[int, int, bool, bool], Design] = field(default_factory=dict, repr=False, compare=False)
 
-    def design(self, pools: int, weight: int, *, together: bool = False) -> Design:
+    def design(self, pools: int, weight: int, *, together: bool = False, by_triples: bool = False) -> Design:
         """The design of that size: always the same for one seed."""
-        shape = pools, weight, together
+        shape = pools, weight, together, by_triples
         if shape not in self._designs:
             self._designs[shape] = self._design(*shape)
         return self._designs[shape]
 
-    def _design(self, pools: int, weight: int, together: bool) -> Design:
-        if weight == 3 and not together and has_loads(self.prior) and fit_triples(len(self.samples), pools):
+    def _design(self, pools: int, weight: int, together: bool, by_triples: bool) -> Design:
+        if by_triples:
             return triples(items=len(self.samples), pools=pools, item_names=self.samples.names)
         return few_transfers(
             items=len(self.samples),
