@@ -109,6 +109,14 @@ def test_a_plan_as_json_from_a_samples_file(tmp_path, capsys):
         ("plan --samples 96 --positives 2 --errors 2 -o p", "write 2% or 0.02 for 2 per cent"),
         ("plan --samples 96 --positives 2 --certainty 95 -o p", "write 95% or 0.95"),
         ("plan --samples 96 --positives 2 --attack-rate 40% -o p", "attack_rate=0.4 is for samples with households"),
+        ("plan --samples 96 --positives 2 --sigma 0.2 -o p", "sigma=0.2 is not for the assay count"),
+        (
+            "plan --samples 96 --positives 2 --assay ct --errors 2% -o p",
+            "errors=2% is not for the assay ct: give sigma",
+        ),
+        ("plan --samples 96 --positives 2 --assay ct --loads none.csv -o p", "none.csv: cannot be read"),
+        ("plan --samples 96 --positives 2 --most-missed 5% -o p", "most_missed=0.05 is not for the assay count"),
+        ("plan --samples 96 --positives 2 --assay ct --dilution 2 -o p", "dilution=2.0 is not valid"),
         ("plan --samples 96 --positives 2 -o full", "full: is there already"),
     ],
 )
@@ -207,3 +215,23 @@ def test_a_plan_of_households_is_decoded_with_another_attack_rate(capsys):
     assert found["results"][0]["answer"] == [] and found["fingerprint"] != folder.problem.fingerprint
     with open("calls.csv") as stream:
         assert [row["well"] for row in csv.DictReader(stream)] == list(folder.samples.wells)
+
+
+def test_a_plan_of_cycle_thresholds_is_made_filled_in_and_decoded(capsys, monkeypatch):
+    monkeypatch.setattr("qgt.lab.plan.question.LOAD_WEIGHTS", (3,))
+    Path("own.csv").write_text("sample,Ct\n" + "".join(f"x{n},{18 + 0.5 * n}\n" for n in range(30)))
+    asked = ["plan", "--samples", "24", "--positives", "1-2", "--assay", "ct", "--sigma", "0,2", "--empty-ct", "36"]
+    assert main([*asked, "--loads", "own.csv", "--certainty", "70%", "--seconds", "600", "-o", "plan", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["question"]["follow_ups"] is True
+    assert len(found["question"]["loads"]["values"]) == 30
+    assert found["question"]["assay"]["sigma"] == 0.2 and found["question"]["assay"]["dilution"] == 1.0
+    folder = read_plan("plan")
+    x = torch.zeros(1, 24, dtype=torch.float64)
+    x[0, [4, 20]] = torch.tensor([3e3, 2e5], dtype=torch.float64)
+    sizes = folder.problem.design.pool_sizes.double()
+    cycles = folder.problem.noise.usual_report(folder.problem.design.count(x), sizes)[0]
+    fill(folder.path / "counts.csv", [round(cycle, 2) for cycle in cycles.tolist()])
+    given = ["decode", "plan/counts.csv", "--problem", "plan", "--decoder", "load_posterior", "--calibrate", "0"]
+    assert main([*given, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["results"][0]["answer"] == ["S5", "S21"]

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import re
 import zipfile
 from dataclasses import replace
@@ -57,6 +58,7 @@ def test_the_first_page_begins_empty(settings):
         ({"fewest": "3", "most": "1"}, "positives=(3.0, 1.0) is not valid for 12 samples"),
         ({"certainty": "100"}, "Certainty (%): certainty=100 is not valid"),
         ({"assay": "magic"}, "assay=&#39;magic&#39; is not known"),
+        ({"assay": "ct", "ct_sigma": "0", "limit": "38"}, "Standard error (cycles): ct_sigma=0 is not valid"),
         ({"assay": "off", "off": "-1"}, "Counts that may be off (%): off=&#39;-1&#39; is not valid"),
         ({"names": "a\nb\na"}, "names"),
         ({"volume": "inf"}, "Volume of each transfer"),
@@ -102,6 +104,21 @@ def test_per_cent_and_decimal_commas_are_read_and_the_schemes_of_today_shown(vis
     assert not visitor_question(visitor).follow_ups
     for one in made.classical:
         assert f'<th scope="row">{one.name}</th>' in answer.text
+
+
+def test_a_plan_for_cycle_thresholds_becomes_a_run(visitor):
+    cycles = {"assay": "ct", "ct_sigma": "0,2", "limit": "37", "dilution": "1", "load_mean": "25", "load_sd": "4"}
+    answer = visitor.finished(visitor.post("/plan", form_of(**cycles, certainty="60")))
+    made = visitor.house.drafts.get(answer.url.path.split("/")[-1]).plan
+    assert made.question.assay == qgt.CycleThreshold(sigma=0.2, limit=37.0, dilution=1.0)
+    assert made.question.loads.mean == pytest.approx(math.log10(made.question.assay.amount(25.0)))
+    assert made.question.follow_ups  # is usual for this assay
+    assert "detected up to cycle 37" in answer.text and "diluted beyond detection" in answer.text
+    number = made.candidates.index(made.recommended)
+    run = visitor.post(answer.url.path, {"candidate": str(number), "name": "PCR"}).url.path.split("/")[2]
+    prepared = visitor.house.bench.prepared(run)
+    assert prepared.decoder_name == "load_posterior"
+    assert prepared.problem.fingerprint == made.problem.fingerprint
 
 
 def visitor_question(visitor, **changes):

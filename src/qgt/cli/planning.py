@@ -28,7 +28,7 @@ def plan(
         str | None, typer.Option(metavar="RANGE", help="About how many are positive: 2, 1-4, or in per cent 1-3%.")
     ] = None,
     assay: Annotated[
-        str | None, typer.Option(metavar="KIND", help="What it reports: count, reading, positive.")
+        str | None, typer.Option(metavar="KIND", help="What it reports: count, reading, positive, ct, amount.")
     ] = None,
     errors: Annotated[
         str | None,
@@ -50,6 +50,70 @@ def plan(
             help="With households: the chance of any other sample; default: a fifth of the expected share.",
         ),
     ] = None,
+    sigma: Annotated[
+        float | None,
+        typer.Option(metavar="S", parser=amount_of("sigma"), help="ct: the standard error in cycles; default 0.25."),
+    ] = None,
+    limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="L",
+            parser=amount_of("limit"),
+            help="ct: the last cycle that counts as detected; default 38. amount: the least one reported; default 0.",
+        ),
+    ] = None,
+    dilution: Annotated[
+        float | None,
+        typer.Option(
+            metavar="D",
+            parser=amount_of("dilution"),
+            help="ct, amount: 1 if a pool is equal parts of one volume, 0 if samples give full volumes; default 1.",
+        ),
+    ] = None,
+    empty_ct: Annotated[
+        float | None,
+        typer.Option(
+            metavar="CT", parser=amount_of("empty-ct"), help="ct: what pools without a positive read; default: nothing."
+        ),
+    ] = None,
+    relative: Annotated[
+        float | None,
+        typer.Option(
+            metavar="R", parser=share_of("relative"), help="amount: standard error of large ones; default 10%."
+        ),
+    ] = None,
+    absolute: Annotated[
+        float | None,
+        typer.Option(metavar="A", parser=amount_of("absolute"), help="amount: standard error near 0; default 1."),
+    ] = None,
+    load_mean: Annotated[
+        float | None,
+        typer.Option(
+            metavar="M",
+            parser=amount_of("load-mean"),
+            help="ct: mean cycle of positives tested alone; default 27.3. amount: mean of the log10; default 2.92.",
+        ),
+    ] = None,
+    load_sd: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S", parser=amount_of("load-sd"), help="Its standard deviation; default 6.2 cycles, or 1.87."
+        ),
+    ] = None,
+    loads: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Instead: a CSV or XLSX file with the cycles (or amounts) of your positives."
+        ),
+    ] = None,
+    most_missed: Annotated[
+        float | None,
+        typer.Option(
+            metavar="M",
+            parser=share_of("most-missed"),
+            help="ct, amount: the share of positives that pools may dilute beyond detection; default 10%.",
+        ),
+    ] = None,
     certainty: Annotated[
         float,
         typer.Option(
@@ -67,7 +131,7 @@ def plan(
         bool | None,
         typer.Option(
             "--follow-ups/--one-stage",
-            help="Doubtful samples may be tested alone afterwards; default: yes for the assay positive.",
+            help="Doubtful samples may be tested alone afterwards; default: yes for positive, ct and amount.",
         ),
     ] = None,
     volume: Annotated[
@@ -87,11 +151,12 @@ def plan(
       qgt plan --samples 96 --positives 1-4 -o plan
       qgt plan --samples samples.xlsx --positives 1-3% --assay count --errors 2% --follow-ups -o plan
       qgt plan --samples 96 --positives 2 --assay positive --errors 98%,99% --largest-pool 16 -o plan
+      qgt plan --samples 96 --positives 1-4 --assay ct --sigma 0.25 --limit 38 -o plan
       qgt plan --samples families.csv --positives 1-3% --attack-rate 40% -o plan
     """
     samples = samples or _asked("How many samples, or which file lists them?", "--samples")
     file = None if _NUMBER.fullmatch(samples) else Path(samples)
-    check_files([], inputs=[file])
+    check_files([], inputs=[file, loads])
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ValueError(f"{output}: is there already, and its pools may have been made; give another folder.")
     above = next(folder for folder in output.absolute().parents if folder.exists())
@@ -102,21 +167,30 @@ def plan(
     from qgt.arguments import positive
     from qgt.lab.plan import question as questions
     from qgt.lab.plan.folder import write_plan
+    from qgt.lab.plan.loads import MOST_MISSED
     from qgt.lab.plan.planning import plan as make_plan
     from qgt.lab.plan.question import Question
 
     listed, volume = _samples(samples, file), positive("volume", volume)
     positives = positives or _asked("About how many of them are positive (such as 1-4)?", "--positives")
     if assay is None and errors is None and sys.stdin.isatty():
-        assay = typer.prompt("What does the assay report: count, reading or positive?", default="count")
-        errors = typer.prompt(
-            f"It reports {questions.ASSAY_NUMBERS.get(assay, '...')}", default="0" if assay == "count" else None
-        )
+        assay = typer.prompt("What does the assay report: count, reading, positive, ct or amount?", default="count")
+        if assay not in questions.MEASURED:
+            errors = typer.prompt(
+                f"It reports {questions.ASSAY_NUMBERS.get(assay, '...')}", default="0" if assay == "count" else None
+            )
     kind = assay or "count"
+    options = {"sigma": sigma, "limit": limit, "dilution": dilution, "empty_ct": empty_ct, "relative": relative}
+    options |= {"absolute": absolute, "load_mean": load_mean, "load_sd": load_sd}
+    measured = questions.parse_measured(kind, {**options, "loads": loads})
+    if measured is not None and errors is not None:
+        raise ValueError(f"errors={errors} is not for the assay {kind}: give {questions.MEASURED[kind][0]} instead.")
+    if measured is None and most_missed is not None:
+        raise ValueError(f"most_missed={most_missed:g} is not for the assay {kind}: leave it out.")
     question = Question(
         listed,
         questions.parse_positives(positives, len(listed)),
-        questions.parse_assay(kind, questions.parse_errors(errors or "", kind)),
+        measured[0] if measured else questions.parse_assay(kind, questions.parse_errors(errors or "", kind)),
         certainty,
         most_pools,
         largest_pool,
@@ -124,6 +198,8 @@ def plan(
         questions.two_stages(kind) if follow_ups is None else follow_ups,
         attack_rate,
         background,
+        measured[1] if measured else None,
+        MOST_MISSED if most_missed is None else most_missed,
     )
     generator = torch.Generator().manual_seed(seed)  # the plan hashes it with its own name
     with share_done("simulating designs") as show:
@@ -152,11 +228,12 @@ def _samples(given: str, file: Path | None) -> "Samples":
 
 
 def _tell(made: "Plan", written: "PlanFolder", as_json: bool) -> None:
-    from qgt.lab.plan.folder import PLAN_COLUMN_MEANING, PLAN_COLUMNS, plan_facts, plan_rows, plan_words
+    from qgt.lab.plan.folder import plan_facts, plan_header, plan_rows, plan_words
 
     if as_json:
         facts = plan_facts(made, written.volume)
         return tell({"folder": str(written.path), **facts, "words": plan_words(made)}, "", [])
     tell(None, f"Wrote the folder {written.path}. Read its README.txt first.\n", [])
     tell(None, "\n".join(plan_words(made)) + "\n", [])
-    tell(None, PLAN_COLUMN_MEANING + "\n", [*PLAN_COLUMNS, ""], *plan_rows(made))
+    columns, meaning = plan_header(made)
+    tell(None, meaning + "\n", columns, *plan_rows(made))

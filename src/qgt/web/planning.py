@@ -12,8 +12,9 @@ from qgt.files.tables import read_number
 from qgt.lab.plan.classical import ClassicalScheme
 from qgt.lab.plan.folder import plan_files, plan_words, read_plan
 from qgt.lab.plan.planning import Candidate, Plan, plan
-from qgt.lab.plan.question import Question, expected_positives, parse_assay, two_stages
+from qgt.lab.plan.question import Question, expected_positives, parse_assay, parse_measured, two_stages
 from qgt.lab.sheets.samples import Samples
+from qgt.model.loads import Loads
 from qgt.model.noise import Noise
 from qgt.pictures import svg
 from qgt.web.forms import Form, Sent, Trouble, show
@@ -33,6 +34,11 @@ START = {
     "missed": "2",
     "false": "1",
     "sigma": "0.3",
+    "ct_sigma": "0.25",
+    "limit": "38",
+    "dilution": "1",
+    "load_mean": "27.3",
+    "load_sd": "6.2",
     "certainty": "95",
     "volume": "10",
     "attack_rate": "",
@@ -47,9 +53,11 @@ ASSAY_FIELDS = {
     "off": "the number of positives, now and then one too many or too few",
     "positive": "only whether the pool is positive or negative",
     "reading": "a measured value around the number of positives",
+    "ct": "a cycle threshold (quantitative PCR)",
 }
 STAGES = {
-    "usual": "as is usual for the assay: yes where pools are only positive or negative, otherwise no",
+    "usual": "as is usual for the assay: yes where pools are only positive or negative, and for cycle thresholds; "
+    "otherwise no",
     "two": "yes",
     "one": "no",
 }
@@ -62,6 +70,11 @@ FORM_LABELS = {
     "missed": "Positive pools that are missed (%)",
     "false": "Negative pools that look positive (%)",
     "sigma": "Standard deviation",
+    "ct_sigma": "Standard error (cycles)",
+    "limit": "Last cycle that counts as detected",
+    "dilution": "Dilution",
+    "load_mean": "Mean cycle of positives tested alone",
+    "load_sd": "Standard deviation of these cycles",
     "certainty": "Certainty (%)",
     "volume": "Volume of each transfer (µL)",
     "attack_rate": "Attack rate (%)",
@@ -132,23 +145,26 @@ def choose(key: str, house: Here, form: Sent) -> Response:
 
 def asked(form: Form, house: AppState) -> Question:
     """The question that a form asks."""
-    optional = {
-        name: form.whole(name, least=1, most=house.settings.most_samples) if form.text(name) else None
+    most_pools, largest_pool, most_transfers = (
+        form.whole(name, least=1, most=house.settings.most_samples) if form.text(name) else None
         for name in ("most_pools", "largest_pool", "most_transfers")
-    }
-    samples = _samples(form, house)
+    )
+    samples, (noise, loads) = _samples(form, house), _assay(form)
     attack, background = (
         form.percent(name, least=0, most=100) if form.text(name) else None for name in ("attack_rate", "background")
     )
     return Question(
         samples,
         _positives(form, len(samples)),
-        _assay(form),
+        noise,
         form.percent("certainty", least=50, most=99.9),
+        most_pools,
+        largest_pool,
+        most_transfers,
         follow_ups=_stages(form),
         attack_rate=attack,
         background=background,
-        **optional,
+        loads=loads,
     )
 
 
@@ -205,16 +221,28 @@ def _samples(form: Form, house: AppState) -> Samples:
     return found
 
 
-def _assay(form: Form) -> Noise:
+def _assay(form: Form) -> tuple[Noise, Loads | None]:
+    """What a pool reports and, where that is an amount, what positives have."""
     kind = form.text("assay")
+    if kind == "ct":
+        sigma, (limit, mean) = form.number("ct_sigma", least=0.01, most=10), _cycles(form, "limit", "load_mean")
+        given = {"sigma": sigma, "limit": limit, "dilution": form.number("dilution", least=0, most=1)}
+        sd = form.number("load_sd", least=0.1, most=20)
+        measured = parse_measured(kind, {**given, "load_mean": mean, "load_sd": sd})
+        assert measured is not None  # as "ct" is one of the assays that measure amounts
+        return measured
     if kind == "off":
-        return parse_assay("count", [form.percent("off", least=0.01, most=50)])
+        return parse_assay("count", [form.percent("off", least=0.01, most=50)]), None
     if kind == "positive":
         missed, false = (form.percent(name, least=0, most=49) for name in ("missed", "false"))
-        return parse_assay("positive", [1 - missed, 1 - false])
+        return parse_assay("positive", [1 - missed, 1 - false]), None
     if kind == "reading":
-        return parse_assay("reading", [form.number("sigma", least=0.01, most=10)])
-    return parse_assay(kind, [])
+        return parse_assay("reading", [form.number("sigma", least=0.01, most=10)]), None
+    return parse_assay(kind, []), None
+
+
+def _cycles(form: Form, *names: str) -> list[float]:
+    return [form.number(name, least=1, most=100) for name in names]
 
 
 def _bar(one: Candidate | ClassicalScheme, made: Plan) -> Markup:

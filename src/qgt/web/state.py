@@ -103,7 +103,8 @@ class PreparedRuns:
         problem, name = plan.problem, decoder_name(plan.problem)
         decoder = self._decoders.get(problem.fingerprint)
         if decoder is None:
-            inner = make_decoder(name, {"time_limit": str(self.settings.seconds)})
+            options = {} if name == "load_posterior" else {"time_limit": str(self.settings.seconds)}
+            inner = make_decoder(name, options)
             decoder = Calibrated(inner, seconds=self.settings.calibrate).bind(problem)
             self._decoders.put(problem.fingerprint, decoder)
         return Prepared(name, problem, plan.samples, decoder)

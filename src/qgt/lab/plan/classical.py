@@ -3,7 +3,9 @@
 A result is taken at its word. A pool that is positive, or whose count or reading is nearer to 1 than to 0, is followed
 up; a sample that is tested alone is what its test says. The schemes are simulated with the prior and the assay of the
 plan, so sensitivity and specificity work on pools and on single tests alike, and a plate is right if all its samples
-are called right, as in a plan.
+are called right, as in a plan. Where an assay measures amounts, a pool whose report is detected is positive; a plate is
+right if every sample is called right except positives too weak for the scheme's pools, and the share of all positives
+that was found is a figure of its own.
 
     each sample alone       one test for each sample
     pools, then singles     Dorfman (1943): every sample in one pool; the samples of positive pools are tested alone
@@ -14,12 +16,13 @@ are called right, as in a plan.
 The size of Dorfman's pools is the one with the fewest tests, up to the largest pool that is allowed.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Generator, Tensor
 
+from qgt.lab.plan.loads import detected, least_load, measures_amounts
+from qgt.model.loads import Loads
 from qgt.model.noise import Noise
 from qgt.model.prior import Sampler
 from qgt.trust.metrics import Interval, wilson
@@ -27,7 +30,6 @@ from qgt.trust.metrics import Interval, wilson
 PLATE_ROWS, PLATE_COLUMNS = 8, 12  # of the plates that are pooled by rows and columns
 ENTRIES = 2**21  # samples that are simulated, all plates together
 MOST_PLATES, FEWEST_PLATES = 10_000, 100
-NEARER = 0.5  # a result above this is positive
 Z99 = 2.5758293035489004  # the normal quantile of a two-sided 99 % interval
 
 
@@ -48,6 +50,7 @@ class ClassicalScheme:
     plates: int  # simulated
     successes: int
     follow_ups: float  # single tests afterwards, per plate, on average
+    sensitivity: float | None = None  # where samples have loads: the share of all positives that was found
 
     @property
     def tests(self) -> float:
@@ -66,12 +69,12 @@ class ClassicalScheme:
 
 
 def classical_schemes(
-    prior: Sampler, noise: Noise, items: int, *, largest_pool: int | None = None, generator: Generator
+    prior: Sampler | Loads, noise: Noise, items: int, *, largest_pool: int | None = None, generator: Generator
 ) -> list[ClassicalScheme]:
     """The schemes for so many samples, simulated.
 
     Args:
-        prior: Which samples are positive.
+        prior: Which samples are positive, and what loads they have where the assay measures amounts.
         noise: What the assay reports, of pools and of single samples.
         items: The number of samples.
         largest_pool: The most samples that a pool may hold; schemes with larger pools are left out.
@@ -90,10 +93,11 @@ def classical_schemes(
     x = prior.sample(plates, items, generator=generator).to(torch.float64)
     positive = _Reader(noise, generator)
     alone = positive(x, torch.ones(items, dtype=torch.float64))  # what a single test of each sample says
-    made = [ClassicalScheme("each sample alone", items, items, 1, plates, _right(x, alone), 0.0)]
+    singles = _scheme("each sample alone", x, torch.ones_like(alone), alone, items, items, 1, noise)
+    made = [replace(singles, follow_ups=0.0)]  # the tests of all samples are the first round
     sizes = range(2, min(items, largest_pool or items) + 1)
     if sizes:
-        size = _best_size(float(x.mean()), noise, sizes)
+        size = _best_size(x, noise, sizes)
         pools = -(-items // size)
         owner = torch.arange(items) * pools // items  # of each sample, its pool; sizes differ by at most one
         made.append(_dorfman(x, alone, owner, positive))
@@ -110,18 +114,19 @@ class _Reader:
     generator: Generator
 
     def __call__(self, counts: Tensor, sizes: Tensor) -> Tensor:
-        return self.noise.sample(counts, sizes, generator=self.generator) > NEARER  # (plates, pools)
+        return detected(self.noise, self.noise.sample(counts, sizes, generator=self.generator))  # (plates, pools)
 
 
-def _dorfman(x: Tensor, alone: Tensor, owner: Tensor, positive: Callable[[Tensor, Tensor], Tensor]) -> ClassicalScheme:
+def _dorfman(x: Tensor, alone: Tensor, owner: Tensor, positive: _Reader) -> ClassicalScheme:
     sizes = owner.bincount().to(torch.float64)
     counts = torch.zeros(len(x), len(sizes), dtype=torch.float64).index_add_(1, owner, x)
     again = positive(counts, sizes)[:, owner]  # (plates, samples)
     largest = int(sizes.max())
-    return _scheme(f"pools of {largest}, then single tests", x, again, alone, len(sizes), len(owner), largest)
+    name = f"pools of {largest}, then single tests"
+    return _scheme(name, x, again, alone, len(sizes), len(owner), largest, positive.noise)
 
 
-def _arrays(x: Tensor, alone: Tensor, positive: Callable[[Tensor, Tensor], Tensor]) -> ClassicalScheme:
+def _arrays(x: Tensor, alone: Tensor, positive: _Reader) -> ClassicalScheme:
     """Samples fill arrays down their columns; the last array may lack some."""
     items = x.shape[1]
     place, array = (
@@ -143,25 +148,31 @@ def _arrays(x: Tensor, alone: Tensor, positive: Callable[[Tensor, Tensor], Tenso
     (row, rows_here), (column, columns_here) = hits
     again = (row & column) | (row & ~columns_here) | (column & ~rows_here)
     name = f"{PLATE_ROWS} rows and {PLATE_COLUMNS} columns, then single tests"
-    return _scheme(name, x, again, alone, pools, 2 * items, PLATE_COLUMNS)
+    return _scheme(name, x, again, alone, pools, 2 * items, PLATE_COLUMNS, positive.noise)
 
 
 def _scheme(
-    name: str, x: Tensor, again: Tensor, alone: Tensor, pools: int, transfers: int, largest: int
+    name: str, x: Tensor, again: Tensor, alone: Tensor, pools: int, transfers: int, largest: int, noise: Noise
 ) -> ClassicalScheme:
     tests = float(again.sum()) / len(x)
-    return ClassicalScheme(name, pools, transfers, largest, len(x), _right(x, again & alone), tests)
+    called, who = again.bool() & alone, x > 0
+    if not measures_amounts(noise):
+        return ClassicalScheme(name, pools, transfers, largest, len(x), int((called == who).all(1).sum()), tests)
+    right = int(((called == who) | (who & (x < least_load(noise, largest)))).all(1).sum())
+    found = float((called & who).sum() / who.sum().clamp(min=1))
+    return ClassicalScheme(name, pools, transfers, largest, len(x), right, tests, found)
 
 
-def _right(x: Tensor, called: Tensor) -> int:
-    return int((called == (x > 0)).all(1).sum())
-
-
-def _best_size(rate: float, noise: Noise, sizes: range) -> int:
+def _best_size(x: Tensor, noise: Noise, sizes: range) -> int:
     """The size of Dorfman's pools with the fewest tests: 1/g + P(a pool of g is positive)."""
     few = [size for size in sizes if size <= 64] or [sizes[0]]
     size = torch.tensor(few, dtype=torch.float64)
-    misread, seen = (_positive_share(noise, count) for count in (0.0, 1.0))
+    misread = _positive_share(noise, 0.0)
+    if measures_amounts(noise):
+        rate, loads = float((x > 0).double().mean()), x[x > 0]
+        seen = torch.tensor([float((loads >= least_load(noise, one)).double().mean()) for one in few]).double()
+    else:
+        rate, seen = float(x.mean()), torch.full_like(size, _positive_share(noise, 1.0))
     some = 1 - (1 - rate) ** size
     return few[int((1 / size + some * seen + (1 - some) * misread).argmin())]
 
@@ -170,15 +181,19 @@ def _positive_share(noise: Noise, count: float) -> float:
     """How often a single test of a sample is positive; a pool's test is taken to be as good."""
     ones = torch.full((4000, 1), count, dtype=torch.float64)
     seeded = torch.Generator().manual_seed(0)
-    return float((noise.sample(ones, torch.ones(1, dtype=torch.float64), generator=seeded) > NEARER).double().mean())
+    reports = noise.sample(ones, torch.ones(1, dtype=torch.float64), generator=seeded)
+    return float(detected(noise, reports).double().mean())
 
 
 def single_error(noise: Noise) -> float:
     """How often a test of one sample alone is misread, of positives or of negatives, whichever is more often.
+
+    Where an assay measures amounts, positives that a single test does not detect are not counted.
 
     Example:
         >>> from qgt import Noiseless, PositiveNegative
         >>> single_error(Noiseless()), 0.03 < single_error(PositiveNegative(0.95, 0.99)) < 0.07
         (0.0, True)
     """
-    return max(_positive_share(noise, 0.0), 1 - _positive_share(noise, 1.0))
+    misread = _positive_share(noise, 0.0)
+    return misread if measures_amounts(noise) else max(misread, 1 - _positive_share(noise, 1.0))

@@ -16,6 +16,7 @@ design's name and check code, in it or in its name; a folder whose design no lon
 
 import io
 import json
+import math
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING
 from qgt.files import codec, documents
 from qgt.files.grids import csv_bytes, has_workbooks, workbook_bytes
 from qgt.lab.plan.classical import ClassicalScheme
+from qgt.lab.plan.loads import CT_MEAN, CT_SD, last_detected, usual_loads
 from qgt.lab.plan.planning import Candidate, Plan
 from qgt.lab.plan.question import Question, Range
 from qgt.lab.plan.robots import Move, Moves, microlitres, moves_of, pool_places, worklist_files
@@ -35,6 +37,8 @@ from qgt.lab.sheets.names import check_code, label, short_name
 from qgt.lab.sheets.plates import POOL_PLATE
 from qgt.lab.sheets.samples import Samples
 from qgt.model.design import Design
+from qgt.model.loads import Amount, CycleThreshold
+from qgt.model.noise import Noise
 from qgt.model.problem import Problem, problem_files
 from qgt.pictures.figures import PlanPoint, plan_figure
 from qgt.pictures.pages import Piece
@@ -68,6 +72,20 @@ PLAN_COLUMN_MEANING = (
 )
 
 
+LOAD_COLUMNS = ("sensitivity", "too weak")  # after the others, where the assay measures amounts
+LOAD_COLUMN_MEANING = (
+    "sensitivity: the share found of all positives that a single test detects. too weak: the share of positives that a "
+    "pool of this size dilutes beyond detection; the column right does not count them."
+)
+
+
+def plan_header(plan: Plan) -> tuple[list[str], str]:
+    """The columns of `plan_rows`, and what they mean."""
+    if plan.question.loads is None:
+        return [*PLAN_COLUMNS, ""], PLAN_COLUMN_MEANING
+    return [*PLAN_COLUMNS, *LOAD_COLUMNS, ""], f"{PLAN_COLUMN_MEANING} {LOAD_COLUMN_MEANING}"
+
+
 def plan_rows(plan: Plan) -> list[list[str]]:
     """The candidates as rows under `PLAN_COLUMNS`, with a mark at the recommended one; then the schemes of today."""
     designs = [[*_row(one), "<- recommended" if one is plan.recommended else ""] for one in plan.candidates]
@@ -89,6 +107,7 @@ def plan_words(plan: Plan) -> list[str]:
     """
     one, question = plan.recommended, plan.question
     low, high = (f"{100 * end:.1f} %" for end in one.interval)
+    weak = "" if question.loads is None else " (except positives that are too weak for pools of this size)"
     words = [f"{label(one.design)}."]
     pools = f"{one.pools} pool{'s' if one.pools > 1 else ''}"
     words.append(
@@ -97,8 +116,8 @@ def plan_words(plan: Plan) -> list[str]:
     )
     rounds = " after follow-ups" if question.follow_ups else ""
     words.append(
-        f"Of {one.plates:,} simulated plates, {100 * one.success:.1f} % were decoded without a single error{rounds}; "
-        f"the true share is between {low} and {high}, with a certainty of 99 %."
+        f"Of {one.plates:,} simulated plates, {100 * one.success:.1f} % were decoded without a single "
+        f"error{rounds}{weak}; the true share is between {low} and {high}, with a certainty of 99 %."
     )
     if question.follow_ups:
         words.append(f"On average {one.follow_ups:.2f} samples of a plate have to be tested again, alone.")
@@ -107,7 +126,7 @@ def plan_words(plan: Plan) -> list[str]:
     else:
         words.append("This saves nothing: test each sample alone instead.")
     words += [*_compared(plan), *_caution(plan)]
-    words += household_words(question)
+    words += [*_dilution_words(plan), *assay_words(question), *household_words(question)]
     words.append(
         f"All of this holds if as many samples are positive as expected ({_range(question.positives)}) and the assay "
         f"errs as stated (seed {plan.seed})."
@@ -140,10 +159,89 @@ def household_words(question: Question) -> list[str]:
     ]
 
 
+def assay_words(question: Question) -> list[str]:
+    """What the plan takes for granted about an assay that measures amounts.
+
+    Example:
+        >>> from qgt.lab.sheets.samples import Samples
+        >>> words = assay_words(Question(Samples.numbered(96), (1, 4), CycleThreshold(sigma=0.25, limit=38.0)))
+        >>> words[0]
+        'Assay: cycle thresholds with a standard error of 0.25 cycles, detected up to cycle 38.'
+        >>> words[1]
+        'Pools: each sample gives its full volume, and a pool contains the sum of its samples.'
+        >>> words[2].split(" (")[0]
+        'Positives alone: cycle 27.3 on average, with a standard deviation of 6.2'
+    """
+    noise, loads = question.assay, question.loads
+    if loads is None:
+        return []
+    assert isinstance(noise, CycleThreshold | Amount)  # as `Question` has checked
+    last = last_detected(noise)
+    if isinstance(noise, CycleThreshold):
+        assay = f"cycle thresholds with a standard error of {noise.sigma:g} cycles, detected up to cycle {last:g}"
+        if noise.background:
+            empty = noise.intercept + noise.slope * math.log10(noise.background)
+            assay += f" (pools without a positive read {empty:g})"
+    else:
+        assay = f"amounts with a standard error of {100 * noise.relative:g} % and, near 0, of {noise.absolute:g}"
+        assay += f", detected from {last:g}"
+    words = [f"Assay: {assay}.", f"Pools: {_volumes(noise)}."]
+    if loads.values is not None:
+        words.append(f"Positives alone: as the {len(loads.values):,} of your list.")
+        return words
+    assert loads.mean is not None and loads.sd is not None
+    usual = usual_loads(noise)
+    own = (
+        "" if (usual.mean, usual.sd) != (loads.mean, loads.sd) else " (the usual value, published for 1,632 positives)"
+    )
+    if isinstance(noise, CycleThreshold):
+        mean, sd = noise.intercept + noise.slope * loads.mean, -noise.slope * loads.sd
+        words.append(f"Positives alone: cycle {mean:.4g} on average, with a standard deviation of {sd:.3g}{own}.")
+    else:
+        scale = f" (the usual value: cycles of {CT_MEAN} and {CT_SD} as copies)" if own else ""
+        words.append(
+            f"Positives alone: log10 of the amount {loads.mean:.3g} on average, with a standard deviation of "
+            f"{loads.sd:.3g}{scale}."
+        )
+    return words
+
+
+def _volumes(noise: CycleThreshold | Amount) -> str:
+    if not noise.dilution:
+        return "each sample gives its full volume, and a pool contains the sum of its samples"
+    if noise.dilution == 1 and isinstance(noise, CycleThreshold):
+        return "equal parts of one volume, so a positive in a pool of n samples reads log2(n) cycles later than alone"
+    if noise.dilution == 1:
+        return "equal parts of one volume, so a pool contains the mean of its samples"
+    return f"the amount of a positive in a pool of n samples is divided by n to the power of {noise.dilution:g}"
+
+
+def _dilution_words(plan: Plan) -> list[str]:
+    """What pooling loses, where samples have loads."""
+    one = plan.recommended
+    if plan.question.loads is None or one.sensitivity is None:
+        return []
+    found = (
+        f"On the simulated plates {100 * one.sensitivity:.1f} % of all positives that a single test detects were found."
+    )
+    if not one.missed:
+        return [found]
+    return [
+        f"Too weak: {100 * one.missed:.1f} % of these positives are diluted beyond detection in pools of "
+        f"{one.largest_pool} samples: no decoder can find them in the pools. The calls and the confidence of "
+        f"qgt decode are about the positives that pools can detect. {found}"
+    ]
+
+
+def _found(scheme: ClassicalScheme) -> str:
+    return "" if scheme.sensitivity is None else f", {100 * scheme.sensitivity:.1f} % of positives found"
+
+
 def _compared(plan: Plan) -> list[str]:
     """How the plan compares with what laboratories do today."""
     told = [
-        f"{scheme.name} ({scheme.tests:.1f} tests, {100 * scheme.success:.1f} % of plates without an error)"
+        f"{scheme.name} ({scheme.tests:.1f} tests, {100 * scheme.success:.1f} % of plates without an error"
+        f"{_found(scheme)})"
         for scheme in plan.classical
     ]
     if not told:
@@ -187,7 +285,7 @@ def _row(one: Candidate) -> list[str]:
     return [
         str(one.pools),
         f"{one.transfers:,}",
-        str(one.weight) + (" (households together)" if one.together else ""),
+        str(one.weight) + (" (households together)" if one.together else " (triples)" if one.by_triples else ""),
         str(one.largest_pool),
         f"{one.plates:,}",
         f"{100 * one.success:.1f} %",
@@ -195,6 +293,7 @@ def _row(one: Candidate) -> list[str]:
         f"{one.follow_ups:.2f}",
         f"{one.tests_saved:.1f}",
         f"{one.entropy_bound:.1f}",
+        *([] if one.sensitivity is None else [f"{100 * one.sensitivity:.1f} %", f"{100 * one.missed:.1f} %"]),
     ]
 
 
@@ -211,6 +310,7 @@ def _scheme_row(one: ClassicalScheme, samples: int) -> list[str]:
         f"{one.follow_ups:.2f}",
         f"{samples - one.tests:.1f}",
         "",
+        *([] if one.sensitivity is None else [f"{100 * one.sensitivity:.1f} %", ""]),
     ]
 
 
@@ -420,7 +520,7 @@ def plan_of_problem(folder: str | Path, problem: Problem, files: Mapping[str, by
     return PlanFolder(path, short_name(problem.design), code, problem, samples, volume)
 
 
-def blank_counts(design: Design) -> list[list[str | int | None]]:
+def blank_counts(design: Design, noise: Noise | None = None) -> list[list[str | int | None]]:
     """The rows of a sheet of counts to fill in: a remark, a header, and a line for each pool.
 
     Example:
@@ -428,11 +528,18 @@ def blank_counts(design: Design) -> list[list[str | int | None]]:
         >>> blank_counts(Design.from_rows(["110", "011"]))[1:3]
         [['pool', 'pool plate', 'well', 'samples', 'count'], ['P1', 'Pools 1', 'A1', 2, None]]
     """
-    rows: list[list[str | int | None]] = [[f"# {label(design)}"], list(BLANK)]
+    rows: list[list[str | int | None]] = [[f"# {label(design)}"], [*BLANK[:-1], _report_column(noise)]]
     places = pool_places(design.pools)
     for name, (plate, well), size in zip(design.pool_names, places, design.pool_sizes.tolist(), strict=True):
         rows.append([name, plate, well, size, None])
     return rows
+
+
+def _report_column(noise: Noise | None) -> str:
+    """What the column of reports is called in a sheet to fill in."""
+    if isinstance(noise, CycleThreshold):
+        return "Ct"
+    return "result" if isinstance(noise, Amount) else BLANK[-1]
 
 
 def plan_files(plan: Plan, *, volume: float = 10.0) -> dict[str, bytes]:
@@ -451,9 +558,9 @@ def plan_files(plan: Plan, *, volume: float = 10.0) -> dict[str, bytes]:
         (('A1', 'B1'), ['README.txt', 'candidates.svg'])
     """
     samples, design, picture = plan.question.samples, plan.problem.design, io.BytesIO()
-    sheet = pooling_sheet(design, samples, volume, notes=household_words(plan.question))
+    sheet = pooling_sheet(design, samples, volume, notes=[*assay_words(plan.question), *household_words(plan.question)])
     plan_picture(plan).savefig(picture, format="svg")
-    rows = blank_counts(design)
+    rows = blank_counts(design, plan.question.assay)
     width = max(map(len, rows))
     files = {
         **problem_files(plan.problem),
@@ -495,12 +602,22 @@ def plan_facts(plan: Plan, volume: float) -> dict[str, object]:
             "most_transfers": question.most_transfers,
             "follow_ups": question.follow_ups,
             **({} if rates is None else {"attack_rate": rates[0], "background": rates[1]}),
+            **({} if question.loads is None else _load_facts(question)),
         },
         "candidates": candidate_facts(plan),
         "today": scheme_facts(plan),
         "fingerprint": problem.fingerprint,
         "version": f"qgt {__version__}",
     }
+
+
+def _load_facts(question: Question) -> dict[str, object]:
+    """What positives have, in log10 of amounts, and the share that pools may miss."""
+    loads = question.loads
+    assert loads is not None
+    law = {name: getattr(loads, name) for name in ("mean", "sd", "low", "high") if getattr(loads, name) is not None}
+    values = {} if loads.values is None else {"values": list(loads.values)}
+    return {"loads": {**law, **values}, "most_missed": question.most_missed}
 
 
 def candidate_facts(plan: Plan) -> list[dict[str, object]]:
@@ -515,6 +632,7 @@ def candidate_facts(plan: Plan) -> list[dict[str, object]]:
             **_performance(one),
             "tests_saved": round(one.tests_saved, 6),
             "entropy_bound": round(one.entropy_bound, 6),
+            **({} if one.sensitivity is None else {"too_weak": round(one.missed, 6), "triples": one.by_triples}),
             "recommended": one is plan.recommended,
         }
         for one in plan.candidates
@@ -541,17 +659,34 @@ def _performance(one: Candidate | ClassicalScheme) -> dict[str, object]:
         "successes": one.successes,
         "interval": [round(end, 6) for end in one.interval],
         "follow_ups": round(one.follow_ups, 6),
+        **({} if one.sensitivity is None else {"sensitivity": round(one.sensitivity, 6)}),
     }
+
+
+def _to_fill_in(noise: Noise) -> str:
+    """What to write into the sheet."""
+    if isinstance(noise, CycleThreshold):
+        return (
+            "Write each pool's Ct into counts.csv or counts.xlsx, and 'not detected' where nothing amplified. Leave "
+            "the cell of a failed pool empty."
+        )
+    if isinstance(noise, Amount):
+        return (
+            "Write each pool's amount into counts.csv or counts.xlsx, and 0 where nothing was detected. Leave the cell "
+            "of a failed pool empty."
+        )
+    return (
+        "Write each pool's count into counts.csv or counts.xlsx. Leave the cell of a failed pool empty; do not write 0."
+    )
 
 
 def _readme(plan: Plan) -> str:
     name = decoder_name(plan.problem)
-    decoder = "" if name == "certified" else f" --decoder {name}"
+    decoder = f" --decoder {name}" if name == "exact" else ""  # the others are the usual ones of their problems
     steps = [
         "1. Print pooling_sheet.html (A4, landscape), or give your robot its file from the folder worklists.",
         "2. Make the pools. Check each pool's number of samples and its volume against the sheet.",
-        "3. Write each pool's count into counts.csv or counts.xlsx. Leave the cell of a failed pool empty; do not "
-        "write 0.",
+        f"3. {_to_fill_in(plan.question.assay)}",
         f"4. Decode in this folder:  qgt decode counts.csv --problem .{decoder}",
         "   Add  -o calls.csv --report report.csv --html report.html  for files to keep.",
     ]

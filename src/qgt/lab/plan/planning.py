@@ -24,21 +24,24 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
+from typing import NamedTuple
 
 from torch import Generator
 
 from qgt.lab.plan.classical import ClassicalScheme, classical_schemes, single_error
+from qgt.lab.plan.loads import detectable, missed_share
 from qgt.lab.plan.question import Question as Question
 from qgt.lab.plan.simulation import Z99, Scout, fewest
-from qgt.lab.plan.transfers import has_twins
+from qgt.lab.plan.transfers import fit_triples, has_twins
 from qgt.model.design import Design
 from qgt.model.problem import Problem
 from qgt.trust.metrics import Interval, wilson
 
 OnStepsDone = Callable[[int, int], None]  # steps done, and of how many
-DesignShape = tuple[int, int, bool]  # pools, weight, and whether households share pools
 SPREAD = (1.35, 1.15, 1.0)  # pools of the candidates, over the fewest that did well enough; the surest first
 USUAL = 6  # transfers per sample that do best in most questions: they come first
+USUAL_FOR_LOADS = 3
+TRIPLE, TRIPLE_STEP = 3, 6  # transfers per sample of triple systems, whose numbers of pools are this far apart
 WIDE_STEP, NARROW_STEP, LAST_STEP = 1.4, 1.2, 1.08  # of the pools: steps of scouting, and where it stops
 SCOUTED, MEASURED, CONFIRMED = 60, 400, 1000  # plates
 CONFIRMATIONS = 8  # designs that are confirmed at most
@@ -54,6 +57,15 @@ ALONE_SHARE, ALONE_MOST, ALONE_STEP = 0.8, 0.95, 3.0
 FUTILE = 1.64  # standard errors by which a design must miss what it would have to show, to be given up
 PROGRESS_STEPS = 100  # of progress
 LEAST_TIME = 0.02  # of the time, that every simulation has
+
+
+class DesignShape(NamedTuple):
+    """What makes a design, together with the seed."""
+
+    pools: int
+    weight: int
+    together: bool = False  # whether households share pools
+    by_triples: bool = False  # whether it is a triple system
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +88,14 @@ class Candidate:
     together: bool = False  # whether households share pools; else they are spread
     seconds: float = 0.0  # that simulating the plates took
     tries: int = 1  # candidates among which these plates chose it
+    sensitivity: float | None = None  # where samples have loads: the share of all positives that was found
+    missed: float = 0.0  # the share of positives that pools of this size do not detect
+    by_triples: bool = False  # whether no two samples share more than one pool, by a triple system
 
     @property
     def shape(self) -> DesignShape:
-        """Pools, weight and whether households share pools: with the seed, these make the design."""
-        return self.design.pools, self.weight, self.together
+        """Pools, weight, whether households share pools and triples: with the seed, these make the design."""
+        return DesignShape(self.design.pools, self.weight, self.together, self.by_triples)
 
     @property
     def speed(self) -> float:
@@ -150,7 +165,7 @@ class Plan:
     @property
     def problem(self) -> Problem:
         """What the decoder has to know: the recommended design, the prior and the assay."""
-        return Problem(self.recommended.design, self.question.prior, self.question.assay)
+        return detectable(Problem(self.recommended.design, self.question.prior, self.question.assay))
 
     @property
     def better_classical(self) -> ClassicalScheme | None:
@@ -159,7 +174,9 @@ class Plan:
         fine = [
             scheme
             for scheme in self.classical
-            if scheme.tests < one.tests and scheme.interval.low >= min(one.interval.low, self.question.certainty)
+            if scheme.tests < one.tests
+            and scheme.interval.low >= min(one.interval.low, self.question.certainty)
+            and (scheme.sensitivity or 0.0) >= (one.sensitivity or 0.0)
         ]
         return min(fine, key=lambda scheme: scheme.tests, default=None)
 
@@ -248,30 +265,36 @@ class _Desk:
 
     def usable(self, shape: DesignShape) -> bool:
         """Whether the design of a shape tells all samples apart and keeps to the limits."""
-        pools, weight, together = shape
-        design = self.scout.design(pools, weight, together=together)
-        largest = self.question.largest_pool or design.items
-        return int(design.pool_sizes.max()) <= largest and not has_twins(design)
+        design = self._design(shape)
+        return int(design.pool_sizes.max()) <= self.question.largest and not has_twins(design)
+
+    def _design(self, shape: DesignShape) -> Design:
+        return self.scout.design(shape.pools, shape.weight, together=shape.together, by_triples=shape.by_triples)
 
     def measured(
         self, purpose: str, shape: DesignShape, plates: int, seconds: float, hopeless_below: float | None = None
     ) -> Candidate:
         """A design on fresh plates."""
-        pools, weight, together = shape
-        design = self.scout.design(pools, weight, together=together)
+        design = self._design(shape)
         tally = self.scout.measure(
             purpose, design, plates, seconds=seconds, hopeless_below=hopeless_below, hopeless_z=FUTILE
         )
         bound = self.question.entropy_bound(int(design.pool_sizes.max()))
         again = tally.follow_ups / tally.plates
-        return Candidate(design, weight, tally.plates, tally.right, again, bound, together, tally.seconds)
+        made = Candidate(design, shape.weight, tally.plates, tally.right, again, bound, shape.together, tally.seconds)
+        loads = self.question.loads
+        if loads is None:
+            return made
+        missed = missed_share(loads, self.question.assay, made.largest_pool)
+        return replace(made, sensitivity=tally.sensitivity, missed=missed, by_triples=shape.by_triples)
 
 
 def _shapes(desk: _Desk) -> list[DesignShape]:
     """The designs worth measuring."""
     question, scout = desk.question, desk.scout
     found: list[tuple[int, DesignShape]] = []  # with its place in the spread
-    weights, guess = sorted(question.weights, key=lambda weight: abs(weight - USUAL)), None
+    usual = USUAL if question.loads is None else USUAL_FOR_LOADS
+    weights, guess = sorted(question.weights, key=lambda weight: abs(weight - usual)), None
     wanted = desk.alone
     for number, weight in enumerate(weights):
         desk.show(SCOUTING * number / len(weights))
@@ -291,18 +314,26 @@ def _shapes(desk: _Desk) -> list[DesignShape]:
         guess = best or guess
         sizes = [most] if best is None else [min(most, math.ceil(share * best)) for share in SPREAD]
         for place, pools in enumerate(dict.fromkeys(sizes)):
-            found.append((place, (pools, weight, False)))
+            found.append((place, DesignShape(pools, weight)))
             if question.samples.households is not None:
-                found.append((place, (pools, weight, True)))
+                found.append((place, DesignShape(pools, weight, together=True)))
+            if weight == TRIPLE and question.loads is not None:
+                found += [(place, shape) for shape in _triples(pools, most, len(question.samples))]
     usable = [shape for _, shape in sorted(found, key=lambda one: one[0]) if desk.usable(shape)]
     if not usable:
-        limits = ("most_pools", "largest_pool", "most_transfers")
+        limits = ("most_pools", "largest_pool", "most_transfers", *(["most_missed"] if question.loads else []))
         given = [f"{name}={getattr(question, name)}" for name in limits if getattr(question, name) is not None]
         raise ValueError(
             f"{' and '.join(given) or 'These limits'} leave no room for {len(question.samples)} samples, each in other "
             "pools than any other: allow more pools, larger ones or more transfers."
         )
     return usable
+
+
+def _triples(pools: int, most: int, items: int) -> list[DesignShape]:
+    """The triple system with the next number of pools; none where more pools would be needed than are allowed."""
+    fit = (number for number in range(pools, min(most, pools + TRIPLE_STEP) + 1) if fit_triples(items, number))
+    return [DesignShape(number, TRIPLE, by_triples=True) for number in fit][:1]
 
 
 def _measured(desk: _Desk, shapes: Sequence[DesignShape]) -> list[Candidate]:
@@ -336,7 +367,8 @@ def _confirmed(desk: _Desk, candidates: Sequence[Candidate], shapes: Sequence[De
     waiting, tried = [one.shape for one in queue], list[Candidate]()
     while waiting and len(tried) < CONFIRMATIONS and not (tried and desk.over(CONFIRMED_BY)):
         desk.show(MEASURED_BY + (CONFIRMED_BY - MEASURED_BY) * len(tried) / CONFIRMATIONS)
-        pools, weight, together = shape = waiting.pop(0)
+        shape = waiting.pop(0)
+        pools, weight = shape.pools, shape.weight
         seconds, plates = desk.left(CONFIRMED_BY) * FIRST_SHARE, max(CONFIRMED, 3 * enough)
         reach = float(min(plates, max(enough, speeds.get(shape, math.inf) * seconds)))  # plates that there is time for
         tried.append(desk.measured("confirming", shape, plates, seconds, wanted + _margin(wanted, reach)))
@@ -349,7 +381,8 @@ def _confirmed(desk: _Desk, candidates: Sequence[Candidate], shapes: Sequence[De
             continue
         waiting = [one for one in waiting if one[1:] != shape[1:] or one[0] > pools]  # with fewer pools it is no better
         most = desk.question.pool_range(weight)[1]
-        larger = (min(most, math.ceil((SLOW_GROWTH if few else POOLS_GROWTH) * pools)), weight, together)
+        more = min(most, math.ceil((SLOW_GROWTH if few else POOLS_GROWTH) * pools))
+        larger = DesignShape(more, weight, shape.together)  # a triple system has no number of pools between
         if (few or not waiting) and pools < most and desk.usable(larger):
             waiting.insert(0, larger)
     return tried

@@ -1,13 +1,26 @@
 """The question that a plan answers: what a person knows and wants, as it is typed, and as a prior."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
 
 from qgt.arguments import fraction, whole
 from qgt.files.tables import WrittenNumber, read_amount, read_range, read_shares
+from qgt.lab.plan.loads import (
+    MOST_MISSED,
+    amount_assay,
+    cycle_assay,
+    largest_detected,
+    measures_amounts,
+    missed_share,
+    pools_for_loads,
+    read_loads,
+    usual_loads,
+)
 from qgt.lab.sheets.samples import Samples
+from qgt.model.loads import Amount, CycleThreshold, Loads
 from qgt.model.noise import Gaussian, Noise, Noiseless, PositiveNegative, SparseInteger
 from qgt.model.prior import Bernoulli, Households, Prior, UnknownLevel, UnknownRate
 from qgt.theory.limits import pools_needed
@@ -112,6 +125,7 @@ def _level(prior: Prior, items: int, number: float) -> float:
 # The question.
 
 WEIGHTS = (4, 6, 8)  # transfers per sample that are tried
+LOAD_WEIGHTS = (3, 4)  # the same where pools report amounts, each of which tells more than a count
 MOST_SAMPLES = 5000  # pairs of samples are looked at, which takes their square in memory
 
 
@@ -135,6 +149,8 @@ class Question:
     follow_ups: bool = False  # whether doubtful samples may be tested alone in a second round
     attack_rate: float | None = None  # of samples with households: see `household_rates`
     background: float | None = None
+    loads: Loads | None = None  # of positives, where the assay measures amounts; its own rate is not used
+    most_missed: float = MOST_MISSED  # the share of positives that pools may be too dilute to detect
 
     def __post_init__(self) -> None:
         low, high = self.positives
@@ -164,11 +180,38 @@ class Question:
                 "samples has both households and risks, and no prior here knows how much of a risk its household "
                 "explains: leave out one of the two columns (keep households where positives infect each other)."
             )
+        self._check_loads()
+
+    def _check_loads(self) -> None:
+        measured = measures_amounts(self.assay)
+        if self.loads is not None and not measured:
+            raise ValueError(f"loads={self.loads} is for assays that measure amounts: give CycleThreshold or Amount.")
+        if not measured:
+            return
+        if self.loads is None:
+            object.__setattr__(self, "loads", usual_loads(self.assay))
+        assert self.loads is not None
+        object.__setattr__(self, "most_missed", fraction("most_missed", self.most_missed))
+        if self.largest < 2 <= (self.largest_pool or 2):
+            lost = missed_share(self.loads, self.assay, 2)
+            raise ValueError(
+                f"most_missed={self.most_missed:g} leaves no pools: pools of 2 samples already miss "
+                f"{100 * lost:.1f} % of positives, which they dilute; give more, or test each sample alone."
+            )
 
     @property
-    def prior(self) -> Prior:
+    def prior(self) -> Prior | Loads:
         """What is expected, as a prior."""
-        return expected_prior(self.samples, self.positives, self.attack_rate, self.background)
+        who = expected_prior(self.samples, self.positives, self.attack_rate, self.background)
+        return who if self.loads is None else replace(self.loads, rate=None, prior=who)
+
+    @cached_property
+    def largest(self) -> int:
+        """The largest pool: as large as is allowed and, where samples have loads, detects enough of the positives."""
+        items = len(self.samples)
+        if self.loads is not None:
+            items = largest_detected(self.loads, self.assay, items, self.most_missed)
+        return min(self.largest_pool or items, items)
 
     @property
     def household_rates(self) -> tuple[float, float] | None:
@@ -181,8 +224,9 @@ class Question:
     def weights(self) -> list[int]:
         """Transfers per sample to try: the usual ones, as far as they are allowed and can tell all samples apart."""
         items, pools = len(self.samples), min(self.most_pools or len(self.samples), len(self.samples))
-        most = min(self.most_transfers or WEIGHTS[-1], pools)
-        usual = [weight for weight in WEIGHTS if weight <= most and math.comb(pools, weight) >= items]
+        tried = WEIGHTS if self.loads is None else LOAD_WEIGHTS
+        most = min(self.most_transfers or tried[-1], pools)
+        usual = [weight for weight in tried if weight <= most and math.comb(pools, weight) >= items]
         return usual or [min(most, max(1, pools // 2))]
 
     def pool_range(self, weight: int) -> tuple[int, int]:
@@ -192,7 +236,7 @@ class Question:
         """
         items = len(self.samples)
         most = min(self.most_pools or items, items)
-        room = math.ceil(items * weight / min(self.largest_pool or items, items))
+        room = math.ceil(items * weight / self.largest)
         while room < most and math.comb(room, weight) < items:
             room += 1
         if math.comb(room, weight) < items:
@@ -206,6 +250,8 @@ class Question:
         """The number of pools of one size below which no design can work."""
         items = len(self.samples)
         rate = sum(self.positives) / 2 / items
+        if self.loads is not None and isinstance(self.assay, CycleThreshold | Amount):
+            return pools_for_loads(self.loads, self.assay, rate, items, min(size, items))
         return pools_needed(self.assay, rate, items=items, size=min(size, items))
 
 
@@ -215,6 +261,11 @@ ASSAY_NUMBERS = {  # what each kind of assay reports, and the numbers that say h
     "count": "the number of positives in the pool; give the share of counts that are off by one, such as 0.02 or 2%",
     "reading": "a real number near the count; give its standard deviation, such as 0.2",
     "positive": "positive or negative; give sensitivity and specificity, such as 0.98,0.99 or 98%,99%",
+}
+# Assays that measure amounts, and the options that say how; what is left out has a usual value.
+MEASURED = {
+    "ct": ("sigma", "limit", "dilution", "empty_ct", "load_mean", "load_sd", "loads"),
+    "amount": ("relative", "absolute", "limit", "dilution", "load_mean", "load_sd", "loads"),
 }
 ERROR_NUMBERS = {"count": (0, 1), "reading": (1,), "positive": (0, 2)}  # how many numbers say how an assay errs
 RARE_POSITIVES = (
@@ -295,17 +346,54 @@ def parse_assay(kind: str, errors: Sequence[float]) -> Noise:
         raise ValueError(f"errors={given} is not valid for {kind}: {error}") from error
 
 
+def parse_measured(
+    kind: str, given: Mapping[str, float | str | Path | None], *, loads_data: bytes | None = None
+) -> tuple[Noise, Loads] | None:
+    """The noise of an assay that measures amounts and the loads of positives; None for an assay that counts.
+
+    Args:
+        kind: Of the assay: one of `MEASURED`, or of `ASSAY_NUMBERS`.
+        given: Options by their names in `MEASURED`; None, or no entry, takes the usual value.
+        loads_data: The content of the file `loads`, as with an upload.
+
+    Example:
+        >>> noise, loads = parse_measured("ct", {"sigma": 0.2, "load_mean": 30.0})
+        >>> noise.sigma, noise.limit, noise.dilution, round(loads.mean, 2)
+        (0.2, 38.0, 1.0, 2.11)
+        >>> parse_measured("count", {"sigma": 0.2})
+        Traceback (most recent call last):
+        ValueError: sigma=0.2 is not for the assay count: leave it out, or give the assay ct.
+    """
+    own = MEASURED.get(kind, ())
+    for name, value in given.items():
+        if value is not None and name not in own:
+            fits = " or ".join(other for other, names in MEASURED.items() if name in names)
+            raise ValueError(f"{name}={value} is not for the assay {kind}: leave it out, or give the assay {fits}.")
+    if not own:
+        return None
+    numbers = {name: value for name, value in given.items() if isinstance(value, float | int)}
+    settings = {name: value for name, value in numbers.items() if not name.startswith(("load", "empty"))}
+    noise = cycle_assay(**settings, empty=numbers.get("empty_ct")) if kind == "ct" else amount_assay(**settings)
+    file, mean, sd = given.get("loads"), numbers.get("load_mean"), numbers.get("load_sd")
+    if file is None:
+        return noise, usual_loads(noise, mean, sd)
+    if mean is not None or sd is not None:
+        raise ValueError(f"loads={file} and load_mean or load_sd were both given: give the file, or the two numbers.")
+    return noise, read_loads(str(file), noise, loads_data)
+
+
 def two_stages(kind: str) -> bool:
     """Whether doubtful samples are tested alone in a second round, where nobody says otherwise.
 
     Pools that are only positive or negative tell little, so one round takes many of them; laboratories that use such an
-    assay test the samples of positive pools alone today.
+    assay test the samples of positive pools alone today. A PCR machine tests single samples as it tests pools, and a
+    weak positive that not all its pools detect is settled by a test of its own.
 
     Example:
-        >>> two_stages("positive"), two_stages("count")
-        (True, False)
+        >>> two_stages("positive"), two_stages("ct"), two_stages("count")
+        (True, True, False)
     """
-    return kind == "positive"
+    return kind == "positive" or kind in MEASURED
 
 
 def parse_errors(text: str, kind: str) -> list[float]:
@@ -330,4 +418,4 @@ def parse_errors(text: str, kind: str) -> list[float]:
 
 def _check_kind(kind: str) -> None:
     if kind not in ASSAY_NUMBERS:
-        raise ValueError(f"assay={kind!r} is not known: give one of {', '.join(ASSAY_NUMBERS)}.")
+        raise ValueError(f"assay={kind!r} is not known: give one of {', '.join([*ASSAY_NUMBERS, *MEASURED])}.")

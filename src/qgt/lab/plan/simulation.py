@@ -18,10 +18,13 @@ from qgt.arguments import generator_of
 from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.contract import BoundDecoder
 from qgt.decoders.highs.exact import ExactMAP
+from qgt.decoders.loads.posterior import LoadPosterior
 from qgt.decoders.results import Decoded
-from qgt.lab.plan.transfers import few_transfers
+from qgt.lab.plan.loads import detectable, detected, least_load
+from qgt.lab.plan.transfers import few_transfers, triples
 from qgt.lab.sheets.samples import Samples
 from qgt.model.design import Design
+from qgt.model.loads import Loads, as_statuses
 from qgt.model.noise import Noise
 from qgt.model.prior import Prior
 from qgt.model.problem import Problem
@@ -45,6 +48,13 @@ class PlateTally:
     right: int = 0
     follow_ups: int = 0
     seconds: float = 0.0  # that all of it took
+    positives: int = 0  # samples with a load on all plates, however weak; counted where samples have loads
+    found: int = 0  # of them called positive
+
+    @property
+    def sensitivity(self) -> float | None:
+        """The share of all positives that was found; None where samples have no loads."""
+        return self.found / self.positives if self.positives else None
 
     @property
     def success(self) -> float:
@@ -57,17 +67,21 @@ class PlateTally:
             self.right + other.right,
             self.follow_ups + other.follow_ups,
             self.seconds + other.seconds,
+            self.positives + other.positives,
+            self.found + other.found,
         )
 
 
 def planned_decoder(problem: Problem, *, listing: bool, time_limit: float | None = None) -> BoundDecoder:
-    """The decoder that plans are made for: certified, or exact where that does not take the prior.
+    """The decoder that plans are made for: certified, or exact where that does not take the prior; one for loads.
 
     Args:
         problem: The problem to bind it to.
         listing: Whether the answers that come close are listed, which takes several times as long.
         time_limit: Seconds for each plate.
     """
+    if decoder_name(problem) == "load_posterior":
+        return LoadPosterior(odds=SIMULATION_ODDS).bind(problem)
     if decoder_name(problem) == "exact":
         return ExactMAP(time_limit=time_limit).bind(problem)
     return Certified(odds=SIMULATION_ODDS if listing else 1.0, time_limit=time_limit, certificates=False).bind(problem)
@@ -75,20 +89,25 @@ def planned_decoder(problem: Problem, *, listing: bool, time_limit: float | None
 
 def decoder_name(problem: Problem) -> str:
     """What `qgt decode` calls the decoder that a plan is made for."""
+    if problem.loads is not None:
+        return "load_posterior"
     return "certified" if Certified().supports(problem) is None else "exact"
 
 
-def judged(x: Tensor, found: Decoded, retest_below: float | None, noise: Noise, *, generator: Generator) -> PlateTally:
+def judged(
+    x: Tensor, found: Decoded, retest_below: float | None, noise: Noise, *, least: float = 0.0, generator: Generator
+) -> PlateTally:
     """How the decoded plates did against the truth.
 
     A sample that is tested alone is tested once, with the assay that tests the pools, so its test may err as well. It
     is then called by the odds that the pools gave it, times what its own test says.
 
     Args:
-        x: The truth, (plates, samples).
+        x: The truth, (plates, samples): statuses, or loads.
         found: What the decoder says.
         retest_below: Test the doubtful samples of plates whose confidence is below this; None tests none.
         noise: How tests of single samples err.
+        least: Positives with smaller loads may be called either way: no pool detects them.
         generator: Where the results of these tests come from.
     """
     called = found.x
@@ -100,13 +119,20 @@ def judged(x: Tensor, found: Decoded, retest_below: float | None, noise: Noise, 
             sure = sure & evidence.complete
         again = evidence.unsettled & ~sure[:, None]
         called = torch.where(again, _called_alone(x, found, noise, generator), called)
-    return PlateTally(len(x), int((called == x).all(1).sum()), int(again.sum()))
+    if x.dtype == torch.uint8:
+        return PlateTally(len(x), int((called == x).all(1).sum()), int(again.sum()))
+    who = as_statuses(x)
+    weak = (x > 0) & (x < least)
+    right = int(((called == who) | weak).all(1).sum())
+    return PlateTally(len(x), right, int(again.sum()), positives=int(who.sum()), found=int((called * who).sum()))
 
 
 def _called_alone(x: Tensor, found: Decoded, noise: Noise, generator: Generator) -> Tensor:
     """What each sample would be called after a test of its own: (plates, samples)."""
     ones = torch.ones(x.shape, dtype=torch.float64)
     reports = noise.sample(x.to(torch.float64), ones[0], generator=generator)
+    if x.dtype != torch.uint8:  # a load is not known, so its test is taken at its word
+        return detected(noise, reports).to(torch.uint8)
     told = noise.log_prob(reports, ones, ones) - noise.log_prob(reports, 0 * ones, ones)
     before = torch.zeros_like(told) if found.scores is None else torch.logit(found.scores.double(), eps=1e-9)
     return (before + told > 0).to(torch.uint8)
@@ -126,7 +152,8 @@ def simulated_plates(
     """Simulate and decode plates.
 
     Args:
-        problem: The design, the prior and the assay.
+        problem: The design, the prior and the assay. Where samples have loads, plates may have positives that pools do
+            not detect, and are decoded as if they had none: see `detectable`.
         plates: How many.
         retest_below: See `judged`.
         generator: Where the random numbers come from.
@@ -136,19 +163,22 @@ def simulated_plates(
         hopeless_z: How clearly, in standard errors.
     """
     start = time.perf_counter()
-    decode = planned_decoder(problem, listing=retest_below is not None, time_limit=each)
+    told = detectable(problem)
+    least = 0.0 if problem.loads is None else least_load(problem.noise, int(problem.design.pool_sizes.max()))
+    decode = planned_decoder(told, listing=retest_below is not None, time_limit=each)
     x, y = problem.simulate(plates, generator=generator)
-    least = LEAST_PART if retest_below is None else LISTED_PART
-    tally, size = PlateTally(), least
+    part_least = LEAST_PART if retest_below is None else LISTED_PART
+    tally, size = PlateTally(), part_least
     while tally.plates < plates:
         part = slice(tally.plates, tally.plates + size)
-        tally += judged(x[part], decode(y[part]), retest_below, problem.noise, generator=generator)
+        found = decode(y[part])
+        tally += judged(x[part], found, retest_below, problem.noise, least=least, generator=generator)
         spent = time.perf_counter() - start
         if spent >= seconds or (hopeless_below is not None and _hopeless(tally, hopeless_below, hopeless_z)):
             break
         # Large parts are fast, small ones stop in time, even if all their plates take as long as they may.
         likely, worst = (seconds - spent) / spent * tally.plates / 2, max(seconds - spent, seconds / 2) / each
-        size = max(least, int(min(MOST_PART, likely, worst)))
+        size = max(part_least, int(min(MOST_PART, likely, worst)))
     return replace(tally, seconds=time.perf_counter() - start)
 
 
@@ -162,20 +192,22 @@ class Scout:
     """What all simulations of one question share."""
 
     samples: Samples
-    prior: Prior
+    prior: Prior | Loads
     assay: Noise
     retest_below: float | None
     seed: int
-    _designs: dict[tuple[int, int, bool], Design] = field(default_factory=dict, repr=False, compare=False)
+    _designs: dict[tuple[int, int, bool, bool], Design] = field(default_factory=dict, repr=False, compare=False)
 
-    def design(self, pools: int, weight: int, *, together: bool = False) -> Design:
+    def design(self, pools: int, weight: int, *, together: bool = False, by_triples: bool = False) -> Design:
         """The design of that size: always the same for one seed."""
-        shape = pools, weight, together
+        shape = pools, weight, together, by_triples
         if shape not in self._designs:
             self._designs[shape] = self._design(*shape)
         return self._designs[shape]
 
-    def _design(self, pools: int, weight: int, together: bool) -> Design:
+    def _design(self, pools: int, weight: int, together: bool, by_triples: bool) -> Design:
+        if by_triples:
+            return triples(items=len(self.samples), pools=pools, item_names=self.samples.names)
         return few_transfers(
             items=len(self.samples),
             pools=pools,

@@ -16,6 +16,7 @@ Everything is drawn from the generator, so equal seeds give equal designs.
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
@@ -23,6 +24,7 @@ import torch
 from torch import Generator
 
 from qgt.arguments import whole
+from qgt.model import combinatorial
 from qgt.model.design import Design
 
 TRIES = 10  # swaps tried for each transfer
@@ -73,6 +75,35 @@ def few_transfers(
     if math.comb(pools, weight) >= items:
         _part_twins(matrix, generator)
     return Design.from_matrix(torch.from_numpy(matrix.T.copy()), pool_names, item_names)
+
+
+def fit_triples(items: int, pools: int) -> bool:
+    """Whether triples of so many pools have pools of equal size, up to one: Kirkman's always, Steiner's if complete.
+
+    Example:
+        >>> fit_triples(96, 33), fit_triples(96, 32), fit_triples(96, 21)
+        (True, False, False)
+    """
+    if pools % 6 == 1:
+        return pools >= 7 and items == pools * (pools - 1) // 6
+    return pools % 6 == 3 and pools >= 9 and items <= len(combinatorial.kirkman(pools).flatten(0, 1))
+
+
+def triples(*, items: int, pools: int, item_names: Sequence[str] = ()) -> Design:
+    """Each item in three pools, no two items together in more than one: Kirkman's triples, or Steiner's.
+
+    Args:
+        items: The number of items.
+        pools: The number of pools, for which `fit_triples` is true.
+        item_names: Names of the items, if not I1, I2, ...
+
+    Example:
+        >>> design = triples(items=96, pools=33)
+        >>> design.pool_sizes.max(), shared_pools(design)[0]
+        (tensor(9), 1)
+    """
+    make = Design.kirkman_triples if pools % 6 == 3 else Design.steiner_triples
+    return replace(make(pools=pools, items=items), own_item_names=tuple(item_names) or None)
 
 
 def has_twins(design: Design) -> bool:
