@@ -210,16 +210,6 @@ class Loads:
         return self.statuses().log_prob(who) + torch.where(x > 0, self.log_density(logs), 0.0).sum(1)
 
 
-def has_loads(prior: object) -> bool:
-    """Whether items have amounts: then x is float64, and no table over a count describes a pool.
-
-    Example:
-        >>> has_loads(Loads(rate=0.1, mean=3.0, sd=1.0)), has_loads(Bernoulli(0.1))
-        (True, False)
-    """
-    return isinstance(prior, Loads)
-
-
 @dataclass(frozen=True)
 class CycleThreshold:
     """Quantitative PCR: the cycle at which a pool's signal crosses the threshold, infinite where nothing amplified.

@@ -10,6 +10,7 @@ from torch import Tensor
 import qgt
 from qgt.decoders.loads.evidence import NONE, Plates, PositiveSets
 from qgt.decoders.loads.search import candidates
+from qgt.lab.verdicts import Call
 
 NODES = 24  # of the oracle's grid, for each load
 PRIORS = {
@@ -156,6 +157,33 @@ def test_a_missing_report_is_left_out() -> None:
     assert a.evidence.confidence is not None and b.evidence.confidence is not None
     assert bool((a.x == b.x).all())
     assert torch.allclose(a.evidence.confidence, b.evidence.confidence, atol=0.01)
+
+
+def test_an_unexplained_plate_is_no_all_clear() -> None:
+    """Pool 1 is positive, and none of its samples can be: no sample may be called negative, calibrated or not."""
+    design = qgt.Design.from_rows(["11000", "01100", "00110", "00011"])
+    loads = qgt.Loads(rate=[0.0, 0.0, 0.005, 0.005, 0.005], mean=3.0, sd=1.0, low=1.0)
+    problem = qgt.Problem(design, loads, qgt.CycleThreshold(sigma=0.25, limit=38.0))
+    y = torch.tensor([[25.0, math.inf, math.inf, math.inf]], dtype=torch.float64)
+    result = qgt.LoadPosterior().bind(problem)(y)
+    assert result.status.tolist() == [qgt.Status.NOT_CONVERGED]
+    assert result.evidence.confidence is not None and float(result.evidence.confidence) == 0.0
+    assert result.evidence.alternatives is not None and float(result.evidence.alternatives.probability.sum()) == 0.0
+    for judged in (result, qgt.Calibrated(qgt.LoadPosterior(), seconds=5.0, simulations=30).bind(problem)(y)):
+        (account,) = qgt.accounts(problem, y, None, judged)
+        assert {str(one.call) for one in account.calls} == {"none"}
+
+
+def test_a_list_that_is_not_complete_calls_nobody_negative() -> None:
+    problem = plate(qgt.CycleThreshold(sigma=0.25, limit=38.0), mean=3.0, sd=1.2)
+    x, y = problem.simulate(60, generator=torch.Generator().manual_seed(4))
+    some = ((x > 0).sum(1) >= 3).nonzero()[:4, 0]
+    result = qgt.LoadPosterior(most_sets=1).bind(problem)(y[some])
+    complete, marginals = result.evidence.complete, result.evidence.marginals
+    assert complete is not None and marginals is not None and not bool(complete.all())
+    assert bool(marginals[~complete].isnan().all())
+    for account, whole in zip(qgt.accounts(problem, y[some], None, result), complete.tolist(), strict=True):
+        assert whole or not account.called(Call.NEGATIVE)
 
 
 def test_statuses_are_left_to_other_decoders() -> None:

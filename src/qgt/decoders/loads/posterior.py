@@ -200,17 +200,19 @@ def _result(
     first = order[torch.searchsorted(owner[order], torch.arange(instances, device=owner.device))]
     keep = order[evidence[order] >= evidence[first][owner[order]] - window]
     spans, _ = Spans.of(owner[keep], instances)
-    answers = Answers(spans, x[keep], evidence[keep], probability[keep])
+    explained = evidence[first] > NEVER / 2
+    complete = listing.complete & explained
+    answers = Answers(spans, x[keep], evidence[keep], torch.where(explained[owner], probability, 0.0)[keep])
     amounts, interval = _amounts(close, samples, first, items)
     best = x[first]
     differs = (x[keep] != best[owner[keep]]).to(torch.float64)
     unsettled = torch.zeros_like(marginals).index_add_(0, owner[keep], differs) > 0
-    explained = evidence[first] > NEVER / 2
     found = Evidence(
         log_joint=evidence[first],
-        complete=listing.complete & explained,
+        complete=complete,
         confidence=torch.where(explained, probability[first], 0.0),
-        marginals=marginals.clamp(0.0, 1.0),
+        # Probabilities from a list that lacks sets could call a sample negative that is positive in the sets it lacks.
+        marginals=torch.where(complete[:, None], marginals.clamp(0.0, 1.0), torch.nan),
         unsettled=unsettled,
         alternatives=answers,
         interval=interval,
