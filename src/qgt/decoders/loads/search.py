@@ -4,7 +4,8 @@ A neighbour has one item more, one less, or one or two in place of another. What
 predicted from one integral over the load of the item that comes or goes (`Plates.conditional`); the promising
 neighbours are then fitted. The search starts from the empty set, goes on from the best sets that were not yet gone on
 from, and ends where the neighbours of every set within the odds have been looked at (compare Hans, Dobra and West 2007,
-Shotgun stochastic search for large p regression, J. Am. Stat. Assoc. 102, 507-516; here chance has no part, except in the chains).
+Shotgun stochastic search for large p regression, J. Am. Stat. Assoc. 102, 507-516; here only
+the chains are random).
 
 Where this takes `HARD` sets or more, neighbours may lead to a set that is only the best of its surroundings. Such an
 instance gets annealed chains (`chains`), and the search goes on from the best of the sets in which they end.
