@@ -29,6 +29,7 @@ from qgt.cli.shell import (
     tell_verdicts,
     write_files,
 )
+from qgt.decoders.names import DECODER_CLASSES
 
 if TYPE_CHECKING:
     from qgt.lab.answers.accounts import Account
@@ -36,11 +37,8 @@ if TYPE_CHECKING:
     from qgt.lab.sheets.counts import CountSheet
     from qgt.lab.sheets.samples import Samples
 
-# Typed out, so that help need not import them.
-DECODER_NAMES = (
-    "amp, belief (very many items), certified, exact, exhaustive (up to 20 items), gamp, linear_program, "
-    "maximum_neighborhood, peeling (exact counts), prevalence, comp, dd, scomp, comp_lasso, comp_nnls, comp_nnomp, "
-    "comp_sbl, load_gamp, load_posterior (amounts) or a plugin's file:Class; "
+DECODER_HELP = (
+    f"{', '.join(DECODER_CLASSES)} or a plugin's file:Class; "
     "default certified, load_posterior for amounts, or belief for more than 5000 items in small pools."
 )
 LIMITED, USUAL_LIMIT = ("certified", "exact"), 5.0  # seconds for each plate: as on the page
@@ -75,7 +73,7 @@ def decode(
     certificate: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the proofs, for 'qgt check'.")
     ] = None,
-    decoder: Annotated[str | None, typer.Option(metavar="NAME", help=DECODER_NAMES)] = None,
+    decoder: Annotated[str | None, typer.Option(metavar="NAME", help=DECODER_HELP)] = None,
     model: Annotated[Path | None, typer.Option(metavar="RUN", help="Instead: a network from 'qgt train'.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="An option of the decoder; repeatable.")
