@@ -1,6 +1,7 @@
 """One network for any design: its training on random designs, and what it reaches on designs it never saw.
 
     python benchmarks/any_design.py train --device cuda --minutes 9 --total-minutes 25 --out FOLDER [--resume CHECKPOINT]
+    python benchmarks/any_design.py ship CHECKPOINT
 
 `train` simulates on the device: every instance has a design, rates and a noise of its own. The learning rate falls with
 the time that all calls together have taken, `--total-minutes`. FOLDER/checkpoint.safetensors, written every minute, has
@@ -22,7 +23,10 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Generator, Tensor
 
+from qgt.decoders.neural import model_file
+from qgt.decoders.neural.any_design import AnyDesign
 from qgt.decoders.neural.messages import LEAST_LOG, Fixed, MessageNetwork, Seen, State
+from qgt.files import tensors as tensor_files
 from qgt.learning.optimizers import MOMENTUM, orthogonal
 from setting import provenance
 
@@ -375,6 +379,33 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         return json.loads(file.metadata()["made"]), {name: file.get_tensor(name) for name in file.keys()}
 
 
+def ship(path: Path, output: Path) -> None:
+    """Write the average weights of a checkpoint as the file that the package ships."""
+    made, tensors = read_checkpoint(path)
+    network = MessageNetwork(width=made["width"], inside=made["inside"], generator=Generator().manual_seed(0))
+    network.load_state_dict({name.removeprefix("average."): t for name, t in tensors.items() if name[:8] == "average."})
+    shares = dict(zip(("sparse", "rounded", "outliers", "saturating", "binary"), SHARES, strict=True))
+    recipe = {
+        "script": "benchmarks/any_design.py",
+        "steps": made["steps"],
+        "seconds": round(made["seconds"]),
+        "batch": made["arguments"]["batch"],
+        "rounds": ROUNDS,
+        "shapes": [list(shape) for shape in SHAPES],
+        "noises": shares,
+        **{key: made[key] for key in ("seed", "device", "torch", "date")},
+    }
+    limits = (
+        "independent items in training: correlated ones enter by their marginals; pools report totals of at most "
+        f"{WINDOW} neighbouring values; triple systems, hypercubes, rows and columns were held out"
+    )
+    decoder = AnyDesign(network, {"recipe": recipe, "limits": limits})
+    text = json.dumps({"format": model_file.MODEL_FORMAT, **decoder.description}, allow_nan=False)
+    weights = {name: t.detach().contiguous() for name, t in network.state_dict().items()}
+    tensor_files.write_tensors(output, weights, {"qgt": text, "sha256": model_file.checksum(text, weights)})
+    print(f"wrote {output}: {output.stat().st_size:,} bytes, {made['steps']} steps")
+
+
 # Quick evaluations with the average weights, on new designs.
 
 
@@ -485,9 +516,15 @@ def arguments() -> argparse.Namespace:
     of_train.add_argument("--no-compile", action="store_true")
     of_train.add_argument("--no-muon", action="store_true")
     of_train.add_argument("--tiny", action="store_true")
+    of_ship = verbs.add_parser("ship")
+    of_ship.add_argument("checkpoint", type=Path)
+    of_ship.add_argument("-o", "--output", type=Path, default=Path("src/qgt/data/any_design.safetensors"))
     return parser.parse_args()
 
 
 if __name__ == "__main__":
     options = arguments()
-    train(options)
+    if options.verb == "train":
+        train(options)
+    else:
+        ship(options.checkpoint, options.output)

@@ -23,6 +23,7 @@ _PUBLIC = {
     "decoders.highs.linear_program": ("LinearProgram",),
     "decoders.loads.baselines": ("CompLasso", "CompNNLS", "CompNNOMP", "CompSBL", "LoadGAMP"),
     "decoders.loads.posterior": ("LoadPosterior",),
+    "decoders.neural.any_design": ("AnyDesign", "Pretrained", "pretrained"),
     "decoders.neural.decoder": ("NeuralDecoder", "load"),
     "decoders.neural.mlp": ("MLP", "ResidualMLP"),
     "decoders.neural.model_file": ("ModelFileError",),

@@ -15,6 +15,7 @@ from qgt.decoders.highs.exact import ExactMAP
 from qgt.decoders.highs.linear_program import LinearProgram
 from qgt.decoders.loads.baselines import CompLasso, CompNNLS, CompNNOMP, CompSBL, LoadGAMP
 from qgt.decoders.loads.posterior import LoadPosterior
+from qgt.decoders.neural.any_design import Pretrained
 from qgt.decoders.peeling import Peeling
 from qgt.files import codec
 from qgt.model.problem import PARTS
@@ -37,6 +38,7 @@ DECODERS: dict[str, type[Decoder]] = {
     "load_posterior": LoadPosterior,
     "maximum_neighborhood": MaximumNeighborhood,
     "peeling": Peeling,
+    "pretrained": Pretrained,
     "prevalence": Prevalence,
     "scomp": SCOMP,
 }

@@ -74,6 +74,13 @@ class Fixed(NamedTuple):
     pool_numbers: Tensor  # (instances, pools, 4)
     item_numbers: Tensor  # (instances, items, 2)
 
+    def at(self, rows: Tensor) -> "Fixed":
+        """Some instances."""
+        seen = Seen(*(part[rows] for part in self.seen))
+        means, scales = ((pair[0][rows], pair[1][rows]) for pair in (self.means, self.scales))
+        numbers = self.pool_numbers[rows], self.item_numbers[rows]
+        return Fixed(seen, self.totals[rows], means, self.shares[rows], scales, *numbers)
+
 
 class MessageNetwork(nn.Module):
     """The network; `width` is that of hidden vectors, `inside` that of the two hidden layers of each MLP."""
