@@ -1,6 +1,6 @@
 """One network for any design: its training on random designs, and what it reaches on designs it never saw.
 
-    python benchmarks/any_design.py train --device cuda --minutes 9 --total-minutes 25 --out FOLDER [--resume CHECKPOINT]
+    python benchmarks/any_design.py train --device cuda --minutes 9 --total-minutes 25 --out FOLDER [--resume FOLDER]
     python benchmarks/any_design.py ship CHECKPOINT
 
 `train` simulates on the device: every instance has a design, rates and a noise of its own. The learning rate falls with
@@ -57,6 +57,8 @@ TINY = (Shape(40, 20, 0.6, core=True), Shape(40, 24, 0.4))
 
 
 class Drawn(NamedTuple):
+    """Instances with what a network is shown of them."""
+
     seen: Seen
     x: Tensor  # (instances, items)
 
@@ -122,7 +124,9 @@ def draw(shape: Shape, n: int, g: Generator) -> Drawn:
                   u(0.9, 1.0)[:, None], torch.where(chance(0.5), 0.0, u(0, 0.3))[:, None],
                   torch.randint(1, 6, (n, 1), generator=g, device=device))  # fmt: skip
     y = noise.sample(counts, sizes, g)
-    centre = torch.where((noise.kind == BINARY) | ((noise.kind == SATURATING) & (y >= noise.cap)), expected.maximum(y), y)
+    centre = torch.where(
+        (noise.kind == BINARY) | ((noise.kind == SATURATING) & (y >= noise.cap)), expected.maximum(y), y
+    )
     first = (centre.round() - WINDOW // 2).clamp(min=0)
     totals = first[..., None] + torch.arange(WINDOW, device=device)
     tables = noise.tables(y, totals, sizes)
@@ -174,6 +178,7 @@ class Noise(NamedTuple):
         return torch.where(self.kind == BINARY, (draws[2] < self.positive(counts, sizes)).float(), y)
 
     def positive(self, counts: Tensor, sizes: Tensor) -> Tensor:
+        """The chance that a pool is positive."""
         share = (counts / sizes.clamp(min=1)).clamp(1e-6, 1)
         seen = torch.where(counts > 0, share**self.dilution, 0.0)
         return 1 - self.specificity + (self.sensitivity + self.specificity - 1) * seen
@@ -183,7 +188,9 @@ class Noise(NamedTuple):
         each = Noise(*(part[..., None] for part in self))
         away, y, sizes = y[..., None] - totals, y[..., None], sizes[..., None]
         wide = 2 * each.bound + 1
-        sparse = torch.where(away == 0, 1 - each.errors, 0.0) + torch.where(away.abs() <= each.bound, each.errors / wide, 0)
+        sparse = torch.where(away == 0, 1 - each.errors, 0.0) + torch.where(
+            away.abs() <= each.bound, each.errors / wide, 0
+        )
         root = each.sigma * math.sqrt(2)
         rounded = (torch.erf((away + 0.5) / root) - torch.erf((away - 0.5) / root)) / 2
         stray = (1 - each.stray) * sparse + each.stray / (sizes + 1)
@@ -241,6 +248,7 @@ class Optimizer:
         self.steps += 1
 
     def tensors(self) -> dict[str, Tensor]:
+        """All that a checkpoint has."""
         made = {f"average.{name}": t for name, t in self.average.items()}
         made |= {f"weight.{name}": p.detach() for name, p in self.network.named_parameters()}
         made |= {f"muon.{i}": t for i, t in enumerate(self.momenta)}
@@ -250,6 +258,7 @@ class Optimizer:
 
     @torch.no_grad()
     def restore(self, tensors: dict[str, Tensor], steps: int) -> None:
+        """Take over what `tensors` gave."""
         self.steps = steps
         for name, p in self.network.named_parameters():
             p.copy_(tensors[f"weight.{name}"])
@@ -312,7 +321,13 @@ def train(options: argparse.Namespace) -> None:
         optimizer.restore(saved[1], saved[0]["steps"])
         earlier = saved[0]["seconds"]
     one: Round = network.round if options.no_compile else torch.compile(network.round, dynamic=options.dynamic)
-    made = {"width": width, "inside": inside, "seed": options.seed, "arguments": vars(options), **provenance(str(device))}
+    made = {
+        "width": width,
+        "inside": inside,
+        "seed": options.seed,
+        "arguments": vars(options),
+        **provenance(str(device)),
+    }
     print(f"{sum(p.numel() for p in network.parameters()):,} parameters, {made}", flush=True)
     log = (out / "log.jsonl").open("a")
 
@@ -323,7 +338,9 @@ def train(options: argparse.Namespace) -> None:
 
     def save() -> None:
         seconds = earlier + time.perf_counter() - begun
-        write_checkpoint(out / "checkpoint.safetensors", optimizer, {**made, "seconds": seconds, "steps": optimizer.steps})
+        write_checkpoint(
+            out / "checkpoint.safetensors", optimizer, {**made, "seconds": seconds, "steps": optimizer.steps}
+        )
 
     torch._dynamo.config.cache_size_limit = 64
     end = begun + 60 * options.minutes - options.reserve
@@ -376,7 +393,7 @@ def write_checkpoint(path: Path, optimizer: Optimizer, made: dict[str, Any]) -> 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     with safe_open(path / "checkpoint.safetensors" if path.is_dir() else path, framework="pt") as file:
-        return json.loads(file.metadata()["made"]), {name: file.get_tensor(name) for name in file.keys()}
+        return json.loads(file.metadata()["made"]), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
 def ship(path: Path, output: Path) -> None:

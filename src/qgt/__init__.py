@@ -42,6 +42,7 @@ _PUBLIC = {
     "lab.sheets.counts": ("CountSheet", "read_counts"),
     "lab.sheets.samples": ("Samples",),
     "lab.verdicts": ("Verdict",),
+    "learning.fine_tuning": ("fine_tune",),
     "learning.run": ("best_threshold",),
     "learning.training": ("Interrupted", "train", "train_many"),
     "model.design": ("Design",),

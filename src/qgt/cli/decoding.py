@@ -1,6 +1,7 @@
 """The verb that turns counts into calls: decode."""
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 # Typed out, so that help need not import them.
 DECODER_NAMES = (
     "amp, belief (very many items), certified, exact, exhaustive (up to 20 items), gamp, linear_program, "
-    "maximum_neighborhood, peeling (exact counts), prevalence, comp, dd, scomp, comp_lasso, comp_nnls, comp_nnomp, "
-    "comp_sbl, load_gamp, load_posterior (amounts) or a plugin's file:Class; "
+    "maximum_neighborhood, peeling (exact counts), pretrained (a network), prevalence, comp, dd, scomp, "
+    "comp_lasso, comp_nnls, comp_nnomp, comp_sbl, load_gamp, load_posterior (amounts) or a plugin's file:Class; "
     "default certified, load_posterior for amounts, or belief for more than 5000 items in small pools."
 )
 LIMITED, USUAL_LIMIT = ("certified", "exact"), 5.0  # seconds for each plate: as on the page
@@ -133,6 +134,7 @@ def decode(
       qgt decode counts.csv --problem problem.toml
       qgt decode counts.csv --problem problem.toml -o calls.csv --report report.csv --html report.html
       qgt decode counts.csv --problem problem.toml --decoder gamp --set damping=0.5 -o calls.csv
+      qgt decode counts.csv --problem problem.toml --decoder pretrained -o calls.csv
       qgt decode counts.csv --model runs/mlp -o calls.csv
       qgt decode run.xlsx --problem problem.toml --target N1 --control RP
       qgt decode counts.csv --problem problem.toml --round round2 --round round3 -o calls.csv
@@ -255,7 +257,15 @@ def _chosen(
         options.setdefault("certificates", str(keep_proofs).lower())
     if name in LIMITED and limited:
         options.setdefault("time_limit", str(USUAL_LIMIT))
-    return Chosen(name, make_decoder(name, options), loaded, [why] if why else ())
+    made = make_decoder(name, options)
+    return Chosen(name, made, loaded, [*([why] if why else ()), *_outside(made, loaded)])
+
+
+def _outside(decoder: "qgt.Decoder", problem: "qgt.Problem") -> list[str]:
+    """What a pretrained network was not trained for, in sentences."""
+    if not isinstance(decoder, qgt.Pretrained) or decoder.supports(problem) is not None:
+        return []
+    return [f"The pretrained network may decode this problem poorly: {one}" for one in decoder.outside(problem)]
 
 
 def _one_round(
@@ -269,10 +279,12 @@ def _one_round(
     device: str,
 ) -> Done:
     """A sheet of one round, decoded by the decoder that was chosen."""
+    from qgt.decoders.neural.any_design import OutsideTraining
     from qgt.lab.answers.decoding import decode_sheet
     from qgt.trust.cache import cache_folder
 
-    with share_done("decoding") as show:
+    with share_done("decoding") as show, warnings.catch_warnings():
+        warnings.simplefilter("ignore", OutsideTraining)  # `Chosen.why` has the same sentences
         sheet = decode_sheet(
             chosen.problem,
             read.y,

@@ -44,6 +44,10 @@ LEAST_RATE = 1e-6
 ROUNDS, TRIES = 24, 8
 
 
+class OutsideTraining(UserWarning):
+    """A problem is outside of what a pretrained network was trained on."""
+
+
 @dataclass(frozen=True)
 class Ranges:
     """What random problems the weights were trained on, each from least to most."""
@@ -74,7 +78,7 @@ class AnyDesign:
 
     network: MessageNetwork
     made: Mapping[str, Any] = field(default_factory=dict)  # how the weights were trained
-    ranges: Ranges = Ranges()  # noqa: RUF009 - frozen
+    ranges: Ranges = Ranges()
     rounds: int = ROUNDS
     tries: int = TRIES
 
@@ -124,7 +128,8 @@ class AnyDesign:
         """Get ready to decode on any device; warn where the problem is outside of the training's ranges."""
         refuse_unsupported(self, problem)
         for sentence in self.outside(problem):
-            warnings.warn(f"the pretrained network may decode this problem poorly: {sentence}", stacklevel=2)
+            said = f"the pretrained network may decode this problem poorly: {sentence}"
+            warnings.warn(said, OutsideTraining, stacklevel=2)
         copies: dict[torch.device, MessageNetwork] = {}
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
@@ -271,7 +276,7 @@ def shown(problem: Problem, y: Tensor, costs: PoolCosts | None = None) -> Seen:
 
 def _first(costs: PoolCosts, design: Design, rate: Tensor) -> Tensor:
     """Where the window of each table begins: around the totals that the report and the prior together make likely."""
-    kinds, counts = costs.tables.shape
+    counts = costs.tables.shape[1]
     if counts <= WINDOW:
         return torch.zeros_like(costs.which)
     pools, device = design.pools, rate.device
@@ -291,9 +296,7 @@ def _first(costs: PoolCosts, design: Design, rate: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def _decode(
-    config: AnyDesign, network: MessageNetwork, problem: Problem, y: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+def _decode(config: AnyDesign, network: MessageNetwork, problem: Problem, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Calls, probabilities, and the number of rounds that each instance took."""
     costs = pool_costs(problem.design, problem.noise, y)
     seen = shown(problem, y, costs)

@@ -9,9 +9,10 @@ v = A (x (1 - x)). With E(m) = sum over totals of P(y | total) N(total; m, v) a 
     log E(m + 1) - log E(m)         if the item has not been counted in m,
     log E(m) - log E(m - 1)         if it has,
 
-which is relaxed belief propagation with the exact channel. A dense design has the total of all items in every pool: so
-the number of defective items is an unknown of its own (as in GAMP), and pools tell items about deviations from it. The network sees these numbers, sums of hidden vectors over
-pools and items, and decides how far to follow them:
+which is relaxed belief propagation with the exact channel. A dense design has nearly the same total of all items in
+every pool. So the number of defective items is an unknown of its own (as in GAMP), and pools tell items about
+deviations from it. The network sees these numbers, sums of hidden vectors over pools and items, and decides how far to
+follow:
 
     pools   g_a <- norm(g_a + MLP(g_a, sum of h over the items of the pool, numbers of the pool))
     items   h_i <- norm(h_i + MLP(h_i, sum of g over the pools of the item, numbers of the item))
@@ -185,7 +186,9 @@ def fixed_numbers(seen: Seen) -> Fixed:
     known = (seen.tables.amin(2) < 0).to(report.dtype)
     pool_numbers = torch.stack([report, (blur + 0.05).log() / 3, (sizes / items + 0.01).log() / 2, known], 2)
     item_numbers = torch.stack([(degrees / pools + 0.01).log() / 2, (pools / items + 0.01).log().expand_as(degrees)], 2)
-    return Fixed(seen, totals, (seen.items / items, seen.pools / pools), sizes / items, scales, pool_numbers, item_numbers)
+    return Fixed(
+        seen, totals, (seen.items / items, seen.pools / pools), sizes / items, scales, pool_numbers, item_numbers
+    )
 
 
 def _scale(terms: Tensor, of: Tensor) -> Tensor:
