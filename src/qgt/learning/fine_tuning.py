@@ -23,7 +23,7 @@ from qgt.model.problem import Problem
 
 ROUNDS = 10  # that a step learns from
 WARM_UP = 0.05  # of all steps
-KEPT = 0.99  # of the running average of the weights, at each step
+AVERAGE_KEPT = 0.99  # of the running average of the weights, at each step
 VALIDATION = 512
 
 
@@ -67,7 +67,7 @@ def fine_tune(
         adam.step()
         with torch.no_grad():
             for name, p in network.named_parameters():
-                average[name].lerp_(p, 1 - min(KEPT, 1 - 1 / (step + 2)))
+                average[name].lerp_(p, 1 - min(AVERAGE_KEPT, 1 - 1 / (step + 2)))
         if on_step is not None:
             on_step(step + 1, float(loss.detach()))
     network.load_state_dict(average)

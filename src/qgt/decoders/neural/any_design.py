@@ -49,7 +49,7 @@ class OutsideTraining(UserWarning):
 
 
 @dataclass(frozen=True)
-class Ranges:
+class TrainedOn:
     """What random problems the weights were trained on, each from least to most."""
 
     items: tuple[int, int] = (50, 500)
@@ -78,7 +78,7 @@ class AnyDesign:
 
     network: MessageNetwork
     made: Mapping[str, Any] = field(default_factory=dict)  # how the weights were trained
-    ranges: Ranges = Ranges()
+    ranges: TrainedOn = TrainedOn()
     rounds: int = ROUNDS
     tries: int = TRIES
 
@@ -151,7 +151,7 @@ class AnyDesign:
     @property
     def description(self) -> dict[str, object]:
         """All but the weights, as plain data."""
-        ranges = {name: list(getattr(self.ranges, name)) for name in Ranges.__dataclass_fields__}
+        ranges = {name: list(getattr(self.ranges, name)) for name in TrainedOn.__dataclass_fields__}
         sizes = {"width": self.network.width, "inside": self.network.inside}
         return {"kind": KIND, **sizes, "rounds": self.rounds, "tries": self.tries, "ranges": ranges, "made": self.made}
 
@@ -205,12 +205,12 @@ def pretrained(path: str | Path | None = None, *, rounds: int = ROUNDS, tries: i
 
 
 @cache
-def _shipped() -> tuple[MessageNetwork, Mapping[str, Any], Ranges]:
+def _shipped() -> tuple[MessageNetwork, Mapping[str, Any], TrainedOn]:
     with resources.as_file(resources.files("qgt") / "data" / SHIPPED) as file:
         return _read(file)
 
 
-def _read(file: Path) -> tuple[MessageNetwork, Mapping[str, Any], Ranges]:
+def _read(file: Path) -> tuple[MessageNetwork, Mapping[str, Any], TrainedOn]:
     description, weights = model_file.read_model(file)
     try:
         if description.get("kind") != KIND:
@@ -223,8 +223,8 @@ def _read(file: Path) -> tuple[MessageNetwork, Mapping[str, Any], Ranges]:
         model_file.check_weights(network.state_dict(), weights)
         network.load_state_dict(dict(weights))
         given = codec.as_table("ranges", description["ranges"])
-        codec.check_keys("ranges", given, required=set(Ranges.__dataclass_fields__))
-        ranges = Ranges(**{name: _pair(name, value) for name, value in given.items()})
+        codec.check_keys("ranges", given, required=set(TrainedOn.__dataclass_fields__))
+        ranges = TrainedOn(**{name: _pair(name, value) for name, value in given.items()})
         return network.eval().requires_grad_(False), dict(codec.as_table("made", description["made"])), ranges
     except (ValueError, LookupError, TypeError, RecursionError, OverflowError) as error:
         raise ModelFileError(f"{file}: is not a usable model: {error}") from error
