@@ -24,7 +24,7 @@ from qgt.model.problem import Problem
 ROUNDS = 10  # that a step learns from
 WARM_UP = 0.05  # of all steps
 AVERAGE_KEPT = 0.99  # of the running average of the weights, at each step
-VALIDATION = 512
+VALIDATION = 4  # batches
 
 
 def fine_tune(
@@ -54,7 +54,7 @@ def fine_tune(
     network = copy.deepcopy(start.network).to(generator.device).requires_grad_(True).train()
     average = {name: p.detach().clone() for name, p in network.named_parameters()}
     adam = torch.optim.Adam(network.parameters(), lr=learning_rate, betas=(0.9, 0.98))
-    validation = problem.simulate(VALIDATION, generator=generator)
+    validation = problem.simulate(VALIDATION * batch, generator=generator)
     before = _validate(network, problem, validation.x, validation.y, batch)
     for step in range(steps):
         warm = min(1.0, (step + 1) / (WARM_UP * steps))

@@ -41,7 +41,7 @@ WINDOW = 64  # totals of a table that are looked at, where a pool has more
 SETTLED = math.log(0.98)  # the network's own log probability of its calls from which on they stand
 DOUBT = 5.0  # the logit of an item that is taken to be the opposite of what was called
 LEAST_RATE = 1e-6
-ROUNDS, TRIES = 24, 8
+ROUNDS, TRIES = 24, 24
 
 
 class OutsideTraining(UserWarning):
@@ -127,8 +127,9 @@ class AnyDesign:
     def bind(self, problem: Problem) -> BoundDecoder:
         """Get ready to decode on any device; warn where the problem is outside of the training's ranges."""
         refuse_unsupported(self, problem)
-        for sentence in self.outside(problem):
-            said = f"the pretrained network may decode this problem poorly: {sentence}"
+        outside = " ".join(self.outside(problem))
+        if outside:
+            said = f"the pretrained network may decode this problem poorly: {outside}"
             warnings.warn(said, OutsideTraining, stacklevel=2)
         copies: dict[torch.device, MessageNetwork] = {}
 
