@@ -2,6 +2,7 @@
 
     python benchmarks/load_tests.py stages --device cuda --processes 4 --minutes 8    # results/load_tests.json
     python benchmarks/load_tests.py rounds --processes 12 --minutes 8                 # results/load_rounds.json
+    python benchmarks/load_tests.py draw                                              # docs/images/loads_tests.png
 
 The first two may run at the same time, one on the GPU and one on the other cores. Both keep what has ended when the
 minutes are over, and go on from there when they are called again.
@@ -40,15 +41,17 @@ from loads import REAL
 from qgt.arguments import generator_of
 from qgt.decoders.results import Decoded
 from qgt.lab.answers.decoding import ByLongerLists, decode_history
-from qgt.lab.plan.loads import detected
+from qgt.lab.plan.loads import detected, pools_for_loads
 from qgt.lab.plan.simulation import fewest
 from qgt.lab.rounds.follow_up import propose
 from qgt.lab.verdicts import Call, Verdict
+from qgt.pictures.figures import save_figure, tests_needed_figure
 from qgt.rounds.history import History, measure
 from qgt.rounds.stopping import Settle
 from setting import in_processes, provenance, write
 
 STAGES, ROUNDS = Path("results/load_tests.json"), Path("results/load_rounds.json")
+IMAGE = Path("docs/images/loads_tests.png")
 ITEMS, LARGEST, GOAL, CERTAIN = 96, 32, 0.99, 0.99
 NOISE = qgt.CycleThreshold(sigma=0.25, intercept=37.0, limit=38.0)
 RATES = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1)
@@ -439,6 +442,42 @@ def trust(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+# The figure.
+
+Curves = dict[str, list[tuple[float, float, float]]]
+OURS = {ONE: "LoadPosterior, one stage", TWO: "LoadPosterior, then singles"}
+OTHERS = {
+    COMP_ONE: "COMP, one stage",
+    ARRAY: "rows and columns, then singles",
+    DORFMAN: "pools, then singles (Dorfman)",
+    COMP_TWO: "COMP, then singles",
+}
+
+
+def curves(stages: Sequence[dict[str, Any]], rounds: Sequence[dict[str, Any]]) -> tuple[Curves, Curves]:
+    """Our schemes and those of others: the rate, the mean number of tests on fresh plates, and its standard error."""
+    found = needed(stages, fresh=True)
+    ours, others = (
+        {
+            words: [(rate, row["tests"], row["error"]) for rate, row in sorted(found[name].items())]
+            for name, words in schemes.items()
+            if name in found
+        }
+        for schemes in (OURS, OTHERS)
+    )
+    ours["LoadPosterior, rounds"] = [
+        (rate, row["tests"], row["error"]) for rate, row in sorted(rounds_needed(rounds).items())
+    ]
+    return ours, others
+
+
+def bound() -> list[tuple[float, float]]:
+    """Pools of one stage below which no design can work, whatever the sizes of its pools."""
+    loads = qgt.Loads(rate=1.0, **REAL)
+    sizes = range(2, LARGEST + 1, 2)
+    return [(rate, min(pools_for_loads(loads, NOISE, rate, ITEMS, size) for size in sizes)) for rate in RATES]
+
+
 # The command.
 
 
@@ -473,7 +512,7 @@ def work_off(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("stages", "rounds"))
+    parser.add_argument("what", choices=("stages", "rounds", "draw"))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--plates", type=int, help="of each point: 1,000 for stages, 200 for rounds")
@@ -482,6 +521,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
+    if given.what == "draw":
+        stages, rounds = (json.loads(path.read_text("utf-8"))["rows"] for path in (STAGES, ROUNDS))
+        return save_figure(tests_needed_figure(*curves(stages, rounds), bound(), ITEMS), IMAGE, "png")
     about = {"seed": given.seed, "measured_on": provenance(given.device)}
     end = time.perf_counter() + 60 * given.minutes
     if given.what == "rounds":
@@ -490,7 +532,7 @@ def main() -> None:
         found = work_off(path, about, cases, run_case, processes=given.processes, seconds=60 * given.minutes)
         for line in [*rounds_needed(found["rows"]).values(), *trust(found["rows"])]:
             print(line)
-        return
+        return None
     path, plates = given.output or STAGES, given.plates or 1000
     tasks = list(tasks_of(given.rates, plates, given.seed, given.device))
     found = work_off(path, about, tasks, run_task, processes=given.processes, seconds=60 * given.minutes)
@@ -501,6 +543,7 @@ def main() -> None:
         for by_rate in needed(found["rows"], fresh=fresh).values():
             for row in by_rate.values():
                 print(row)
+    return None
 
 
 if __name__ == "__main__":
