@@ -45,7 +45,7 @@ from qgt.lab.plan.loads import detected, pools_for_loads
 from qgt.lab.plan.simulation import fewest
 from qgt.lab.rounds.follow_up import propose
 from qgt.lab.verdicts import Call, Verdict
-from qgt.pictures.figures import save_figure, tests_needed_figure
+from qgt.pictures.figures import needed_tests_figure, save_figure
 from qgt.rounds.history import History, measure
 from qgt.rounds.stopping import Settle
 from setting import in_processes, provenance, write
@@ -163,21 +163,36 @@ class Tally:
         }  # fmt: skip
 
 
-def needed(rows: Sequence[dict[str, Any]], *, fresh: bool = False) -> dict[str, dict[float, dict[str, Any]]]:
-    """By scheme and rate, the row with the fewest tests that had enough plates right; or what fresh plates say of it.
+Best = dict[str, dict[float, dict[str, Any]]]  # rows by scheme and rate
+
+
+def needed(rows: Sequence[dict[str, Any]]) -> Best:
+    """The row with the fewest tests that had enough plates right.
 
     Rows of designs that were given up have fewer plates than the others of their scheme and rate.
     """
-    found: dict[str, dict[float, dict[str, Any]]] = {}
+    tried = [row for row in rows if not row["fresh"]]
     most: dict[tuple[str, float], int] = {}
-    for row in rows:
+    for row in tried:
         key = row["scheme"], row["rate"]
-        most[key] = max(most.get(key, 0), 0 if row["fresh"] else row["plates"])
-    for row in sorted(rows, key=lambda row: (row["rate"], row["tests"])):
-        full = row["plates"] == most[row["scheme"], row["rate"]] and row["right"] >= GOAL * row["plates"]
-        if row["fresh"] == fresh and (fresh or full):
+        most[key] = max(most.get(key, 0), row["plates"])
+    found: Best = {}
+    for row in sorted(tried, key=lambda row: (row["rate"], row["tests"])):
+        if row["plates"] == most[row["scheme"], row["rate"]] and row["right"] >= GOAL * row["plates"]:
             found.setdefault(row["scheme"], {}).setdefault(row["rate"], row)
     return found
+
+
+def on_fresh_plates(rows: Sequence[dict[str, Any]]) -> Best:
+    """The same designs, measured on plates that they were not chosen by."""
+    named = ("scheme", "rate", "weight", "pools")
+    fresh = {tuple(row[name] for name in named): row for row in rows if row["fresh"]}
+    return {
+        scheme: {
+            rate: fresh[key] for rate, row in by_rate.items() if (key := tuple(row[name] for name in named)) in fresh
+        }
+        for scheme, by_rate in needed(rows).items()
+    }
 
 
 # One stage and two.
@@ -456,7 +471,7 @@ OTHERS = {
 
 def curves(stages: Sequence[dict[str, Any]], rounds: Sequence[dict[str, Any]]) -> tuple[Curves, Curves]:
     """Our schemes and those of others: the rate, the mean number of tests on fresh plates, and its standard error."""
-    found = needed(stages, fresh=True)
+    found = on_fresh_plates(stages)
     ours, others = (
         {
             words: [(rate, row["tests"], row["error"]) for rate, row in sorted(found[name].items())]
@@ -523,7 +538,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "draw":
         stages, rounds = (json.loads(path.read_text("utf-8"))["rows"] for path in (STAGES, ROUNDS))
-        return save_figure(tests_needed_figure(*curves(stages, rounds), bound(), ITEMS), IMAGE, "png")
+        return save_figure(needed_tests_figure(*curves(stages, rounds), bound(), ITEMS), IMAGE, "png")
     about = {"seed": given.seed, "measured_on": provenance(given.device)}
     end = time.perf_counter() + 60 * given.minutes
     if given.what == "rounds":
@@ -539,8 +554,8 @@ def main() -> None:
     if len({json.dumps(task.key) for task in tasks} - {json.dumps(key) for key in found["done"]}) == 0:
         tasks, left = chosen(found["rows"], plates, given.seed, given.device), end - time.perf_counter()
         found = work_off(path, about, tasks, run_task, processes=given.processes, seconds=left)
-    for fresh in (False, True):
-        for by_rate in needed(found["rows"], fresh=fresh).values():
+    for best in (needed(found["rows"]), on_fresh_plates(found["rows"])):
+        for by_rate in best.values():
             for row in by_rate.values():
                 print(row)
     return None

@@ -178,7 +178,8 @@ def success_figure(panels: Sequence[SuccessPanel], *, columns: int = 3) -> "Figu
     figure = Figure(figsize=(3.3 * columns + 0.4, 2.7 * rows + 1.1), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, sharey=True).flatten().tolist()
     for number, (ax, panel) in enumerate(zip(axes, panels, strict=False)):
-        LineStyle(LIMIT_COLOUR, linewidth=2.4, zorder=1.5).draw(ax, panel.positives, panel.limit, "limit")
+        words = "limit" if panel.strict else "limit, estimated"
+        LineStyle(LIMIT_COLOUR, linewidth=2.4, zorder=1.5).draw(ax, panel.positives, panel.limit, words)
         if panel.strict:
             _shade_above(ax, panel.positives, panel.limit)
         for (name, right), colour, marker in zip(panel.right.items(), COLOURS, MARKERS, strict=False):
@@ -466,7 +467,7 @@ def prevalence_figure(
     return figure
 
 
-def tests_needed_figure(
+def needed_tests_figure(
     ours: Mapping[str, Sequence[tuple[float, float, float]]],
     others: Mapping[str, Sequence[tuple[float, float, float]]],
     bound: Sequence[tuple[float, float]],
