@@ -390,10 +390,11 @@ def run_case(case: Case) -> tuple[list[Any], list[dict[str, Any]]]:
     y = NOISE.sample(design.count(plates.x), sizes, generator=generator)
     histories = {str(i): History.start(problem, row) for i, row in enumerate(y)}
     rows: dict[str, dict[str, Any]] = {}
-    way, left = ByLongerLists(Settle(confidence=CERTAIN), generator), list(histories)
+    way, names = ByLongerLists(Settle(confidence=CERTAIN), generator), list(histories)
     for number in range(1, ENDLESS + 1):
-        sheet = decode_history(problem, [histories[name] for name in left], left, way, rounds=number)
-        for place, (name, account) in enumerate(zip(left, sheet.accounts, strict=True)):
+        # All plates of the sheet, as the command does: those that are open look unlike the model if held alone.
+        sheet = decode_history(problem, list(histories.values()), names, way, rounds=number)
+        for place, (name, account) in enumerate(zip(names, sheet.accounts, strict=True)):
             who = plates.x[int(name)] > 0
             calls = [one.call for one in account.calls]
             missed = sum(call is Call.NEGATIVE and positive for call, positive in zip(calls, who.tolist(), strict=True))
@@ -406,12 +407,11 @@ def run_case(case: Case) -> tuple[list[Any], list[dict[str, Any]]]:
         proposed = propose(
             sheet, confidence=CERTAIN, pools=NEXT_POOLS, at_most=LARGEST, risk=(1 - CERTAIN) / 2, generator=generator
         )
-        left = [one.account.name for one in proposed]
         for one in proposed:
             history, truth = histories[one.account.name], plates.x[int(one.account.name)]
             reports = measure(history.setting, truth, one.pools.matrix, generator=generator)
             histories[one.account.name] = history.after(one.pools.matrix, reports)
-        if not left:
+        if not proposed:
             break
     return case.key, list(rows.values())
 
