@@ -178,7 +178,9 @@ def fixed_numbers(seen: Seen) -> Fixed:
     known = (seen.tables.amin(2) < 0).to(report.dtype)
     pool_numbers = torch.stack([report, (blur + 0.05).log() / 3, (sizes / items + 0.01).log() / 2, known], 2)
     item_numbers = torch.stack([(degrees / pools + 0.01).log() / 2, (pools / items + 0.01).log().expand_as(degrees)], 2)
-    return Fixed(seen, totals, (seen.items / items, seen.pools / pools), sizes / items, scales, pool_numbers, item_numbers)
+    return Fixed(
+        seen, totals, (seen.items / items, seen.pools / pools), sizes / items, scales, pool_numbers, item_numbers
+    )
 
 
 def _scale(terms: Tensor, of: Tensor) -> Tensor:
