@@ -2,6 +2,7 @@
 
     python benchmarks/load_tests.py stages --device cuda --processes 4 --minutes 8    # results/load_tests.json
     python benchmarks/load_tests.py rounds --processes 12 --minutes 8                 # results/load_rounds.json
+    python benchmarks/load_tests.py draw                                              # docs/images/loads_tests.png
 
 The first two may run at the same time, one on the GPU and one on the other cores. Both keep what has ended when the
 minutes are over, and go on from there when they are called again.
@@ -40,15 +41,17 @@ from loads import REAL
 from qgt.arguments import generator_of
 from qgt.decoders.results import Decoded
 from qgt.lab.answers.decoding import ByLongerLists, decode_history
-from qgt.lab.plan.loads import detected
+from qgt.lab.plan.loads import detected, pools_for_loads
 from qgt.lab.plan.simulation import fewest
 from qgt.lab.rounds.follow_up import propose
 from qgt.lab.verdicts import Call, Verdict
+from qgt.pictures.figures import needed_tests_figure, save_figure
 from qgt.rounds.history import History, measure
 from qgt.rounds.stopping import Settle
 from setting import in_processes, provenance, write
 
 STAGES, ROUNDS = Path("results/load_tests.json"), Path("results/load_rounds.json")
+IMAGE = Path("docs/images/loads_tests.png")
 ITEMS, LARGEST, GOAL, CERTAIN = 96, 32, 0.99, 0.99
 NOISE = qgt.CycleThreshold(sigma=0.25, intercept=37.0, limit=38.0)
 RATES = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1)
@@ -160,21 +163,36 @@ class Tally:
         }  # fmt: skip
 
 
-def needed(rows: Sequence[dict[str, Any]], *, fresh: bool = False) -> dict[str, dict[float, dict[str, Any]]]:
-    """By scheme and rate, the row with the fewest tests that had enough plates right; or what fresh plates say of it.
+Best = dict[str, dict[float, dict[str, Any]]]  # rows by scheme and rate
+
+
+def needed(rows: Sequence[dict[str, Any]]) -> Best:
+    """The row with the fewest tests that had enough plates right.
 
     Rows of designs that were given up have fewer plates than the others of their scheme and rate.
     """
-    found: dict[str, dict[float, dict[str, Any]]] = {}
+    tried = [row for row in rows if not row["fresh"]]
     most: dict[tuple[str, float], int] = {}
-    for row in rows:
+    for row in tried:
         key = row["scheme"], row["rate"]
-        most[key] = max(most.get(key, 0), 0 if row["fresh"] else row["plates"])
-    for row in sorted(rows, key=lambda row: (row["rate"], row["tests"])):
-        full = row["plates"] == most[row["scheme"], row["rate"]] and row["right"] >= GOAL * row["plates"]
-        if row["fresh"] == fresh and (fresh or full):
+        most[key] = max(most.get(key, 0), row["plates"])
+    found: Best = {}
+    for row in sorted(tried, key=lambda row: (row["rate"], row["tests"])):
+        if row["plates"] == most[row["scheme"], row["rate"]] and row["right"] >= GOAL * row["plates"]:
             found.setdefault(row["scheme"], {}).setdefault(row["rate"], row)
     return found
+
+
+def on_fresh_plates(rows: Sequence[dict[str, Any]]) -> Best:
+    """The same designs, measured on plates that they were not chosen by."""
+    named = ("scheme", "rate", "weight", "pools")
+    fresh = {tuple(row[name] for name in named): row for row in rows if row["fresh"]}
+    return {
+        scheme: {
+            rate: fresh[key] for rate, row in by_rate.items() if (key := tuple(row[name] for name in named)) in fresh
+        }
+        for scheme, by_rate in needed(rows).items()
+    }
 
 
 # One stage and two.
@@ -372,10 +390,11 @@ def run_case(case: Case) -> tuple[list[Any], list[dict[str, Any]]]:
     y = NOISE.sample(design.count(plates.x), sizes, generator=generator)
     histories = {str(i): History.start(problem, row) for i, row in enumerate(y)}
     rows: dict[str, dict[str, Any]] = {}
-    way, left = ByLongerLists(Settle(confidence=CERTAIN), generator), list(histories)
+    way, names = ByLongerLists(Settle(confidence=CERTAIN), generator), list(histories)
     for number in range(1, ENDLESS + 1):
-        sheet = decode_history(problem, [histories[name] for name in left], left, way, rounds=number)
-        for place, (name, account) in enumerate(zip(left, sheet.accounts, strict=True)):
+        # All plates of the sheet, as the command does: those that are open look unlike the model if held alone.
+        sheet = decode_history(problem, list(histories.values()), names, way, rounds=number)
+        for place, (name, account) in enumerate(zip(names, sheet.accounts, strict=True)):
             who = plates.x[int(name)] > 0
             calls = [one.call for one in account.calls]
             missed = sum(call is Call.NEGATIVE and positive for call, positive in zip(calls, who.tolist(), strict=True))
@@ -388,12 +407,11 @@ def run_case(case: Case) -> tuple[list[Any], list[dict[str, Any]]]:
         proposed = propose(
             sheet, confidence=CERTAIN, pools=NEXT_POOLS, at_most=LARGEST, risk=(1 - CERTAIN) / 2, generator=generator
         )
-        left = [one.account.name for one in proposed]
         for one in proposed:
             history, truth = histories[one.account.name], plates.x[int(one.account.name)]
             reports = measure(history.setting, truth, one.pools.matrix, generator=generator)
             histories[one.account.name] = history.after(one.pools.matrix, reports)
-        if not left:
+        if not proposed:
             break
     return case.key, list(rows.values())
 
@@ -439,6 +457,42 @@ def trust(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+# The figure.
+
+Curves = dict[str, list[tuple[float, float, float]]]
+OURS = {ONE: "LoadPosterior, one stage", TWO: "LoadPosterior, then singles"}
+OTHERS = {
+    COMP_ONE: "COMP, one stage",
+    ARRAY: "rows and columns, then singles",
+    DORFMAN: "pools, then singles (Dorfman)",
+    COMP_TWO: "COMP, then singles",
+}
+
+
+def curves(stages: Sequence[dict[str, Any]], rounds: Sequence[dict[str, Any]]) -> tuple[Curves, Curves]:
+    """Our schemes and those of others: the rate, the mean number of tests on fresh plates, and its standard error."""
+    found = on_fresh_plates(stages)
+    ours, others = (
+        {
+            words: [(rate, row["tests"], row["error"]) for rate, row in sorted(found[name].items())]
+            for name, words in schemes.items()
+            if name in found
+        }
+        for schemes in (OURS, OTHERS)
+    )
+    ours["LoadPosterior, rounds"] = [
+        (rate, row["tests"], row["error"]) for rate, row in sorted(rounds_needed(rounds).items())
+    ]
+    return ours, others
+
+
+def bound() -> list[tuple[float, float]]:
+    """Pools of one stage below which no design can work, whatever the sizes of its pools."""
+    loads = qgt.Loads(rate=1.0, **REAL)
+    sizes = range(2, LARGEST + 1, 2)
+    return [(rate, min(pools_for_loads(loads, NOISE, rate, ITEMS, size) for size in sizes)) for rate in RATES]
+
+
 # The command.
 
 
@@ -473,7 +527,7 @@ def work_off(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("stages", "rounds"))
+    parser.add_argument("what", choices=("stages", "rounds", "draw"))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--plates", type=int, help="of each point: 1,000 for stages, 200 for rounds")
@@ -482,6 +536,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
+    if given.what == "draw":
+        stages, rounds = (json.loads(path.read_text("utf-8"))["rows"] for path in (STAGES, ROUNDS))
+        return save_figure(needed_tests_figure(*curves(stages, rounds), bound(), ITEMS), IMAGE, "png")
     about = {"seed": given.seed, "measured_on": provenance(given.device)}
     end = time.perf_counter() + 60 * given.minutes
     if given.what == "rounds":
@@ -490,17 +547,18 @@ def main() -> None:
         found = work_off(path, about, cases, run_case, processes=given.processes, seconds=60 * given.minutes)
         for line in [*rounds_needed(found["rows"]).values(), *trust(found["rows"])]:
             print(line)
-        return
+        return None
     path, plates = given.output or STAGES, given.plates or 1000
     tasks = list(tasks_of(given.rates, plates, given.seed, given.device))
     found = work_off(path, about, tasks, run_task, processes=given.processes, seconds=60 * given.minutes)
     if len({json.dumps(task.key) for task in tasks} - {json.dumps(key) for key in found["done"]}) == 0:
         tasks, left = chosen(found["rows"], plates, given.seed, given.device), end - time.perf_counter()
         found = work_off(path, about, tasks, run_task, processes=given.processes, seconds=left)
-    for fresh in (False, True):
-        for by_rate in needed(found["rows"], fresh=fresh).values():
+    for best in (needed(found["rows"]), on_fresh_plates(found["rows"])):
+        for by_rate in best.values():
             for row in by_rate.values():
                 print(row)
+    return None
 
 
 if __name__ == "__main__":
