@@ -1,18 +1,25 @@
 """One network for any design: its training on random designs, and what it reaches on designs it never saw.
 
-    python benchmarks/any_design.py train --device cuda --minutes 9 --total-minutes 25 --out FOLDER [--resume CHECKPOINT]
+    python benchmarks/any_design.py train --device cuda --minutes 9 --total-minutes 25 --out FOLDER [--resume FOLDER]
+    python benchmarks/any_design.py ship CHECKPOINT
+    python benchmarks/any_design.py measure --device cuda [-o results/any_design.json]
 
 `train` simulates on the device: every instance has a design, rates and a noise of its own. The learning rate falls with
 the time that all calls together have taken, `--total-minutes`. FOLDER/checkpoint.safetensors, written every minute, has
 the weights, their running average, the optimiser's moments and how it was made; FOLDER/log.jsonl has the loss and quick
-evaluations. `--tiny` trains a small network for a check on a CPU; `--no-compile` leaves torch.compile out.
+evaluations. `ship` writes the average weights as the file in the package. `measure` decodes designs that training never
+saw, with the shipped weights. `--tiny` trains a small network to check the script on a CPU; `--no-compile` leaves
+torch.compile out.
 """
 
 import argparse
 import json
 import math
+import os
 import time
+import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,9 +29,14 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Generator, Tensor
 
+import qgt
+from qgt.decoders.neural import model_file
+from qgt.decoders.neural.any_design import AnyDesign, OutsideTraining
 from qgt.decoders.neural.messages import LEAST_LOG, Fixed, MessageNetwork, Seen, State
+from qgt.files import tensors as tensor_files
 from qgt.learning.optimizers import MOMENTUM, orthogonal
-from setting import provenance
+from qgt.learning.training import estimated_seconds
+from setting import in_processes, provenance, synchronize, write
 
 # Random problems, one for each instance.
 
@@ -53,6 +65,8 @@ TINY = (Shape(40, 20, 0.6, core=True), Shape(40, 24, 0.4))
 
 
 class Drawn(NamedTuple):
+    """Instances with what a network is shown of them."""
+
     seen: Seen
     x: Tensor  # (instances, items)
 
@@ -172,6 +186,7 @@ class Noise(NamedTuple):
         return torch.where(self.kind == BINARY, (draws[2] < self.positive(counts, sizes)).float(), y)
 
     def positive(self, counts: Tensor, sizes: Tensor) -> Tensor:
+        """The chance that a pool is positive."""
         share = (counts / sizes.clamp(min=1)).clamp(1e-6, 1)
         seen = torch.where(counts > 0, share**self.dilution, 0.0)
         return 1 - self.specificity + (self.sensitivity + self.specificity - 1) * seen
@@ -241,6 +256,7 @@ class Optimizer:
         self.steps += 1
 
     def tensors(self) -> dict[str, Tensor]:
+        """All that a checkpoint has."""
         made = {f"average.{name}": t for name, t in self.average.items()}
         made |= {f"weight.{name}": p.detach() for name, p in self.network.named_parameters()}
         made |= {f"muon.{i}": t for i, t in enumerate(self.momenta)}
@@ -250,6 +266,7 @@ class Optimizer:
 
     @torch.no_grad()
     def restore(self, tensors: dict[str, Tensor], steps: int) -> None:
+        """Take over what `tensors` gave."""
         self.steps = steps
         for name, p in self.network.named_parameters():
             p.copy_(tensors[f"weight.{name}"])
@@ -384,7 +401,34 @@ def write_checkpoint(path: Path, optimizer: Optimizer, made: dict[str, Any]) -> 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     with safe_open(path / "checkpoint.safetensors" if path.is_dir() else path, framework="pt") as file:
-        return json.loads(file.metadata()["made"]), {name: file.get_tensor(name) for name in file.keys()}
+        return json.loads(file.metadata()["made"]), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+def ship(path: Path, output: Path) -> None:
+    """Write the average weights of a checkpoint as the file that the package ships."""
+    made, tensors = read_checkpoint(path)
+    network = MessageNetwork(width=made["width"], inside=made["inside"], generator=Generator().manual_seed(0))
+    network.load_state_dict({name.removeprefix("average."): t for name, t in tensors.items() if name[:8] == "average."})
+    shares = dict(zip(("sparse", "rounded", "outliers", "saturating", "binary"), SHARES, strict=True))
+    recipe = {
+        "script": "benchmarks/any_design.py",
+        "steps": made["steps"],
+        "seconds": round(made["seconds"]),
+        "batch": made["arguments"]["batch"],
+        "rounds": ROUNDS,
+        "shapes": [list(shape) for shape in SHAPES],
+        "noises": shares,
+        **{key: made[key] for key in ("seed", "device", "torch", "date")},
+    }
+    limits = (
+        "independent items in training: correlated ones enter by their marginals; pools report totals of at most "
+        f"{WINDOW} neighbouring values; triple systems, hypercubes, rows and columns were held out"
+    )
+    decoder = AnyDesign(network, {"recipe": recipe, "limits": limits})
+    text = json.dumps({"format": model_file.MODEL_FORMAT, **decoder.description}, allow_nan=False)
+    weights = {name: t.detach().contiguous() for name, t in network.state_dict().items()}
+    tensor_files.write_tensors(output, weights, {"qgt": text, "sha256": model_file.checksum(text, weights)})
+    print(f"wrote {output}: {output.stat().st_size:,} bytes, {made['steps']} steps")
 
 
 # Quick evaluations with the average weights, on new designs.
@@ -478,6 +522,240 @@ def quick_looks(
     network.load_state_dict(current)
 
 
+# What the shipped weights reach.
+
+DESIGNS, INSTANCES, SEED = 8, 250, 7
+SETTINGS = {"one pass": 0, "24 tries": 24}  # tries of the decoder
+
+
+class Row(NamedTuple):
+    """A problem with a new design for each seed."""
+
+    group: str
+    label: str
+    design: Callable[[Generator], qgt.Design]
+    prior: Any
+    noise: Any
+    missing: float = 0.0
+
+    def problem(self, seed: int) -> qgt.Problem:
+        """The problem of a seed."""
+        return qgt.Problem(self.design(Generator().manual_seed(seed)), self.prior, self.noise)
+
+    def instances(self, seed: int, number: int) -> tuple[qgt.Problem, Tensor, Tensor]:
+        """The problem of a seed with instances, the same at every call."""
+        problem, g = self.problem(seed), Generator().manual_seed(1000 + seed)
+        x, y = problem.simulate(number, generator=g)
+        gone = torch.rand(y.shape, generator=g, dtype=y.dtype) < self.missing
+        return problem, x, torch.where(gone, torch.nan, y)
+
+
+def dense(pools: int, items: int = 100, probability: float = 0.5) -> Callable[[Generator], qgt.Design]:
+    return lambda g: qgt.Design.bernoulli(pools=pools, items=items, probability=probability, generator=g)
+
+
+def regular(pools: int, weight: int, items: int = 100) -> Callable[[Generator], qgt.Design]:
+    return lambda g: qgt.Design.column_regular(pools=pools, items=items, weight=weight, generator=g)
+
+
+def rows() -> list[Row]:
+    """All problems: those near the paper's, then sizes, rates, noises, priors, and designs of held-out families."""
+    six, paper = qgt.Bernoulli(0.06), qgt.SparseInteger(rate=0.1, bound=1)
+    found = [Row("paper", f"N = 100, M = {m}", dense(m), six, paper) for m in (25, 30, 35)]
+    found += [Row("weight 8", f"N = 100, M = {m}, weight 8", regular(m, 8), six, paper) for m in (25, 30)]
+    found += [Row("density", "N = 100, M = 30, density 0.2", dense(30, probability=0.2), six, paper)]
+    found += [
+        Row("size", f"N = {n}, M = {m}, density 0.5", dense(m, n), six, paper) for n, m in ((200, 50), (500, 125))
+    ]
+    sparse = ((200, 48), (500, 115), (1000, 230), (2000, 460))
+    found += [Row("size", f"N = {n}, M = {m}, weight 8", regular(m, 8, n), six, paper) for n, m in sparse]
+    rates = ((0.01, 12), (0.03, 20), (0.1, 40), (0.15, 50))
+    found += [Row("rate", f"rate {r}, M = {m}", dense(m), qgt.Bernoulli(r), paper) for r, m in rates]
+    errors = ((0.0, 1, 20), (0.2, 1, 30), (0.3, 1, 35), (0.1, 2, 35), (0.1, 3, 35))
+    for rate, bound, m in errors:
+        noise = qgt.SparseInteger(rate=rate, bound=bound)
+        found.append(Row("noise", f"S/N = {rate}, D = {bound}, M = {m}", dense(m), six, noise))
+    found += [
+        Row("noise", "rounded Gaussian, sigma 0.4, M = 35", dense(35), six, qgt.RoundedGaussian(sigma=0.4)),
+        Row("noise", "Gaussian, sigma 0.3, M = 35", dense(35), six, qgt.Gaussian(sigma=0.3)),
+        Row("noise", "1 % outliers, M = 35", dense(35), six, qgt.Outliers(paper, rate=0.01)),
+        Row("noise", "capped at 4, M = 40", dense(40), six, qgt.Saturating(cap=4, noise=paper)),
+        Row("noise", "none, few, many; weight 8, M = 60", regular(60, 8), qgt.Bernoulli(0.03),
+            qgt.Binned(edges=[1, 3])),
+        Row("noise", "positive or negative; weight 12, M = 60, rate 0.02", regular(60, 12), qgt.Bernoulli(0.02),
+            qgt.PositiveNegative(sensitivity=0.97, specificity=0.99)),
+        Row("missing", "10 % of the counts missing, M = 35", dense(35), six, paper, missing=0.1),
+        Row("prior", "households of 4, M = 25", dense(25),
+            qgt.Households(size=4, seed_rate=0.1, attack_rate=0.6), paper),
+        Row("prior", "rate from 1 to 15 %, M = 35", dense(35), qgt.UnknownRate(low=0.01, high=0.15), paper),
+    ]  # fmt: skip
+    few = qgt.Bernoulli(0.03)
+    held: dict[str, qgt.Design] = {
+        "triples, 33 pools of 100 items": qgt.Design.steiner_triples(pools=33, items=100),
+        "hypercube of side 5, 125 items": qgt.Design.hypercube(side=5, dimensions=3),
+        "rows and columns, 8 x 12": qgt.Design.rows_and_columns(rows=8, columns=12),
+        "shifted transversal, 96 items": qgt.Design.shifted_transversal(items=96, prime=11, layers=4),
+    }
+    for label, design in held.items():
+        rate = few if "trans" in label or "triples" in label else qgt.Bernoulli(0.01)
+        found.append(Row("held out", f"{label}, rate {rate.rate}", lambda g, design=design: design, rate, paper))
+    return found
+
+
+def scored(x: Tensor, calls: Tensor) -> tuple[int, int]:
+    return int((x == calls).all(1).sum()), len(x)
+
+
+def measure_row(row: Row, device: str, designs: int, instances: int) -> dict[str, Any]:
+    """The network, GAMP and belief propagation on the same instances."""
+    decoders: dict[str, Any] = {name: qgt.pretrained(tries=tries) for name, tries in SETTINGS.items()}
+    decoders |= {"gamp": qgt.GAMP(), "belief": qgt.BeliefPropagation()}
+    right, seconds, total = dict.fromkeys(decoders, 0), dict.fromkeys(decoders, 0.0), 0
+    for seed in range(designs):
+        problem, x, y = row.instances(SEED + seed, max(20, instances * 100 // max(100, problem_items(row))))
+        x, y = x.to(device), y.to(device)
+        total += len(x)
+        for name, decoder in decoders.items():
+            if decoder.supports(problem) is not None:
+                right[name] = -1
+                continue
+            synchronize(device)
+            begun = time.perf_counter()
+            result = decoder.bind(problem)(y)
+            synchronize(device)
+            seconds[name] += time.perf_counter() - begun
+            right[name] += scored(x, result.x)[0]
+    made = {"group": row.group, "problem": row.label, "instances": total, "designs": designs}
+    made["outside"] = [*qgt.pretrained().outside(row.problem(SEED))]
+    made["right"] = {name: number for name, number in right.items() if number >= 0}
+    made["microseconds"] = {name: round(1e6 * seconds[name] / total) for name in made["right"]}
+    print({**made, "rates": {name: round(number / total, 4) for name, number in made["right"].items()}}, flush=True)
+    return made
+
+
+def problem_items(row: Row) -> int:
+    return row.design(Generator().manual_seed(SEED)).items
+
+
+class Asked(NamedTuple):
+    """Instances of a row to be decoded exactly."""
+
+    row: int
+    seed: int
+    number: int
+
+
+def limit_of(asked: Asked) -> tuple[int, int, int, int, int]:
+    """The row, how many instances, how many the exact decoder and the network have right, how many are proved."""
+    problem, x, y = rows()[asked.row].instances(SEED + asked.seed, INSTANCES)
+    x, y = x[: asked.number], y[: asked.number]
+    result = qgt.Certified(time_limit=4.0, certificates=False).bind(problem)(y)
+    proved = int((result.status == qgt.Status.PROVED).sum())
+    ours = qgt.pretrained().bind(problem)(y)
+    return asked.row, len(x), scored(x, result.x)[0], scored(x, ours.x)[0], proved
+
+
+def limits(seconds: float, processes: int, designs: int) -> list[dict[str, Any]]:
+    """The limit of rows of about 100 items, as far as the time goes; the network on the same instances beside it."""
+    small = [i for i, row in enumerate(rows()) if problem_items(row) <= 125]
+    asked = [Asked(i, seed, 10) for seed in range(designs) for i in small]
+    found: dict[int, list[int]] = {}
+    for row, *numbers in in_processes(limit_of, asked, processes=processes, seconds=seconds):
+        found[row] = [a + b for a, b in zip(found.get(row, [0] * 4), numbers, strict=True)]
+    names = ("instances", "limit", "network", "proved")
+    return [{"problem": rows()[i].label, **dict(zip(names, found[i], strict=True))} for i in sorted(found)]
+
+
+def one_design(device: str, seconds: float) -> list[dict[str, Any]]:
+    """One design of 25 pools: the network as it ships, trained on for it, and one that was trained for it alone."""
+    problem = rows()[0].problem(SEED)
+    g = Generator(device).manual_seed(SEED)
+    x, y = problem.simulate(4000, generator=g)
+    made = []
+
+    def add(name: str, decoder: Any, took: float) -> None:
+        right, total = scored(x, decoder.bind(problem)(y).x)
+        made.append({"network": name, "seconds": round(took), "right": right, "instances": total})
+        print(made[-1], flush=True)
+
+    add("pretrained, 24 tries", qgt.pretrained(), 0.0)
+    add("pretrained, one pass", qgt.pretrained(tries=0), 0.0)
+    probe = time.perf_counter()
+    qgt.fine_tune(problem, qgt.pretrained(), steps=20, generator=g)
+    synchronize(device)
+    steps = max(20, int(20 * seconds / (time.perf_counter() - probe)))
+    begun = time.perf_counter()
+    tuned = qgt.fine_tune(problem, qgt.pretrained(), steps=steps, generator=g)
+    took = time.perf_counter() - begun
+    add("fine-tuned, 24 tries", tuned, took)
+    add("fine-tuned, one pass", replace(tuned, tries=0), took)
+    for name, network in (("Refining", qgt.Refining(512, 2, 6)), ("ResidualMLP", qgt.ResidualMLP(512, 6))):
+        step, _ = estimated_seconds(problem, network, qgt.TrainConfig.fresh(steps=1000), device=device)
+        config = qgt.TrainConfig.fresh(steps=max(100, int(seconds / step)))
+        begun = time.perf_counter()
+        net = qgt.train(problem, network, config, generator=g)
+        add(f"{name} for this design", net, time.perf_counter() - begun)
+    return made
+
+
+def wrong_design(device: str) -> dict[str, Any]:
+    """Counts of one design decoded with another: right answers, and how improbable the answers are."""
+    row = rows()[2]
+    problem, x, y = row.instances(SEED, INSTANCES)
+    other = row.problem(SEED + 1)
+    x, y = x.to(device), y.to(device)
+    made: dict[str, Any] = {"problem": row.label, "instances": len(x)}
+    for name, claimed in (("own", problem), ("other", other)):
+        calls = qgt.pretrained().bind(claimed)(y).x
+        counts = claimed.design.count(calls)
+        made[name] = {
+            "right": scored(x, calls)[0],
+            "pools_explained": round(float((counts == y).to(torch.float64).mean()), 4),
+            "possible": int(claimed.log_joint(calls, y).isfinite().sum()),
+        }
+    return made
+
+
+def speeds(device: str) -> list[dict[str, Any]]:
+    """Microseconds of an instance, on two cores and on the device."""
+    made = []
+    for where in ("cpu", *([device] if device != "cpu" else [])):
+        number = 40 if where == "cpu" else 4000
+        torch.set_num_threads(2)
+        for index in (0, 2, 4):
+            problem, _, y = rows()[index].instances(SEED, number)
+            for name, tries in SETTINGS.items():
+                decode = qgt.pretrained(tries=tries).bind(problem)
+                decode(y[:10].to(where))
+                synchronize(where)
+                begun = time.perf_counter()
+                decode(y.to(where))
+                synchronize(where)
+                each = round(1e6 * (time.perf_counter() - begun) / number)
+                made.append({"device": where, "problem": rows()[index].label, "setting": name, "microseconds": each})
+                print(made[-1], flush=True)
+    return made
+
+
+def measure(options: argparse.Namespace) -> None:
+    warnings.simplefilter("ignore", OutsideTraining)  # stored in the rows
+    device, found = options.device, {"measured_on": provenance(options.device), "made": dict(qgt.pretrained().made)}
+    found["parameters"] = sum(p.numel() for p in qgt.pretrained().network.parameters())
+
+    def keep(**more: Any) -> None:
+        found.update(more)
+        write(options.output, found)
+
+    chosen = [row for row in rows() if not options.groups or row.group in options.groups]
+    keep(rows=[measure_row(row, device, options.designs, options.instances) for row in chosen])
+    keep(wrong_design=wrong_design(device))
+    keep(speeds=speeds(device))
+    if options.seconds:
+        keep(one_design=one_design(device, options.seconds))
+    if options.limit:
+        keep(limits=limits(options.limit, options.processes, options.designs))
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
@@ -497,9 +775,26 @@ def arguments() -> argparse.Namespace:
     of_train.add_argument("--no-compile", action="store_true")
     of_train.add_argument("--no-muon", action="store_true")
     of_train.add_argument("--tiny", action="store_true")
+    of_measure = verbs.add_parser("measure")
+    of_measure.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    of_measure.add_argument("--groups", nargs="*", default=[], help="some groups of rows, to try it out")
+    of_measure.add_argument("--designs", type=int, default=DESIGNS)
+    of_measure.add_argument("--instances", type=int, default=INSTANCES, help="of each design, for 100 items")
+    of_measure.add_argument("--seconds", type=float, default=50.0, help="of each training for one design; 0: none")
+    of_measure.add_argument("--limit", type=float, default=100.0, help="seconds for the exact decoder; 0: none")
+    of_measure.add_argument("--processes", type=int, default=max(1, (os.cpu_count() or 2) - 2))
+    of_measure.add_argument("-o", "--output", type=Path, default=Path("results/any_design.json"))
+    of_ship = verbs.add_parser("ship")
+    of_ship.add_argument("checkpoint", type=Path)
+    of_ship.add_argument("-o", "--output", type=Path, default=Path("src/qgt/data/any_design.safetensors"))
     return parser.parse_args()
 
 
 if __name__ == "__main__":
     options = arguments()
-    train(options)
+    if options.verb == "train":
+        train(options)
+    elif options.verb == "measure":
+        measure(options)
+    else:
+        ship(options.checkpoint, options.output)

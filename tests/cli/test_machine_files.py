@@ -142,3 +142,19 @@ def test_amounts_are_a_truth_to_score_by(capsys: pytest.CaptureFixture[str]) -> 
     )
     Path("truth.csv").write_text("1,2,0\n0,0,1\n")
     assert "row 1, column 2 holds 2; write 0 or 1" in run("score truth.csv answers.csv", capsys, 2)
+
+
+def test_the_example_of_the_docs_is_decoded(capsys: pytest.CaptureFixture[str]) -> None:
+    """A plate as a machine exports it: two targets, controls, and a pool whose internal control failed."""
+    home = Path(__file__).parents[2] / "examples/pcr"
+    command = f"decode {home}/run.csv --problem {home}/problem.toml --target N1 --control RP --by-sample calls.csv"
+    out = " ".join(run(f"{command} --calibrate 0", capsys).split())
+    assert "The control RP did not amplify in 1 well, taken as not measured: P20." in out
+    assert "Not read: 4 controls or standards (NTC and PTC)." in out
+    calls = {row["sample"]: row["call"] for row in rows("calls.csv")}
+    with (home / "truth.csv").open(newline="") as file:
+        truth = next(csv.DictReader(file))
+    positive = {item for item, amount in truth.items() if item != "instance" and float(amount) > 0}
+    assert len(positive) == 3
+    assert {item for item, call in calls.items() if call == "positive"} == positive
+    assert sum(call == "negative" for call in calls.values()) >= 85  # few are in doubt without that pool

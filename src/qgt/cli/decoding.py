@@ -1,6 +1,7 @@
 """The verb that turns counts into calls: decode."""
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -127,6 +128,7 @@ def decode(
       qgt decode counts.csv --problem problem.toml
       qgt decode counts.csv --problem problem.toml -o calls.csv --report report.csv --html report.html
       qgt decode counts.csv --problem problem.toml --decoder gamp --set damping=0.5 -o calls.csv
+      qgt decode counts.csv --problem problem.toml --decoder pretrained -o calls.csv
       qgt decode counts.csv --model runs/mlp -o calls.csv
       qgt decode run.xlsx --problem problem.toml --target N1 --control RP
       qgt decode counts.csv --problem problem.toml --round round2 --round round3 -o calls.csv
@@ -248,7 +250,15 @@ def _chosen(
         options.setdefault("certificates", str(keep_proofs).lower())
     if name in LIMITED and limited:
         options.setdefault("time_limit", str(USUAL_LIMIT))
-    return Chosen(name, make_decoder(name, options), loaded, [why] if why else ())
+    made = make_decoder(name, options)
+    return Chosen(name, made, loaded, [*([why] if why else ()), *_outside(made, loaded)])
+
+
+def _outside(decoder: "qgt.Decoder", problem: "qgt.Problem") -> list[str]:
+    """What a pretrained network was not trained for, in sentences."""
+    if not isinstance(decoder, qgt.Pretrained) or decoder.supports(problem) is not None:
+        return []
+    return [f"The pretrained network may decode this problem poorly: {one}" for one in decoder.outside(problem)]
 
 
 def _one_round(
@@ -262,10 +272,12 @@ def _one_round(
     device: str,
 ) -> Done:
     """A sheet of one round, decoded by the decoder that was chosen."""
+    from qgt.decoders.neural.any_design import OutsideTraining
     from qgt.lab.answers.decoding import decode_sheet
     from qgt.trust.cache import cache_folder
 
-    with share_done("decoding") as show:
+    with share_done("decoding") as show, warnings.catch_warnings():
+        warnings.simplefilter("ignore", OutsideTraining)  # `Chosen.why` has the same sentences
         sheet = decode_sheet(
             chosen.problem,
             read.y,

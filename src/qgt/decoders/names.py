@@ -21,6 +21,7 @@ DECODER_CLASSES = {
     "load_posterior": "loads.posterior.LoadPosterior",
     "maximum_neighborhood": "greedy.MaximumNeighborhood",
     "peeling": "peeling.Peeling",
+    "pretrained": "neural.any_design.Pretrained",
     "prevalence": "greedy.Prevalence",
     "scomp": "classical.SCOMP",
 }

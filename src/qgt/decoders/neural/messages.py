@@ -9,9 +9,10 @@ v = A (x (1 - x)). With E(m) = sum over totals of P(y | total) N(total; m, v) a 
     log E(m + 1) - log E(m)         if the item has not been counted in m,
     log E(m) - log E(m - 1)         if it has,
 
-which is relaxed belief propagation with the exact channel. A dense design has the total of all items in every pool: so
-the number of defective items is an unknown of its own (as in GAMP), and pools tell items about deviations from it. The network sees these numbers, sums of hidden vectors over
-pools and items, and decides how far to follow them:
+which is relaxed belief propagation with the exact channel. A dense design has nearly the same total of all items in
+every pool. So the number of defective items is an unknown of its own (as in GAMP), and pools tell items about
+deviations from it. The network sees these numbers, sums of hidden vectors over pools and items, and decides how far to
+follow:
 
     pools   g_a <- norm(g_a + MLP(g_a, sum of h over the items of the pool, numbers of the pool))
     items   h_i <- norm(h_i + MLP(h_i, sum of g over the pools of the item, numbers of the item))
@@ -73,6 +74,13 @@ class Fixed(NamedTuple):
     scales: tuple[Tensor, Tensor]  # what sums over items, (instances, pools, 1), and over pools are divided by
     pool_numbers: Tensor  # (instances, pools, 4)
     item_numbers: Tensor  # (instances, items, 2)
+
+    def at(self, rows: Tensor) -> "Fixed":
+        """Some instances."""
+        seen = Seen(*(part[rows] for part in self.seen))
+        means, scales = ((pair[0][rows], pair[1][rows]) for pair in (self.means, self.scales))
+        numbers = self.pool_numbers[rows], self.item_numbers[rows]
+        return Fixed(seen, self.totals[rows], means, self.shares[rows], scales, *numbers)
 
 
 class MessageNetwork(nn.Module):
