@@ -37,6 +37,7 @@ from qgt.model.problem import Problem
 CPU_BATCH = 2**18  # nodes times items that are worked on together: what the caches hold
 GPU_BATCH = 2**25  # on a GPU a batch must outweigh its launches
 BYTES = 300  # of scratch memory for each
+LEAST_PART = 64  # instances for each thread: with fewer, operations take longer to begin than to do
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def _bound(problem: Problem, options: SearchOptions, odds: float, time_limit: fl
         order = torch.cat([known.nonzero()[:, 0], (~known).nonzero()[:, 0]])
         return Decoded.joined(parts).pick(order.argsort())
 
-    return BoundDecoder(problem, decode, takes_missing=True)
+    return BoundDecoder(problem, decode, takes_missing=True, least_part=None if large else LEAST_PART)
 
 
 def batch_of(device: torch.device, items: int) -> int:

@@ -56,6 +56,7 @@ from qgt.decoders.certified.relaxation import (
 )
 from qgt.decoders.certified.steps import TIED, Given, Ranges, Shares, nothing_due, turning_costs
 from qgt.decoders.results import Answers, Decoded, Evidence, Proof, Spans, Status
+from qgt.decoders.threads import stop_if_given_up
 from qgt.model.prior import FREE, Prior
 from qgt.model.problem import Problem
 
@@ -184,6 +185,7 @@ class Search:
         roots = iter(torch.arange(len(self.best), device=self.best.device).split(batch))
         iterations = ITERATIONS if self.ranges is None else ITERATIONS_WITH_STEPS
         while deadline is None or time.perf_counter() < deadline:
+            stop_if_given_up()
             proofs_first = deadline is not None and not self.stacks.crowded
             waiting = self.stacks.can_improve if proofs_first else self.stacks.open
             few = sum(len(block.owner) for block in waiting) < batch
