@@ -16,7 +16,7 @@ from jaxtyping import Float64, Int64
 from torch import Tensor
 
 from qgt.decoders.results import Decoded, Status
-from qgt.decoders.threads import PARTS_EACH, available_threads, in_own_thread, shared_out
+from qgt.decoders.threads import available_threads, in_own_thread, shared_out
 from qgt.model.loads import detects_nothing
 from qgt.model.prior import FactoredPrior
 from qgt.model.problem import Problem
@@ -26,6 +26,7 @@ NEEDS_ALL = (
     "certified."
 )
 SMALL = 2**18  # numbers of a tensor that is never split over threads
+LEAST_PART = 64  # instances for each thread: with fewer, operations take longer to begin than to do
 
 
 @runtime_checkable
@@ -106,7 +107,8 @@ class BoundDecoder:
         threads = available_threads() if y.device.type == "cpu" else 1
         if self.least_part is None or threads == 1 or len(y) < 2 * self.least_part:
             return self.decode(y, known)
-        size = max(self.least_part, -(-len(y) // (PARTS_EACH * threads)))
+        # As few parts as there are threads: in smaller ones operations take longer to begin than to do.
+        size = max(self.least_part, -(-len(y) // threads))
         places = torch.arange(len(y)).split(size)
         parts = [(y[some], None if known is None else known[some]) for some in places]
         return Decoded.joined(shared_out(lambda part: self.decode(*part), parts))

@@ -2,7 +2,7 @@
 
 torch splits an operation over its threads, which wait for each other at the end of it. Tensors of a few thousand
 numbers gain nothing by that, and where another process has one of the cores for a moment, each wait costs milliseconds.
-So decoders do their work in threads of our own. In each of them torch uses one thread, and where a batch is large enough
+So decoders do their work in threads of our own. In each of them torch uses one thread, and where a batch is large
 several of them decode parts of it. They wait for each other only at the end of the batch.
 
 The caller's `torch.get_num_threads()` is how many threads a decoder may use, and it stays as it is. With one, which is
@@ -14,14 +14,13 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from functools import cache
 from typing import TypeVar
 
 import torch
 
 MOST_THREADS = 4 * (os.cpu_count() or 1)  # of our own, for all callers together: others wait for their turn
-PARTS_EACH = 4  # parts of a batch for each thread: some take much longer than others
 
 Part, Result = TypeVar("Part"), TypeVar("Result")
 
@@ -69,23 +68,26 @@ def shared_out(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Re
         >>> shared_out(lambda part: part * 2, [1, 2, 3])
         [2, 4, 6]
     """
+    threads = 1 if _own.threads is None else min(_own.threads, len(parts))
+    if threads == 1:
+        return [work(part) for part in parts]
     found: dict[int, Result] = {}
+    faults: list[BaseException] = []
     numbers, given_up = itertools.count(), _own.given_up or threading.Event()
 
     def take_parts() -> None:
-        while not given_up.is_set() and (number := next(numbers)) < len(parts):
-            found[number] = work(parts[number])
+        try:
+            while not given_up.is_set() and (number := next(numbers)) < len(parts):
+                found[number] = work(parts[number])
+        except BaseException as fault:  # the other parts are of no use then
+            faults.append(fault)
+            given_up.set()
 
-    threads = min(available_threads(), len(parts)) if _own.threads is not None else 1
     helpers = [_submit(take_parts, 1, given_up) for _ in range(threads - 1)]
-    try:
-        take_parts()
-        for helper in helpers:
-            if not helper.cancel():
-                helper.result()
-    except BaseException:
-        given_up.set()
-        raise
+    take_parts()
+    wait([helper for helper in helpers if not helper.cancel()])
+    for fault in sorted(faults, key=lambda one: isinstance(one, CancelledError)):  # the one that ended the others
+        raise fault
     stop_if_given_up()
     return [found[number] for number in range(len(parts))]
 

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float64, UInt8
-from scipy.special import stdtr
 from torch import Generator, Tensor
 
 from qgt.model.factors import pool_costs

@@ -107,7 +107,7 @@ def with_settings(net: NeuralDecoder, options: Mapping[str, str]) -> NeuralDecod
 # Decoding.
 
 OnInstancesDone = Callable[[int, int], None]  # instances done, and of how many
-PART, PART_ON_GPU = 128, 2**15  # instances decoded together: smaller parts lose speed, larger ones say nothing long
+PART, PART_ON_GPU = 512, 2**15  # instances decoded together: smaller parts lose speed, larger ones say nothing long
 SWEEPS = 30  # of belief propagation, where it asks for causes: counts that fit take ten, others never settle
 RESCUE = 5.0  # seconds for all impossible instances together
 
