@@ -22,7 +22,8 @@ import torch
 
 MOST_THREADS = 4 * (os.cpu_count() or 1)  # of our own, for all callers together: others wait for their turn
 
-Part, Result = TypeVar("Part"), TypeVar("Result")
+Part = TypeVar("Part")
+Result = TypeVar("Result")
 
 
 class _Own(threading.local):

@@ -129,6 +129,25 @@ def standing(status: Status, word: Verdict, confidence: float | None, at_most: f
     return "The decoder makes no claim about this answer."
 
 
+FAR = 14.0  # nats: beyond a million times, the number says no more
+
+
+def gap_words(gap: float) -> str:
+    """How much more probable an answer may be that the search did not get to, from the gap in nats.
+
+    Example:
+        >>> gap_words(0.7), gap_words(50.0)
+        ('An answer that the search did not get to may be up to 2.0 times as probable.',
+        'An answer that the search did not get to may be far more probable.')
+    """
+    if gap > FAR:
+        return "An answer that the search did not get to may be far more probable."
+    times = math.exp(gap)
+    return (
+        f"An answer that the search did not get to may be up to {times:,.{1 if times < 10 else 0}f} times as probable."
+    )
+
+
 def misfit_words(fit: float | None, word: Verdict, *, file_fits: bool = True) -> str:
     """That the counts do not fit the model, where they do not."""
     if word is not Verdict.SUSPECT:

@@ -102,6 +102,7 @@ def test_an_incomplete_list_gives_no_confidence_anywhere(weight, status):
 def test_a_search_cut_short_says_so():
     one = told(by_hand([[1, 0], [1, 1]], [0.8, 0.2], Status.TIME_LIMIT, False))
     assert "Time ran out: this is the best answer found so far" in one.words
+    assert "An answer that the search did not get to may be" in one.words
     assert one.words.endswith("retest the samples in doubt, the most doubtful first: Ann & 0 and Ann & 1.")
     alone = told(by_hand([[1, 0]], [1.0], Status.TIME_LIMIT, False))
     said = "No probability is known, so 1 sample is not called: decode again with more time. Retest Ann & 0."

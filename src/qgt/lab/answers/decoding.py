@@ -22,6 +22,7 @@ from qgt.decoders.gamp import GAMP
 from qgt.decoders.neural.decoder import NeuralDecoder
 from qgt.decoders.registry import DECODERS
 from qgt.decoders.results import Decoded, Status
+from qgt.decoders.threads import in_own_thread
 from qgt.lab.answers.accounts import Account, accounts, numbers
 from qgt.model.problem import Problem
 from qgt.rounds.history import History, by_problem
@@ -179,7 +180,9 @@ def decode_sheet(
         refuse_short_lists(own, "where counts are missing" if measured else "without simulations")
     decode, trust = _bound(problem, decoder, defectives, calibrate, cache)
     way = BySimulation(decode, trust, defectives, device, on_progress)
-    return decode_history(problem, [History.start(problem, row) for row in y], names, way)
+    histories = [History.start(problem, row) for row in y]
+    # What follows from the answers works on tensors as small as theirs.
+    return in_own_thread(lambda: decode_history(problem, histories, names, way))
 
 
 def decode_history(
