@@ -346,7 +346,7 @@ def test_a_limit_asks_for_the_proof_alone(monkeypatch, tmp_path):
     problem = {"design": design, "prior": {"kind": "bernoulli", "rate": 0.1}}
     decoders = {
         "limit": {"kind": "certified", "limit": True, "instances": 20},
-        "lists": {"kind": "certified", "instances": 20},
+        "lists": {"kind": "certified", "odds": 50.0, "instances": 20},
     }
     run_study(Study.from_plain({"problem": problem, "decoders": decoders}), tmp_path / "study.db")
-    assert asked == [(1.0, False), (100.0, True)]
+    assert asked == [(1.0, False), (50.0, True)]

@@ -136,16 +136,13 @@ def gap_words(gap: float) -> str:
     """How much more probable an answer may be that the search did not get to, from the gap in nats.
 
     Example:
-        >>> gap_words(0.7), gap_words(50.0)
-        ('An answer that the search did not get to may be up to 2.0 times as probable.',
-        'An answer that the search did not get to may be far more probable.')
+        >>> gap_words(0.7)
+        'An answer that the search did not get to may be up to 2.0 times as probable.'
     """
     if gap > FAR:
         return "An answer that the search did not get to may be far more probable."
-    times = math.exp(gap)
-    return (
-        f"An answer that the search did not get to may be up to {times:,.{1 if times < 10 else 0}f} times as probable."
-    )
+    times = f"{math.exp(gap):.1f}" if gap < math.log(10) else f"{math.exp(gap):,.0f}"
+    return f"An answer that the search did not get to may be up to {times} times as probable."
 
 
 def misfit_words(fit: float | None, word: Verdict, *, file_fits: bool = True) -> str:
