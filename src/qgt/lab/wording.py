@@ -129,7 +129,7 @@ def standing(status: Status, word: Verdict, confidence: float | None, at_most: f
     return "The decoder makes no claim about this answer."
 
 
-FAR = 14.0  # nats: beyond a million times, the number says no more
+FAR_BEHIND = 14.0  # nats: beyond a million times, the number says no more
 
 
 def gap_words(gap: float) -> str:
@@ -139,7 +139,7 @@ def gap_words(gap: float) -> str:
         >>> gap_words(0.7)
         'An answer that the search did not get to may be up to 2.0 times as probable.'
     """
-    if gap > FAR:
+    if gap > FAR_BEHIND:
         return "An answer that the search did not get to may be far more probable."
     times = f"{math.exp(gap):.1f}" if gap < math.log(10) else f"{math.exp(gap):,.0f}"
     return f"An answer that the search did not get to may be up to {times} times as probable."
