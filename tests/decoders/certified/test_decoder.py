@@ -428,8 +428,8 @@ def test_lists_cannot_be_cut_short_anyhow(given, said):
         CertifiedUntilDoubtful(odds, None, stop_confidence=confidence, coarse_odds=coarse)
 
 
-def test_a_user_of_certified_sees_three_options():
-    assert [field.name for field in fields(qgt.Certified)] == ["odds", "time_limit", "certificates"]
+def test_a_user_of_certified_sees_four_options():
+    assert [field.name for field in fields(qgt.Certified)] == ["odds", "time_limit", "certificates", "memory"]
 
 
 def test_a_search_ends_where_its_memory_is_used_up():
