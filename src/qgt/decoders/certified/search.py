@@ -12,8 +12,9 @@ it splits: the root by k, a node with a fractional item by that, others by the f
 All instances' open nodes lie on common stacks (`nodes`), from which as many as make a good batch are relaxed together:
 hard instances fill the batch with their own nodes, and new instances are fed in when it runs low.
 
-Where tables have steps, pools tell little of k, and nodes leave it open for longer; and items that no x below the limit
-has otherwise are fixed before a node splits, for every item fixed makes the envelopes of its pools tighter (`steps`).
+Where tables have steps, pools determine k poorly, and nodes leave k open for longer. Before a node splits, items are
+fixed whose status is the same in every x below the limit, because every fixed item makes the envelopes of its pools
+tighter (`steps`).
 """
 
 import math
@@ -315,7 +316,7 @@ class Search:
     def _split_by_total(self, nodes: Nodes) -> Nodes:
         """One child for each number of defectives that the parent's multipliers do not exclude.
 
-        Where pools have steps they tell little of that number: nodes with many numbers come back unsplit.
+        Where pools have steps they determine that number poorly: nodes with many numbers come back unsplit.
         """
         if not len(nodes.owner):
             return nodes
