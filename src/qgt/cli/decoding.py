@@ -11,9 +11,11 @@ import typer
 
 import qgt
 from qgt.cli.shell import (
+    Control,
     CountsFile,
     Json,
     Plugins,
+    Target,
     app,
     check_files,
     chosen_device,
@@ -28,6 +30,7 @@ from qgt.cli.shell import (
     tell_verdicts,
     write_files,
 )
+from qgt.decoders.names import DECODER_CLASSES
 
 if TYPE_CHECKING:
     from qgt.lab.answers.accounts import Account
@@ -35,11 +38,8 @@ if TYPE_CHECKING:
     from qgt.lab.sheets.counts import CountSheet
     from qgt.lab.sheets.samples import Samples
 
-# Typed out, so that help need not import them.
-DECODER_NAMES = (
-    "amp, belief (very many items), certified, exact, exhaustive (up to 20 items), gamp, linear_program, "
-    "maximum_neighborhood, peeling (exact counts), pretrained (a network), prevalence, comp, dd, scomp, "
-    "comp_lasso, comp_nnls, comp_nnomp, comp_sbl, load_gamp, load_posterior (amounts) or a plugin's file:Class; "
+DECODER_HELP = (
+    f"{', '.join(DECODER_CLASSES)} or a plugin's file:Class; "
     "default certified, load_posterior for amounts, or belief for more than 5000 items in small pools."
 )
 LIMITED, USUAL_LIMIT = ("certified", "exact"), 5.0  # seconds for each plate: as on the page
@@ -74,7 +74,7 @@ def decode(
     certificate: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the proofs, for 'qgt check'.")
     ] = None,
-    decoder: Annotated[str | None, typer.Option(metavar="NAME", help=DECODER_NAMES)] = None,
+    decoder: Annotated[str | None, typer.Option(metavar="NAME", help=DECODER_HELP)] = None,
     model: Annotated[Path | None, typer.Option(metavar="RUN", help="Instead: a network from 'qgt train'.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="An option of the decoder; repeatable.")
@@ -101,14 +101,8 @@ def decode(
             metavar="A", parser=share_of("attack-rate"), help="Of households, instead of the problem's: 10% or 0.1."
         ),
     ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Of a PCR machine's file with several targets: the one to decode."),
-    ] = None,
-    control: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Its internal control: where that did not amplify, a pool is not measured."),
-    ] = None,
+    target: Target = None,
+    control: Control = None,
     device: Annotated[str, typer.Option(metavar="D", help="cpu, cuda or auto.")] = "cpu",
     rounds: Annotated[
         list[Path] | None,
@@ -149,10 +143,9 @@ def decode(
     load_plugins(plugin)
     if rounds:
         others: dict[str, object] = {"model": model, "set": settings, "odds": odds, "attack_rate": attack_rate}
-        others |= {"target": target, "control": control}
-        refuse_with_rounds({**others, "decoder": None if decoder == "certified" else decoder, "defectives": defectives})
+        refuse_with_rounds({**others, "defectives": defectives})
         assert problem is not None  # a model was refused
-        done = _all_rounds(counts, problem, rounds, time_limit or ROUNDS_LIMIT)
+        done = _all_rounds(counts, problem, rounds, time_limit or ROUNDS_LIMIT, decoder, target, control)
     else:
         given = {"odds": odds, "time_limit": time_limit or None}
         texts = [*(settings or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
@@ -301,14 +294,25 @@ def _one_round(
     return Done(sheet, samples, chosen.name, {"decoder": chosen.name}, [*why, *read.notes], said)
 
 
-def _all_rounds(counts: Path, problem: Path, rounds: Sequence[Path], seconds: float) -> Done:
+def _all_rounds(
+    counts: Path,
+    problem: Path,
+    rounds: Sequence[Path],
+    seconds: float,
+    decoder: str | None,
+    target: str | None,
+    control: str | None,
+) -> Done:
     """A sheet with its later rounds, decoded together."""
     from qgt.cli.follow_up import decoded_rounds
 
     loaded = qgt.Problem.load(problem)
+    usual = "certified" if loaded.loads is None else "load_posterior"
+    refuse_with_rounds({"decoder": None if decoder == usual else decoder})
     samples = planned_samples(problem, loaded)
-    sheet, _, notes = decoded_rounds(counts, loaded, samples, rounds, SURE_ENOUGH, seconds)
-    return Done(sheet, samples, "certified", {"rounds": sheet.rounds}, notes, notes)
+    read = read_sheet(counts, loaded, samples, target, control)
+    sheet, _, notes = decoded_rounds(counts, read, loaded, rounds, SURE_ENOUGH, seconds)
+    return Done(sheet, samples, usual, {"rounds": sheet.rounds}, notes, notes)
 
 
 def _files(

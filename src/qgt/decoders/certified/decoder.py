@@ -29,7 +29,7 @@ from qgt.decoders.certified import large as large_problems
 from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.relaxation import Recordings
 from qgt.decoders.certified.search import BatchOutcome, Search, SearchOptions, as_decoded
-from qgt.decoders.contract import BoundDecoder, refuse_unsupported, without_costs
+from qgt.decoders.contract import LEAST_PART, BoundDecoder, refuse_unsupported, without_costs
 from qgt.decoders.results import Decoded
 from qgt.model.factors import pool_costs
 from qgt.model.problem import Problem
@@ -45,7 +45,8 @@ class Certified:
 
     `odds=1` stops at the proof, and gives no probabilities. `time_limit` is in seconds per instance, shared: a
     batch may take that times its length, and what easy instances leave goes to hard ones. `certificates=False` keeps no
-    proofs, for batches of many hard instances.
+    proofs, for batches of many hard instances. A search that would need more than `memory` GB ends as if its time were
+    up; a batch that is shared out among threads has one search in each.
 
     `scores` are the items' probabilities, the evidence is complete (see `qgt.Evidence`), and the proof is one that
     `qgt.check_certificate` checks. The `confidence` in an answer is its weight among those listed.
@@ -68,11 +69,13 @@ class Certified:
     odds: float = 100.0
     time_limit: float | None = None
     certificates: bool = True
+    memory: float = 2.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "odds", positive("odds", self.odds))
         if self.odds < 1:
             raise ValueError(f"odds={self.odds} is not valid: give 1 or more.")
+        object.__setattr__(self, "memory", positive("memory", self.memory))
         if self.time_limit is not None:
             object.__setattr__(self, "time_limit", positive("time_limit", self.time_limit))
 
@@ -83,7 +86,8 @@ class Certified:
     def bind(self, problem: Problem) -> BoundDecoder:
         """Set up what all instances share, once for each device."""
         refuse_unsupported(self, problem)
-        return _bound(problem, SearchOptions(math.log(self.odds), self.certificates), self.odds, self.time_limit)
+        options = SearchOptions(math.log(self.odds), self.certificates, most_bytes=self.memory * 1e9)
+        return _bound(problem, options, self.odds, self.time_limit)
 
 
 @dataclass(frozen=True)
@@ -148,7 +152,7 @@ def _bound(problem: Problem, options: SearchOptions, odds: float, time_limit: fl
         order = torch.cat([known.nonzero()[:, 0], (~known).nonzero()[:, 0]])
         return Decoded.joined(parts).pick(order.argsort())
 
-    return BoundDecoder(problem, decode, takes_missing=True)
+    return BoundDecoder(problem, decode, takes_missing=True, least_part=None if large else LEAST_PART)
 
 
 def batch_of(device: torch.device, items: int) -> int:

@@ -244,6 +244,11 @@ class Found(NamedTuple):
     cost: Tensor  # float64
 
 
+def bytes_of(block: Nodes | Leaves | Found | Iterates) -> int:
+    """The memory that a block takes up."""
+    return sum(part.nbytes if isinstance(part, Tensor) else bytes_of(part) for part in block)
+
+
 def as_leaves(nodes: Nodes, least: Tensor, most: Tensor, shares: Shares | None) -> Leaves:
     """Nodes that are done, or left as they are."""
     pi = nodes.state.pi[:, :-1]  # the last one shifts all reduced costs, which tells nothing at one k
