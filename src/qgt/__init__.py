@@ -43,6 +43,7 @@ _PUBLIC = {
     "lab.verdicts": ("Verdict",),
     "learning.run": ("best_threshold",),
     "learning.training": ("Interrupted", "train", "train_many"),
+    "model.categories": ("Categories", "Copies"),
     "model.design": ("Design",),
     "model.factors": ("Factors", "PoolCosts"),
     "model.loads": ("Amount", "CycleThreshold", "Loads"),

@@ -54,6 +54,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from qgt.decoders.contract import check_counts
+from qgt.decoders.parts import to_parts
 from qgt.decoders.results import Decoded, Floats, LeafItem, Proof, Spans, Status
 from qgt.model.design import Design
 from qgt.model.factors import Factors
@@ -75,10 +76,20 @@ EPS = float(np.finfo(np.float64).eps)  # twice the largest relative error of one
 
 
 class ItemGroup(NamedTuple):
-    """Some items of the prior, such as a household, and what it costs that 0, 1, ... of them are defective."""
+    """Some items of the prior, such as a household, and what it costs that 0, 1, ... of them are defective.
+
+    The items of an ordered group, such as the copies of a gene, are defective in order: no item without those before.
+    """
 
     items: NDArray[np.int64]
     table: Floats
+    ordered: bool = False
+
+    def costs(self, ones: Floats) -> Floats:
+        """What each row of x costs the group: (rows,)."""
+        here = ones[:, self.items]
+        cost = self.table[here.sum(1).astype(np.int64)]
+        return np.where((here[:, 1:] <= here[:, :-1]).all(1), cost, np.inf) if self.ordered else cost
 
 
 def groups_of(groups: Groups | None) -> tuple[ItemGroup, ...]:
@@ -86,7 +97,7 @@ def groups_of(groups: Groups | None) -> tuple[ItemGroup, ...]:
     if groups is None:
         return ()
     group, tables = groups.group.cpu().numpy(), groups.tables.cpu().numpy()
-    found = [ItemGroup(np.flatnonzero(group == number), table) for number, table in enumerate(tables)]
+    found = [ItemGroup(np.flatnonzero(group == i), table, groups.ordered) for i, table in enumerate(tables)]
     alone = np.flatnonzero(group == ALONE)
     return (*found, ItemGroup(alone, np.zeros(len(alone) + 1)))
 
@@ -169,7 +180,7 @@ class InstanceCosts:
         possible = ((shared.known == FREE) | (shared.known == x)).all(1) & ((x == 0) | (x == 1)).all(1)
         ones = np.where(possible[:, None], x, 0).astype(np.float64)
         terms = [np.full(len(x), shared.constant), shared.numbers[ones.sum(1).astype(np.int64)]]
-        terms += [group.table[ones[:, group.items].sum(1).astype(np.int64)] for group in shared.groups]
+        terms += [group.costs(ones) for group in shared.groups]
         counts = (ones @ shared.matrix.T).astype(np.int64)
         pools = self.tables[np.arange(len(self.tables)), counts]
         # NumPy sums a row in pairs, in blocks of 128: no term goes through more than 64 + log2(terms) additions.
@@ -436,7 +447,9 @@ def _open(sums: _Sums, rows: _Rows, limit: float, listed: set[bytes]) -> NDArray
 # Rows are leaves, or leaves with a number of defectives. Of the free items of a row, some number is defective; each
 # costs its r_j, and each group of the prior what its table says. Without groups the cheapest are those of least r_j.
 # With groups, n free items of a group cost at least h(n) = table(n and those fixed to 1) + the n least r_j, and the
-# cheapest choice of numbers that sum to k is found by adding one group after the other.
+# cheapest choice of numbers that sum to k is found by adding one group after the other. In an ordered group the n free
+# items are the first ones instead of those of least r_j, and none of them comes after an item that is fixed to 0, or
+# before one that is fixed to 1.
 
 
 def least_by_number(groups: tuple[ItemGroup, ...], fixed: NDArray[np.int8], reduced: Floats) -> Floats:
@@ -477,11 +490,12 @@ def own_and_turned(
         for n in range(rest.shape[1]):
             first = (rest[:, n] + way.table[:, n])[:, None]
             if n:
-                joins = np.where(way.rank < n, way.least[:, n, None], way.least[:, n - 1, None] + way.value)
+                instead = np.inf if way.ordered else way.least[:, n - 1, None] + way.value
+                joins = np.where(way.rank < n, way.least[:, n, None], instead)
                 turned = np.where(inside, turned, np.minimum(turned, first + joins))
             if n + 1 < way.least.shape[1]:
                 longer, value = way.least[:, n + 1, None], np.where(way.free, way.value, 0.0)
-                leaves = np.where(way.rank >= n, way.least[:, n, None], longer - value)
+                leaves = np.where(way.rank >= n, way.least[:, n, None], np.inf if way.ordered else longer - value)
                 turned = np.where(inside, np.minimum(turned, first + leaves), turned)
         own[:, way.items] += inside.astype(np.uint8)
         more[:, way.items] = np.where(way.free, turned - np.where(np.isfinite(best), best, 0.0), np.inf)
@@ -497,17 +511,23 @@ class _Ways(NamedTuple):
     rank: NDArray[np.int64]  # (rows, size): each item's place in their order
     least: Floats  # (rows, size + 1): the sum of the 0, 1, ... least
     table: Floats  # (rows, size + 1): what as many free defectives cost the group
+    ordered: bool
 
     @classmethod
     def of(cls, group: ItemGroup, fixed: NDArray[np.int8], reduced: Floats) -> "_Ways":
         here = fixed[:, group.items]
         free = here == FREE
         value = np.where(free, reduced[:, group.items], np.inf)
-        rank = np.argsort(np.argsort(value, 1, kind="stable"), 1, kind="stable")
-        least = _sums_from_zero(np.sort(value, 1))
+        order = np.argsort(~free if group.ordered else value, 1, kind="stable")  # free items first, in their order
+        rank = np.argsort(order, 1, kind="stable")
+        least = _sums_from_zero(np.take_along_axis(value, order, 1))
         at = (here == 1).sum(1)[:, None] + np.arange(least.shape[1])
         table = np.where(at <= len(group.items), group.table[np.minimum(at, len(group.items))], np.inf)
-        return cls(group.items, free, value, rank, least, table)
+        if group.ordered:
+            inside = np.arange(len(group.items)) < at[..., None]  # (rows, size + 1, size)
+            broken = np.where(inside, here[:, None] == 0, here[:, None] == 1).any(2)
+            table = np.where(broken, np.inf, table)
+        return cls(group.items, free, value, rank, least, table, group.ordered)
 
     @property
     def cost(self) -> Floats:
@@ -722,6 +742,8 @@ def check_claims(problem: Problem, y: Float64[Tensor, "instances pools"], result
         >>> check_claims(problem, y, qgt.Certified(odds=1.0).bind(problem)(y)).optimal
         tensor([True])
     """
+    if problem.values is not None:
+        return check_claims(problem.in_parts, problem.values.part_reports(y), to_parts(problem.values, result))
     proof, answers = result.proof, result.evidence.alternatives
     if proof is None or answers is None:
         raise ValueError("the result has no certificates: decode with Certified(certificates=True).")

@@ -121,7 +121,7 @@ class Answers:
         """The probability that an item is defective, as far as the answers listed have it."""
         owner = self.spans.owner
         found = torch.zeros(len(self.spans), self.x.shape[1], dtype=torch.float64, device=self.x.device)
-        return found.index_add_(0, owner, self.probability[:, None] * self.x)
+        return found.index_add_(0, owner, self.probability[:, None] * self.x.clamp(max=1))
 
     def listed(self) -> Float64[Tensor, " instances"]:
         """The probability of all answers listed for an instance together."""
@@ -207,6 +207,7 @@ class Evidence:
     complete: Bool[Tensor, " instances"] | None = None  # whether every answer that comes close is listed
     confidence: Float64[Tensor, " instances"] | None = None  # the probability of the answer, as far as is known
     marginals: Float64[Tensor, "instances items"] | None = None  # of each item being defective; NaN where not known
+    values: Float64[Tensor, "instances items values"] | None = None  # the probability of each copy number or category
     interval: Float64[Tensor, "instances items 2"] | None = None  # 90 % of the amount, where called; NaN elsewhere
     unsettled: Bool[Tensor, "instances items"] | None = None  # items on which the answers listed differ
     alternatives: Answers | None = None  # the answers that come close, the answer itself first
@@ -230,7 +231,8 @@ class Decoded:
     """The calls for a batch of instances, with what is known about them.
 
     `scores` (None where a decoder has none) rank the items of an instance, larger meaning more surely defective. Where
-    items have loads, `amounts` says how much each item has that is called defective, and 0 for the others.
+    items have loads, `amounts` says how much each item has that is called defective, and 0 for the others. Where items
+    have copies or categories, x says how many and which, and `scores` rank items by the probability of not being 0.
 
     Example:
         >>> import torch

@@ -30,6 +30,7 @@ from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.relaxation import Recordings
 from qgt.decoders.certified.search import BatchOutcome, Search, SearchOptions, as_decoded
 from qgt.decoders.contract import BoundDecoder, refuse_unsupported, without_costs
+from qgt.decoders.parts import through_parts
 from qgt.decoders.results import Decoded
 from qgt.model.factors import pool_costs
 from qgt.model.problem import Problem
@@ -78,11 +79,13 @@ class Certified:
 
     def supports(self, problem: Problem) -> str | None:
         """Any prior with `integer_program`, and any noise."""
-        return without_costs(problem)
+        return without_costs(problem.in_parts)
 
     def bind(self, problem: Problem) -> BoundDecoder:
         """Set up what all instances share, once for each device."""
         refuse_unsupported(self, problem)
+        if problem.values is not None:
+            return through_parts(self, problem)
         return _bound(problem, SearchOptions(math.log(self.odds), self.certificates), self.odds, self.time_limit)
 
 
