@@ -31,7 +31,9 @@ NEEDS_ALL = (
 class Decode(Protocol):
     """A bound decoder: counts in, calls out."""
 
-    def __call__(self, y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"]) -> Decoded:
+    def __call__(
+        self, y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"]
+    ) -> Decoded:
         """Decode a batch."""
         ...
 

@@ -247,6 +247,7 @@ class Decoded:
     evidence: Evidence = field(default_factory=Evidence)
     proof: Proof | None = None
     amounts: Float64[Tensor, "instances items"] | None = None
+    blocks: "tuple[Decoded, ...] | None" = None  # of categories: the result, with its proof, of each by itself
 
     @property
     def values(self) -> UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"]:
@@ -273,9 +274,11 @@ def _names(record: Any) -> list[str]:
     return [field.name for field in dataclasses.fields(record)]
 
 
-def _pick(part: Tensor | Answers | Evidence | Proof | None, instances: Tensor) -> Any:
+def _pick(part: Tensor | Answers | Evidence | Proof | tuple[Decoded, ...] | None, instances: Tensor) -> Any:
     if part is None:
         return None
+    if isinstance(part, tuple):
+        return tuple(one.pick(instances) for one in part)
     return part[instances] if isinstance(part, Tensor) else part.pick(instances)
 
 
@@ -283,6 +286,8 @@ def _on_cpu(part: Any) -> Any:
     """A record with its tensors on the CPU; what is neither a record nor a tensor stays as it is."""
     if isinstance(part, Tensor):
         return part.cpu()
+    if isinstance(part, tuple):
+        return tuple(map(_on_cpu, part))
     if not dataclasses.is_dataclass(part) or isinstance(part, type):
         return part
     return dataclasses.replace(part, **{name: _on_cpu(getattr(part, name)) for name in _names(part)})
@@ -293,8 +298,18 @@ def _joined(parts: Sequence[Any]) -> Any:
     first = parts[0]
     if isinstance(first, Tensor):
         return torch.cat(list(parts))
+    if isinstance(first, tuple):
+        return tuple(map(_joined, zip(*parts, strict=True)))
     if isinstance(first, Spans):
         return Spans(torch.cat([part.numbers for part in parts]).cumsum(0))
     if first is None or isinstance(first, float):
         return first
+    if isinstance(first, Proof):  # some batches have no shares
+        width = max(part.shares.shape[1] for part in parts)
+        parts = [dataclasses.replace(part, shares=_wider(part.shares, width)) for part in parts]
     return type(first)(**{name: _joined([getattr(part, name) for part in parts]) for name in _names(first)})
+
+
+def _wider(shares: Tensor, width: int) -> Tensor:
+    """Shares (leaves, memberships), of nothing where there are none."""
+    return shares if shares.shape[1] == width else shares.new_zeros(len(shares), width)

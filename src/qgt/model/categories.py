@@ -65,9 +65,7 @@ class Categories:
             return
         if isinstance(self.reported, str) or not isinstance(self.reported, Sequence) or not self.reported:
             raise ValueError(f"reported={self.reported!r} is not valid: give a list of categories, such as [1, 2].")
-        reported = tuple(
-            whole(f"reported[{i}]", one, least=1, most=self.levels) for i, one in enumerate(self.reported)
-        )
+        reported = tuple(whole(f"reported[{i}]", one, least=1, most=self.levels) for i, one in enumerate(self.reported))
         if len(set(reported)) < len(reported):
             raise ValueError(f"reported={reported} is not valid: give each category once.")
         object.__setattr__(self, "reported", reported)

@@ -156,6 +156,26 @@ class Problem:
         values = self.values
         return Problem(values.part_design(self.design), PartsPrior(values), values.part_noise(self.noise))
 
+    def of_category(self, category: int) -> "Problem":
+        """The problem of one category by itself, with 0/1 items that are in it or in the first category.
+
+        Example:
+            >>> Problem(Design.from_rows(["11"]), Categories(rates=(0.3, 0.2))).of_category(1).prior
+            Bernoulli(rate=0.375)
+        """
+        assert isinstance(self.prior, Categories)  # other problems have no categories
+        return Problem(self.design, Bernoulli(self.prior.alone(category)), self.noise)
+
+    def reports_of(
+        self, y: Float64[Tensor, "instances pools categories"], category: int
+    ) -> Float64[Tensor, "instances pools"]:
+        """What the pools report of one category; missing where they do not report it."""
+        assert isinstance(self.prior, Categories)
+        columns = self.prior.columns
+        if category in columns:
+            return y[:, :, columns.index(category)].contiguous()
+        return torch.full_like(y[:, :, 0], torch.nan)
+
     @property
     def loads(self) -> Loads | None:
         """The prior of amounts, where items have any."""

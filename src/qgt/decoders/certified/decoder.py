@@ -19,12 +19,13 @@ The proof is data: the leaves of each instance's tree, with the multipliers that
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from qgt.arguments import fraction, positive
+from qgt.decoders.certified.blocks import by_category
 from qgt.decoders.certified import large as large_problems
 from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.relaxation import Recordings
@@ -32,6 +33,7 @@ from qgt.decoders.certified.search import BatchOutcome, Search, SearchOptions, a
 from qgt.decoders.contract import BoundDecoder, refuse_unsupported, without_costs
 from qgt.decoders.parts import through_parts
 from qgt.decoders.results import Decoded
+from qgt.model.categories import Categories
 from qgt.model.factors import pool_costs
 from qgt.model.problem import Problem
 
@@ -84,9 +86,15 @@ class Certified:
     def bind(self, problem: Problem) -> BoundDecoder:
         """Set up what all instances share, once for each device."""
         refuse_unsupported(self, problem)
+        if isinstance(problem.prior, Categories):
+            return by_category(problem, self._alone, math.log(self.odds), self.time_limit)
         if problem.values is not None:
             return through_parts(self, problem)
         return _bound(problem, SearchOptions(math.log(self.odds), self.certificates), self.odds, self.time_limit)
+
+    def _alone(self, problem: Problem, slack: float, seconds: float | None) -> BoundDecoder:
+        """The same for one category of a problem, or for its parts, with a list of its own length."""
+        return replace(self, odds=math.exp(slack), time_limit=seconds).bind(problem)
 
 
 @dataclass(frozen=True)

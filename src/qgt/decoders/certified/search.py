@@ -271,7 +271,9 @@ class Search:
         enough = self.enough(nodes.owner, nodes.total)
         loose = swap < (enough - nodes.bound)[:, None]  # (nodes, items)
         done = ~loose.any(1)
-        held = done & (nodes.bound < enough)  # with groups, the own x of a node without any below the limit is another's
+        held = done & (
+            nodes.bound < enough
+        )  # with groups, the own x of a node without any below the limit is another's
         self._record(nodes.owner[held], own[held])
         nodes, loose, swap, own = self._close(nodes, done), loose[~done], swap[~done], own[~done]
         if self.ranges is not None:
