@@ -88,8 +88,12 @@ class Members:
         place[items.flatten()] = torch.arange(items.numel())
         group = place[:-1] // items.shape[1]
         whole = (last - soft[:, 0]) / sizes.clamp(min=1)  # of tables that are not concave: no charge, one slope
-        slope = torch.where(charge > 0, slope, whole)
-        parts = items, costs, place[:-1], charge.clamp(min=0.0).float(), slope[group]
+        slope = torch.where(charge > 0, slope, whole)[group]
+        if groups.ordered:  # each item pays the step that it makes, where steps rise
+            steps = soft.diff(dim=1)  # (groups, size)
+            rising = (steps.diff(dim=1) >= 0).all(1)[group]
+            slope = torch.where(rising, steps.flatten()[place[:-1]], slope)
+        parts = items, costs, place[:-1], charge.clamp(min=0.0).float(), slope
         return cls(*(part.to(device) for part in parts), groups.ordered)
 
     def gathered(self, values: Tensor, beyond: float) -> Tensor:
@@ -99,6 +103,11 @@ class Members:
     def scattered(self, values: Tensor) -> Tensor:
         """Values (nodes, groups, size) by item: (nodes, items)."""
         return values.flatten(1)[:, self.place]
+
+    @cached_property
+    def charged(self) -> bool:
+        """Whether any group has a charge."""
+        return bool((self.charge > 0).any())
 
     def charges(self, fixed: Tensor) -> "Charges":
         """The charges of some nodes, whose largest relaxed x may be cut off."""

@@ -268,7 +268,8 @@ class _Run:
         shifts = (rows.start + before + step * rows.slopes).float()
         x = torch.clamp(state.x, lower, upper)
         zero = torch.zeros_like(state.pi)
-        charges = None if model.members is None else model.members.charges(fixed)
+        members = model.members
+        charges = members.charges(fixed) if members is not None and members.charged else None
         return cls(
             model, rows, fixed, lower, upper, shifts, rows.lengths.float(), rows.start.float(), x,
             state.counts.clone(), state.pi.clone(), zero, charges, raising, step,
