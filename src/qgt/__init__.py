@@ -30,6 +30,7 @@ _PUBLIC = {
     "decoders.neural.record": ("Epoch", "TrainConfig", "Training"),
     "decoders.neural.refining": ("Refining",),
     "decoders.peeling": ("Peeling",),
+    "decoders.pooled": ("PooledAMP", "PooledIHT"),
     "decoders.registry": ("DECODERS",),
     "decoders.results": ("Answers", "Decoded", "Evidence", "Proof", "Spans", "Status"),
     "files.plugins": ("Plugin", "load_plugin"),

@@ -38,8 +38,8 @@ IEEE 754 says. Bounds are lowered by more than they can have been rounded up, an
 large that float64 cannot tell costs apart.
 
 **Reading order.** 1 the costs of one instance; 2 the leaves; 3 do they cover every x; 4 are they closed; 5 the part of
-a bound that belongs to the items; 6 the part that belongs to the pools; 7 rounding; 8 the verdict; 9 items with copies or
-categories; 10 the border, where malformed results are refused.
+a bound that belongs to the items; 6 the part that belongs to the pools; 7 rounding; 8 the verdict; 9 items with copies
+or categories; 10 the border, where malformed results are refused.
 """
 
 import math
@@ -884,10 +884,10 @@ def _weights(x: NDArray[np.uint8], cost: Floats) -> tuple[float, Floats]:
     return math.exp(least - float(cost[0])) / total, np.exp(least - cost[1:]) / total
 
 
-# --- 9. Copies and categories -----------------------------------------------------------------------------------------
+# --- 9. Copies and categories ---------------------------------------------------------------------------------------
 #
-# Items with copies or categories are checked as 0/1 items, their parts (`qgt.model.categories`): each x of values is one
-# x of parts, which costs the same, and a proof is one of the parts.
+# Items with copies or categories are checked as 0/1 items, their parts (`qgt.model.categories`): each x of values is
+# one x of parts, which costs the same, and a proof is one of the parts.
 #
 # The categories of an x in which no item is in two may also be proved one by one. Such an x costs
 #

@@ -7,7 +7,6 @@ values, with the same probability, so that proofs, bounds and confidence need no
 
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
 from qgt.decoders.contract import BoundDecoder, Decoder

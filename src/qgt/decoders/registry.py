@@ -16,6 +16,7 @@ from qgt.decoders.highs.linear_program import LinearProgram
 from qgt.decoders.loads.baselines import CompLasso, CompNNLS, CompNNOMP, CompSBL, LoadGAMP
 from qgt.decoders.loads.posterior import LoadPosterior
 from qgt.decoders.peeling import Peeling
+from qgt.decoders.pooled import PooledAMP, PooledIHT
 from qgt.files import codec
 from qgt.model.problem import PARTS
 
@@ -37,6 +38,8 @@ DECODERS: dict[str, type[Decoder]] = {
     "load_posterior": LoadPosterior,
     "maximum_neighborhood": MaximumNeighborhood,
     "peeling": Peeling,
+    "pooled_amp": PooledAMP,
+    "pooled_iht": PooledIHT,
     "prevalence": Prevalence,
     "scomp": SCOMP,
 }

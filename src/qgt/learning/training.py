@@ -145,6 +145,8 @@ def train_many(
     """
     if not problems or len({problem.items for problem in problems}) != 1:
         raise ValueError("problems must be at least one, all with the same number of items.")
+    for problem in problems:
+        problem.refuse_values("training of networks")
     if len({problem.loads is None for problem in problems}) != 1:
         raise ValueError("problems with and without loads have networks of different shapes: train them apart.")
     together = Together(group)

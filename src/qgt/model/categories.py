@@ -13,9 +13,9 @@ Both are problems of 0/1 items in disguise. The *parts* of an item are 0/1 items
     of categories    part g is 1 where the item is in category g. Parts g of all items have pools of their own, which
                      report category g; the parts of an item are a group of which at most one is 1.
 
-So every x has one x of parts, the costs are equal, and what decodes groups of 0/1 items decodes both (`Problem.in_parts`
-makes that problem, `from_parts` reads its answers). In parts x lies one part after the other: that of all items for
-value 1, then for value 2, and so on.
+So every x has one x of parts, the costs are equal, and what decodes groups of 0/1 items decodes both. `Problem.in_parts`
+makes that problem, and `from_parts` reads its answers. An x of parts has the parts of all items for value 1 first, then
+those for value 2, and so on.
 """
 
 import math

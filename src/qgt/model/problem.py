@@ -136,6 +136,18 @@ class Problem:
         """The prior of copies or categories, where items have any; None where they are 0 or 1, or have amounts."""
         return self.prior if isinstance(self.prior, Categories | Copies) else None
 
+    def refuse_values(self, what: str) -> None:
+        """Raise a ValueError where items have copies or categories, for what takes only items that are 0 or 1.
+
+        Example:
+            >>> Problem(Design.from_rows(["11"]), Copies(frequency=0.1)).refuse_values("verify")
+            Traceback (most recent call last):
+            ValueError: verify is for items that are 0 or 1, and the items of this problem have copies.
+        """
+        if self.values is not None:
+            kind = "copies" if isinstance(self.values, Copies) else "categories"
+            raise ValueError(f"{what} is for items that are 0 or 1, and the items of this problem have {kind}.")
+
     @property
     def report_shape(self) -> tuple[int, ...]:
         """The shape of an instance's reports: pools; or pools and categories, where each category is reported."""
@@ -213,7 +225,7 @@ class Problem:
         return self.design.count(x) if self.values is None else self.values.totals(self.design, x)
 
     def sizes(self, device: torch.device) -> Float64[Tensor, " pools"]:
-        """What each pool's items may add up to at most, for noises that depend on it: its items, or all their copies."""
+        """What each pool's items may add up to at most, for noises that depend on it: items, or all their copies."""
         sizes = self.design.pool_sizes.to(device, torch.float64)
         return sizes * self.prior.levels if isinstance(self.prior, Copies) else sizes
 

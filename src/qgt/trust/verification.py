@@ -451,6 +451,7 @@ def verify(
         raise ValueError(f"estimator={estimator!r} is not known: give one of {', '.join((BEST, *ESTIMATORS))}.")
     if estimator not in (BEST, "regression") and not isinstance(decoder, NeuralDecoder):
         raise ValueError(f"estimator={estimator!r} needs a network's gradients: use estimator='regression'.")
+    problem.refuse_values("verify")
     own = decoder.problem if isinstance(decoder, NeuralDecoder) else problem
     if (own.pools, own.items) != (problem.pools, problem.items):
         raise ValueError(

@@ -4,9 +4,9 @@ Let x_g be the items of category g. For x in which no item is in two categories,
 
     -log P(x, y) = constant + c_1(x_1) + c_2(x_2) + ...,        c_g(x_g) = what x_g costs in the problem of category g,
 
-where an item of that problem is in category g or in the first one (`Problem.of_category`): pools report each category by
-itself, and what an item's category costs beyond the first one is a sum over categories. So each c_g is minimised by the
-search for 0/1 items, and its list is complete up to some slack. A combination of listed answers in which no item is
+where an item of that problem is in category g or in the first one (`Problem.of_category`): pools report each category
+by itself, and what an item's category costs beyond the first one is a sum over categories. So each c_g is minimised by
+the search for 0/1 items, and its list is complete up to some slack. A combination of listed answers in which no item is
 twice is an x, and every x whose cost is less than the sum of the least c_g plus the slack is such a combination. Where
 the best combination costs the sum of the least c_g, as nearly always, nothing more is to do. Where an item is in two
 categories of the best ones, the lists are made longer by what the best combination costs more; and where that would be

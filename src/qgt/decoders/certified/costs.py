@@ -161,7 +161,7 @@ class _GroupWays(NamedTuple):
         at = (ones[:, :, None] + torch.arange(least.shape[2], device=ones.device)).clamp(max=least.shape[2] - 1)
         table = members.costs.expand(len(ones), -1, -1).gather(2, at)  # beyond the last entry, `least` is infinite
         if members.ordered:  # none of those fixed to 0 comes before one that is defective, nor after it one fixed to 1
-            status = members.gathered(fixed, 0)[:, :, None]  # (nodes, groups, 1, size)
+            status = members.gathered(fixed, 0.0)[:, :, None]  # (nodes, groups, 1, size)
             inside = torch.arange(status.shape[3], device=at.device) < at[..., None]
             table = table.masked_fill(torch.where(inside, status == 0, status == 1).any(3), torch.inf)
         return cls(value, rank, least, table)

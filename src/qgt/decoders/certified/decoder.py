@@ -25,8 +25,8 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import fraction, positive
-from qgt.decoders.certified.blocks import by_category
 from qgt.decoders.certified import large as large_problems
+from qgt.decoders.certified.blocks import by_category
 from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.relaxation import Recordings
 from qgt.decoders.certified.search import BatchOutcome, Search, SearchOptions, as_decoded
