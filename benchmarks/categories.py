@@ -13,7 +13,7 @@ the most probable ones; their share of right answers is the limit of all decoder
 `Certified` finds, proves and lists what trying every x does, and in which its certificates are accepted.
 
 `correlation`: 500 items, 0/1 with a share of 0.1 or 0.3, exact counts, designs of density 1/2: the squared correlation
-of AMP's answers with the truth, at pools over items of 0.1 to 0.5, and what state evolution predicts of it; and the same
+of AMP's answers with the truth, at pools over items of 0.1 to 1, and what state evolution predicts of it; and the same
 for three categories of equal shares.
 """
 
@@ -152,7 +152,7 @@ def _squared(prior: qgt.Categories, pools: int, g: torch.Generator) -> float:
 
 
 def _predicted(vectors: Tensor, prior: qgt.Categories, final: Tensor, ratio: float) -> float:
-    """The same by state evolution: 1 less the mean squared error over the mean square, as guesses are conditional means."""
+    """The same by state evolution: 1 less the mean squared error over the mean square, for means given the reports."""
     square = float((torch.tensor(prior.distribution, dtype=torch.float64) @ vectors.square()).sum())
     return 1 - min(1.0, float(final.diagonal().sum()) * ratio / square)
 

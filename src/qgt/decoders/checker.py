@@ -970,7 +970,8 @@ class _Categories:
         if status == Status.INFEASIBLE:
             return _Verdict(impossible=any(part.impossible for part in parts), not_overconfident=True)
         each = [part.costs.of_x_and_blur((answers.x == g).astype(np.uint8)) for g, part in enumerate(parts, 1)]
-        every, blur = sum(cost for cost, _ in each) + self.constant, sum(off for _, off in each)
+        every = np.sum([cost for cost, _ in each], axis=0) + self.constant
+        blur = np.sum([off for _, off in each], axis=0)
         every = np.where((answers.x <= len(parts)).all(1), every, np.inf)
         cost, others = float(every[0]), every[1:]
         if not math.isfinite(cost) or not _same(every, answers.by_the_model, blur):

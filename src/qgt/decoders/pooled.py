@@ -17,6 +17,7 @@ are given to each category as there are, those with the largest entries first.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -96,10 +97,10 @@ class Scaled(NamedTuple):
         return _by_report(self.matrix.transposed_times, z)
 
 
-def _by_report(product: object, x: Tensor) -> Tensor:
-    assert callable(product)
-    found: Tensor = product(x.transpose(1, 2).flatten(0, 1))  # an instance and a report in each row
-    return found.unflatten(0, (len(x), -1)).transpose(1, 2)
+def _by_report(product: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    found = product(x.transpose(1, 2).flatten(0, 1))  # an instance and a report in each row
+    each: Tensor = found.unflatten(0, (len(x), -1)).transpose(1, 2)
+    return each
 
 
 @dataclass(frozen=True)

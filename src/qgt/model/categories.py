@@ -13,9 +13,9 @@ Both are problems of 0/1 items in disguise. The *parts* of an item are 0/1 items
     of categories    part g is 1 where the item is in category g. Parts g of all items have pools of their own, which
                      report category g; the parts of an item are a group of which at most one is 1.
 
-So every x has one x of parts, the costs are equal, and what decodes groups of 0/1 items decodes both. `Problem.in_parts`
-makes that problem, and `from_parts` reads its answers. An x of parts has the parts of all items for value 1 first, then
-those for value 2, and so on.
+So every x has one x of parts, the costs are equal, and what decodes groups of 0/1 items decodes both.
+`Problem.in_parts` makes that problem, and `from_parts` reads its answers. An x of parts has the parts of all items for
+value 1 first, then those for value 2, and so on.
 """
 
 import math
@@ -106,11 +106,13 @@ class Categories:
     def from_parts(self, parts: UInt8[Tensor, "instances parts"]) -> UInt8[Tensor, "instances items"]:
         """The categories of items; the last one where more than one part is 1."""
         values = torch.arange(1, self.levels + 1, dtype=torch.uint8, device=parts.device)[:, None]
-        return (parts.unflatten(1, (self.levels, -1)) * values).amax(1)
+        found: Tensor = (parts.unflatten(1, (self.levels, -1)) * values).amax(1)
+        return found
 
     def allowed(self, parts: UInt8[Tensor, "instances parts"]) -> Bool[Tensor, " instances"]:
         """Whether no item is in two categories."""
-        return (parts.unflatten(1, (self.levels, -1)).sum(1) <= 1).all(1)
+        alone: Tensor = parts.unflatten(1, (self.levels, -1)).sum(1) <= 1
+        return alone.all(1)
 
     def part_marginals(self) -> list[float]:
         """The probability that each part of an item is 1."""
@@ -243,11 +245,12 @@ class Copies:
 
     def from_parts(self, parts: UInt8[Tensor, "instances parts"]) -> UInt8[Tensor, "instances items"]:
         """The numbers of copies."""
-        return parts.unflatten(1, (self.levels, -1)).sum(1, dtype=torch.uint8)
+        found: Tensor = parts.unflatten(1, (self.levels, -1)).sum(1, dtype=torch.uint8)
+        return found
 
     def allowed(self, parts: UInt8[Tensor, "instances parts"]) -> Bool[Tensor, " instances"]:
         """Whether each item's parts are 1 in order."""
-        each = parts.unflatten(1, (self.levels, -1))
+        each: Tensor = parts.unflatten(1, (self.levels, -1))
         return (each[:, 1:] <= each[:, :-1]).flatten(1).all(1)
 
     def part_marginals(self) -> list[float]:

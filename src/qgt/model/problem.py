@@ -252,8 +252,9 @@ class Problem:
         """The log probability, or density, of each report given x; 0 where the report is missing."""
         if y.dim() == 3:
             assert isinstance(self.prior, Categories)
-            each = self.in_parts.log_reports(self.prior.to_parts(x), self.prior.part_reports(y))
-            return each.unflatten(1, (-1, self.pools)).transpose(1, 2)  # (instances, pools, categories)
+            parts = self.in_parts.log_reports(self.prior.to_parts(x), self.prior.part_reports(y))
+            found: Tensor = parts.unflatten(1, (-1, self.pools)).transpose(1, 2)  # (instances, pools, categories)
+            return found
         sizes, counts = self.sizes(y.device), self.totals(x)
         missing = y.isnan()
         each = self.noise.log_prob(torch.where(missing, counts, y), counts, sizes)  # noises need not know of NaN

@@ -92,14 +92,14 @@ def evolve_vectors(
     errors = torch.randn(DRAWS, vectors.shape[1], dtype=torch.float64, generator=generator)
     truth, unit = vectors[value], torch.eye(vectors.shape[1], dtype=torch.float64)
     mean = probability @ vectors
-    covariance = noise * unit + (vectors.T * probability @ vectors - torch.outer(mean, mean)) / ratio
+    covariance: Tensor = noise * unit + (vectors.T * probability @ vectors - torch.outer(mean, mean)) / ratio
     for _ in range(iterations):
         spread = covariance + LEAST_NOISE * unit
         noisy = truth + errors @ torch.linalg.cholesky(spread).T
         pulled = torch.linalg.solve(spread, vectors.T)  # (reports, values)
         odds = probability.log() + noisy @ pulled - (vectors.T * pulled).sum(0) / 2
         wrong = truth - odds.softmax(1) @ vectors
-        after = noise * unit + wrong.T @ wrong / DRAWS / ratio
+        after: Tensor = noise * unit + wrong.T @ wrong / DRAWS / ratio
         if float((after - covariance).abs().max()) <= 1e-9:
             return after
         covariance = after

@@ -18,7 +18,7 @@ the number in each category.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -206,7 +206,7 @@ class _Blocks:
         impossible = (states == Status.INFEASIBLE).any(0)
         return torch.where(impossible, Status.INFEASIBLE, status).to(torch.uint8)
 
-    def _sum(self, each: list[Tensor | None]) -> Tensor:
+    def _sum(self, each: Sequence[Tensor | None]) -> Tensor:
         """Log joints of the categories as one of all: what the items cost there beyond here is the same for every x."""
         first, *others = self.categories.distribution
         beyond = math.log(first) - sum(math.log(first / (first + rate)) for rate in others)

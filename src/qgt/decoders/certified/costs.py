@@ -94,7 +94,8 @@ class Members:
             rising = (steps.diff(dim=1) >= 0).all(1)[group]
             slope = torch.where(rising, steps.flatten()[place[:-1]], slope)
         parts = items, costs, place[:-1], charge.clamp(min=0.0).float(), slope
-        return cls(*(part.to(device) for part in parts), groups.ordered)
+        items, costs, place, charge, slope = (part.to(device) for part in parts)
+        return cls(items, costs, place, charge, slope, groups.ordered)
 
     def gathered(self, values: Tensor, beyond: float) -> Tensor:
         """Values (nodes, items) by group: (nodes, groups, size)."""
