@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from page_tables import certified, decoders, lab, learning, loads, rounds, scale, trust
+from page_tables import categories, certified, decoders, lab, learning, loads, rounds, scale, trust
 from qgt import paper
 from qgt.paper.drawing import draw
 
@@ -32,6 +32,7 @@ TABLES = {
     **decoders.TABLES,
     **lab.TABLES,
     **learning.TABLES,
+    **categories.TABLES,
     **loads.TABLES,
     **rounds.TABLES,
     **scale.TABLES,

@@ -24,8 +24,10 @@ from qgt import (
     Reference,
     SparseInteger,
     Status,
+    TrainConfig,
     accounts,
     instance_fit,
+    load,
     next_pools,
     save_certificate,
     score,
@@ -100,8 +102,6 @@ def test_what_takes_only_statuses_refuses(prior: Copies | Categories, tmp_path: 
     x, y = problem.simulate(3, generator=g)
     result = Certified().bind(problem)(y)
     refused: dict[str, Callable[[], object]] = {
-        "train": lambda: train(problem, MLP((4,)), generator=g),
-        "verify": lambda: verify(Certified(), problem, generator=g),
         "next_pools": lambda: next_pools(problem, y, result, pools=1, generator=g),
         "accounts": lambda: accounts(problem, y, None, result),
         "save_certificate": lambda: save_certificate(tmp_path / "proof", problem, y, result),
@@ -115,6 +115,25 @@ def test_what_takes_only_statuses_refuses(prior: Copies | Categories, tmp_path: 
     two = torch.full_like(x, 2)
     with pytest.raises(ValueError, match="other numbers than 0 and 1"):
         score(two, two)
+
+
+@pytest.mark.parametrize("prior", [Copies(frequency=0.1, ploidy=2), Categories((0.1, 0.1))])
+def test_networks_learn_the_parts(prior: Copies | Categories, tmp_path: Path) -> None:
+    g = torch.Generator().manual_seed(0)
+    problem = Problem(Design.bernoulli(pools=10, items=6, generator=g), prior)
+    config = TrainConfig(instances=None, batch=256, steps=100, epochs=8, validation=500)
+    net = train(problem, MLP((64, 64)), config, generator=g)
+    x, y = problem.simulate(500, generator=g)
+    result = net.bind(problem)(y)
+    # Calling nothing is right for a quarter of the instances.
+    assert (result.x == x).all(1).double().mean() > 0.6
+    assert result.x.max() == 2 and result.evidence.values is None
+    net.save(tmp_path / "net")
+    assert torch.equal(load(tmp_path / "net").bind(problem)(y).x, result.x)
+    other = Problem(problem.design, Categories((0.2, 0.1)))
+    assert net.supports(other) is not None
+    report = verify(net, problem, generator=g)
+    assert report.error_percent < 25.0  # half of all entries would be wrong by chance
 
 
 @pytest.mark.parametrize("prior", [Copies(frequency=0.05, ploidy=2), Categories((0.05, 0.05))])

@@ -15,18 +15,24 @@ from qgt.model.categories import Categories, Copies
 from qgt.model.problem import Problem
 
 
-def through_parts(decoder: Decoder, problem: Problem) -> BoundDecoder:
-    """The decoder of a problem with copies or categories, by its parts."""
+def through_parts(decoder: Decoder, problem: Problem, *, probabilities: bool = True) -> BoundDecoder:
+    """The decoder of a problem with copies or categories, by its parts.
+
+    Args:
+        decoder: One that supports the problem of the parts.
+        problem: The problem.
+        probabilities: Whether the decoder's scores are probabilities; others only rank.
+    """
     values, decode_parts = problem.values, decoder.bind(problem.in_parts)
     assert values is not None  # as the caller saw
 
     def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
-        return from_parts(values, decode_parts(values.part_reports(y)))
+        return from_parts(values, decode_parts(values.part_reports(y)), probabilities=probabilities)
 
     return BoundDecoder(problem, decode, takes_missing=True)
 
 
-def from_parts(values: Categories | Copies, result: Decoded) -> Decoded:
+def from_parts(values: Categories | Copies, result: Decoded, *, probabilities: bool = True) -> Decoded:
     """A result of parts as one of values; its proof remains one of the parts.
 
     Example:
@@ -36,7 +42,9 @@ def from_parts(values: Categories | Copies, result: Decoded) -> Decoded:
         tensor([[2, 0]], dtype=torch.uint8)
     """
     evidence, scores, each = result.evidence, result.scores, None
-    if scores is not None:
+    if scores is not None and not probabilities:
+        scores = scores.unflatten(1, (values.levels, -1)).amax(1)
+    elif scores is not None:
         each = values.value_probabilities(scores)
         scores = 1 - each[:, :, 0]
     known = None if evidence.marginals is None else 1 - values.value_probabilities(evidence.marginals)[:, :, 0]

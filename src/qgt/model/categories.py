@@ -31,7 +31,7 @@ from qgt.arguments import fraction, whole
 from qgt.model.design import Design
 from qgt.model.lists import Lists, starts_of
 from qgt.model.noise import Noise, PerPool, by_pool
-from qgt.model.prior import FREE, Groups, ItemCosts
+from qgt.model.prior import FREE, Groups, ItemCosts, Sampler
 
 MOST_LEVELS = 255  # values are uint8
 SUM_ROUNDING = 1e-9  # by which probabilities may fail to sum to one
@@ -301,7 +301,17 @@ class PartsPrior:
         tensor([0.2500, 0.5000, 0.0000, 0.2500], dtype=torch.float64)
     """
 
-    values: Categories | Copies
+    prior: Sampler  # of the values
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.prior, Categories | Copies):
+            raise ValueError(f"prior={self.prior} is not valid: give Categories or Copies.")
+
+    @property
+    def values(self) -> Categories | Copies:
+        """The same prior, by its type."""
+        assert isinstance(self.prior, Categories | Copies)  # as was checked
+        return self.prior
 
     def sample(self, instances: int, items: int, *, generator: Generator) -> UInt8[Tensor, "instances items"]:
         """Draw values, as parts."""

@@ -52,6 +52,7 @@ PRIORS: dict[str, type] = {
     "fixed_weight": FixedWeight,
     "households": Households,
     "loads": Loads,
+    "parts": PartsPrior,
     "unknown_level": UnknownLevel,
     "unknown_rate": UnknownRate,
 }
