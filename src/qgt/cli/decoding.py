@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 DECODER_NAMES = (
     "amp, belief (very many items), certified, exact, exhaustive (up to 20 items), gamp, linear_program, "
     "maximum_neighborhood, peeling (exact counts), prevalence, comp, dd, scomp, comp_lasso, comp_nnls, comp_nnomp, "
-    "comp_sbl, load_gamp, load_posterior (amounts) or a plugin's file:Class; "
+    "comp_sbl, load_gamp, load_posterior (amounts), pooled_amp, pooled_iht (copies and categories, from Python) or a "
+    "plugin's file:Class; "
     "default certified, load_posterior for amounts, or belief for more than 5000 items in small pools."
 )
 LIMITED, USUAL_LIMIT = ("certified", "exact"), 5.0  # seconds for each plate: as on the page
