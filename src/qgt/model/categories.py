@@ -49,7 +49,7 @@ class Categories:
         >>> variants = qgt.Problem(qgt.Design.from_rows(["1110", "0111"]), qgt.Categories(rates=(0.3, 0.2)))
         >>> x, y = variants.simulate(1, generator=torch.Generator().manual_seed(3))
         >>> x, y  # in the first pool one item of category 1, and one of category 2
-        (tensor([[1, 2, 0, 1]], dtype=torch.uint8), tensor([[[1., 1.],
+        (tensor([[2, 1, 0, 2]], dtype=torch.uint8), tensor([[[1., 1.],
                  [1., 1.]]], dtype=torch.float64))
     """
 
@@ -157,8 +157,8 @@ class Categories:
         """The rate of a category among items that are in it or in the first: what it has when decoded by itself.
 
         Example:
-            >>> Categories(rates=(0.3, 0.2)).alone(1)
-            0.375
+            >>> Categories(rates=(0.25, 0.5)).alone(1)
+            0.5
         """
         rate = self.rates[category - 1]
         return rate / (self.distribution[0] + rate)
@@ -180,7 +180,7 @@ class Copies:
         >>> problem = qgt.Problem(qgt.Design.from_rows(["1110", "0111"]), qgt.Copies(frequency=0.4))
         >>> x, y = problem.simulate(1, generator=torch.Generator().manual_seed(0))
         >>> x, y
-        (tensor([[1, 0, 2, 1]], dtype=torch.uint8), tensor([[3., 3.]], dtype=torch.float64))
+        (tensor([[0, 0, 1, 0]], dtype=torch.uint8), tensor([[1., 1.]], dtype=torch.float64))
     """
 
     frequency: float | None = None

@@ -173,8 +173,8 @@ class Problem:
         """The problem of one category by itself, with 0/1 items that are in it or in the first category.
 
         Example:
-            >>> Problem(Design.from_rows(["11"]), Categories(rates=(0.3, 0.2))).of_category(1).prior
-            Bernoulli(rate=0.375)
+            >>> Problem(Design.from_rows(["11"]), Categories(rates=(0.25, 0.5))).of_category(1).prior
+            Bernoulli(rate=0.5)
         """
         assert isinstance(self.prior, Categories)  # other problems have no categories
         return Problem(self.design, Bernoulli(self.prior.alone(category)), self.noise)
