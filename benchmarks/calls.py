@@ -235,12 +235,12 @@ def html(text: str) -> Calls:
 class Page:
     """The page of `qgt serve`, visited over HTTP."""
 
-    def __init__(self, house: Any, client: Any) -> None:
-        self.house, self.client, self.runs = house, client, {}
+    def __init__(self, app_state: Any, client: Any) -> None:
+        self.app_state, self.client, self.runs = app_state, client, {}
 
     def calls(self, sheet: DecodedSheet, files: Mapping[str, bytes], samples: qgt.Samples) -> Calls:
         """What the page shows of a sheet that was decoded."""
-        store, run = self.house.store, self._run(sheet.problem, samples)
+        store, run = self.app_state.store, self._run(sheet.problem, samples)
         pools, values = sheet.problem.design.pool_names, sheet.y.tolist()
         counts = [[None if value != value else value for value in row] for row in values]
         version = store.submit(
@@ -281,7 +281,7 @@ class Page:
                 "design": short_name(problem.design),
                 "code": code,
             }
-            self.runs[problem.fingerprint] = self.house.store.add_run("run", "plan", facts, files)
+            self.runs[problem.fingerprint] = self.app_state.store.add_run("run", "plan", facts, files)
         return self.runs[problem.fingerprint]
 
 
@@ -295,8 +295,11 @@ def served() -> Iterator[Page]:
 
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(Path(folder), port=0)
-        with in_background(settings) as house, httpx.Client(base_url=house.settings.address, timeout=60) as client:
-            yield Page(house, client)
+        with (
+            in_background(settings) as app_state,
+            httpx.Client(base_url=app_state.settings.address, timeout=60) as client,
+        ):
+            yield Page(app_state, client)
 
 
 class Task(NamedTuple):

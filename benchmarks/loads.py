@@ -4,6 +4,7 @@
     python benchmarks/loads.py --rows "real 45 x 105" --plates 20                # some rows, by their beginning
     python benchmarks/loads.py speed --device cuda --plates 1000 -o results/loads_speed.json
     python benchmarks/loads.py misfit --device cuda --plates 400 -o results/loads_misfit.json
+    python benchmarks/loads.py draw                                              # docs/images/loads_success.png
 
 Two worlds. *Simple*: amounts uniform between 0 and 1, reports off by a factor of 1.95^e, e normal with standard
 deviation 0.1, and exactly 0 without positives: the simulation by which Tapestry was published (Ghosh et al. 2021,
@@ -13,8 +14,9 @@ them; pools off by 0.15, 0.25 or 0.4 cycles, and nothing reported beyond 38.
 
 Each plate has a given number of positives, and the decoders are told the rate. All decoders get the same plates.
 `limit` is the mean confidence of the posterior: the share of plates that any decoder can get right, as far as the
-model is right and no better set was overlooked. `overlooked` counts plates whose true set is more probable than the
-answer by more than OVERLOOKED nats: what the search missed.
+model is right and no better set was overlooked. `told` is the same for decoders that are told how many positives a
+plate has: as all plates of a row have the same number, no decoder does better, told or not. `overlooked` counts plates
+whose true set is more probable than the answer by more than OVERLOOKED nats: what the search missed.
 
 `misfit` decodes plates of which something is not as the model says: 96 samples, 2 % positive, 36 pools. A plate is
 trusted where its answer is certain (99 % after calibration) and its reports fit; what counts is how many trusted
@@ -34,6 +36,7 @@ from torch import Tensor
 
 import qgt
 from qgt.decoders.loads.evidence import NONE, Plates, PositiveSets
+from qgt.pictures.figures import SuccessPanel, save_figure, success_figure
 from qgt.trust.fit import INSTANCE_ALARM
 from setting import provenance, synchronize, write
 
@@ -46,7 +49,16 @@ REAL = {
     "high": 27 * DECADES_PER_CYCLE,
 }
 SURE, NEGATIVE = 0.99, 0.01
-BASELINES = ("comp", "comp_nnls", "comp_nnomp", "comp_sbl", "comp_lasso", "load_gamp")
+BASELINES = {
+    "comp_sbl": "COMP, SBL",
+    "comp_nnomp": "COMP, NNOMP",
+    "comp_lasso": "COMP, LASSO",
+    "load_gamp": "GAMP",
+    "comp_nnls": "COMP, NNLS",
+    "comp": "COMP",
+}
+WORLDS = {"simple": "simple loads", "real": "real loads"}
+RESULTS, IMAGE = Path("results/loads.json"), Path("docs/images/loads_success.png")
 
 
 class Row(NamedTuple):
@@ -133,12 +145,31 @@ def measured(row: Row, seed: int, number: int, device: str) -> dict[str, Any]:
     sure = confidence > SURE
     found = {
         "row": row.name, **row._asdict(), "plates": number, **scores(x, result.x),
-        "limit": float(confidence.mean()), "sure": int(sure.sum()), "sure_right": int(right[sure].sum()),
+        "limit": float(confidence.mean()), "told": told_the_number(result, row.positives),
+        "sure": int(sure.sum()), "sure_right": int(right[sure].sum()),
         "complete": int(complete.sum()), "overlooked": int(_overlooked(problem, x, y, result).sum()),
         **_amounts(x, result), "calibration": _bins(confidence, right), "ms_per_plate": 1000 * seconds / number,
     }  # fmt: skip
     found["others"] = {name: _other(name, problem, x, y) for name in BASELINES if name in qgt.DECODERS}
     return found
+
+
+def told_the_number(result: qgt.Decoded, positives: int) -> float:
+    """The share of plates that the best decoder would get right if it were told how many positives each plate has.
+
+    Among the listed sets of that size, all equally likely before any report, the mean of the best one's share. Where
+    no listed set has that size, the best decoder is taken to be right.
+    """
+    answers = result.evidence.alternatives
+    assert answers is not None
+    owner = answers.spans.owner
+    own = answers.x.sum(1) == positives
+    weight = torch.where(own, answers.log_joint, -torch.inf)
+    best = torch.full((len(answers.spans),), -torch.inf, dtype=weight.dtype, device=weight.device)
+    best = best.scatter_reduce(0, owner, weight, "amax")
+    share = torch.where(own, (weight - best[owner]).exp(), 0.0)
+    total = torch.zeros_like(best).index_add_(0, owner, share)
+    return float(torch.where(total > 0, 1 / total, 1.0).mean())
 
 
 def _bins(confidence: Tensor, right: Tensor) -> list[tuple[int, float, int]]:
@@ -280,15 +311,37 @@ def _judged(name: str, decode: Any, x: Tensor, y: Tensor) -> dict[str, Any]:
     return row
 
 
+def panels_of(found: list[dict[str, Any]]) -> list[SuccessPanel]:
+    """A panel for each world and size, with the error that most rows of the world have."""
+    usual = {"simple": 0.1, "real": 0.25}
+    panels = []
+    for world, words in WORLDS.items():
+        rows = [row for row in found if (row["world"], row["error"]) == (world, usual[world])]
+        for pools, items in sorted({(row["pools"], row["items"]) for row in rows}):
+            own = sorted((row for row in rows if row["pools"] == pools), key=lambda row: int(row["positives"]))
+            right = {"LoadPosterior": [row["right"] for row in own]}
+            right |= {words: [row["others"][name]["right"] for row in own] for name, words in BASELINES.items()}
+            strict = all("told" in row for row in own)  # older results have the mean confidence alone
+            limit = [row["told" if strict else "limit"] for row in own]
+            title = f"{words}: {items} samples, {pools} pools"
+            panels.append(
+                SuccessPanel(title, [row["positives"] for row in own], own[0]["plates"], right, limit, strict)
+            )
+    return panels
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", default="rates", choices=("rates", "speed", "misfit"))
+    parser.add_argument("what", nargs="?", default="rates", choices=("rates", "speed", "misfit", "draw"))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--plates", type=int, default=100)
     parser.add_argument("--rows", nargs="*", default=[""])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
+    if given.what == "draw":
+        found = json.loads(RESULTS.read_text("utf-8"))["results"]
+        return save_figure(success_figure(panels_of(found)), IMAGE, "png")
     about = {"seed": given.seed, **provenance(given.device), "threads": torch.get_num_threads()}
     found: list[dict[str, Any]] = []
     if given.what == "speed":
@@ -306,6 +359,7 @@ def main() -> None:
                 given.output.write_text(json.dumps({**about, "results": found}))  # whatever comes after
     if given.output:
         write(given.output, {**about, "results": found})
+    return None
 
 
 if __name__ == "__main__":

@@ -146,15 +146,17 @@ def load(users: int, seconds: float, think: float) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         made = example_plan(EXAMPLES["clear"])
-        house = AppState.open(Settings(folder))
-        runs = [add_run(house, f"User {n}", made, 10.0) for n in range(users)]
+        app_state = AppState.open(Settings(folder))
+        runs = [add_run(app_state, f"User {n}", made, 10.0) for n in range(users)]
         server = Server(folder)
         tally, end = Tally(), time.monotonic() + seconds
         _one_plate(
-            server.address, runs[0], house.secret.form, made, random.Random(-1), Tally()
+            server.address, runs[0], app_state.secret.form, made, random.Random(-1), Tally()
         )  # the first one measures
         threads = [
-            threading.Thread(target=_user, args=(server.address, run, house.secret.form, made, n, think, end, tally))
+            threading.Thread(
+                target=_user, args=(server.address, run, app_state.secret.form, made, n, think, end, tally)
+            )
             for n, run in enumerate(runs)
         ]
         for thread in threads:
@@ -237,14 +239,14 @@ def kills(number: int) -> dict[str, object]:
     lost = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        house = AppState.open(Settings(folder))
-        runs = [add_run(house, f"User {n}", example_plan(EXAMPLES["clear"]), 10.0) for n in range(4)]
+        app_state = AppState.open(Settings(folder))
+        runs = [add_run(app_state, f"User {n}", example_plan(EXAMPLES["clear"]), 10.0) for n in range(4)]
         pools = EXAMPLES["clear"].pools
         for kill in range(number):
             server = Server(folder)
             sent: list[tuple[str, int, float]] = []
             threads = [
-                threading.Thread(target=_enter, args=(server.address, run, house.secret.form, pools, kill, sent))
+                threading.Thread(target=_enter, args=(server.address, run, app_state.secret.form, pools, kill, sent))
                 for run in runs
             ]
             for thread in threads:
@@ -288,20 +290,20 @@ def hostile(number: int) -> dict[str, object]:
     tried = HOSTILE[:number]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        house = stack.enter_context(in_background(Settings(folder, port=0, calibrate=0.5)))
-        client = stack.enter_context(httpx.Client(base_url=house.settings.address, timeout=60))
+        app_state = stack.enter_context(in_background(Settings(folder, port=0, calibrate=0.5)))
+        client = stack.enter_context(httpx.Client(base_url=app_state.settings.address, timeout=60))
         for place, text in enumerate(tried):
-            _attack(client, house, text, place, faults)
-        if len(house.store.runs()) < len(tried) or client.get("/").status_code != 200:
+            _attack(client, app_state, text, place, faults)
+        if len(app_state.store.runs()) < len(tried) or client.get("/").status_code != 200:
             faults.append("the store was harmed")
     return {"tried": len(tried), "through": len(faults), "faults": faults[:20]}
 
 
-def _attack(client: httpx.Client, house: AppState, text: str, place: int, faults: list[str]) -> None:
+def _attack(client: httpx.Client, app_state: AppState, text: str, place: int, faults: list[str]) -> None:
     """One hostile text as the name of a run, a sample, a plate, a note, a cell and a file."""
-    word = house.secret.form
+    word = app_state.secret.form
     plan = _plan_with(text)
-    run = add_run(house, text if text.isprintable() else "run", plan, 10.0)
+    run = add_run(app_state, text if text.isprintable() else "run", plan, 10.0)
     pools = plan.problem.design.pool_names
     counts = plan.problem.design.matrix[:, [0]].sum(1).tolist()
     typed = {"way": "typed", "plate-0": text, "note": text, **{f"count-0-{n}": f"{c}" for n, c in enumerate(counts)}}

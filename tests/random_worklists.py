@@ -38,8 +38,9 @@ def random_case(seed: int) -> tuple[Design, Samples, float]:
 def rebuilt(made: Moves, name: str, design: Design, samples: Samples) -> torch.Tensor:
     """The matrix that a format's files describe, read back by the independent reader."""
     files = FORMATS[name](made)
-    if name == "mosquito":
-        found = worklist_readers.mosquito(files, [made.labels[plate] for plate in [*made.sources, *made.targets]])
+    if name in worklist_readers.BY_POSITION:
+        deck = [made.labels[plate] for plate in [*made.sources, *made.targets]]
+        found = worklist_readers.BY_POSITION[name](files, deck)
     else:
         found = worklist_readers.READERS[name](files)
     labels = {plate: plate for plate in made.labels} if name == "generic" else made.labels

@@ -171,3 +171,5 @@ READERS = {
     "epmotion": epmotion,
     "echo": echo,
 }
+BY_POSITION = {"mosquito": mosquito}  # formats without labels: their readers also get the plates on the deck
+WITHOUT_CODE = ("mosquito", "opentrons")  # formats whose text has no room for the check code: the file's name has it

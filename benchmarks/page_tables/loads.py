@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from load_tests import ARRAY, COMP_ONE, COMP_TWO, DORFMAN, ONE, TWO, on_fresh_plates, rounds_needed, trust
 from page_tables.cells import read
 from qgt.files.documents import markdown_table
 from qgt.trust.metrics import wilson
@@ -71,4 +72,48 @@ def speed_table(root: Path) -> str:
     return markdown_table(header, rows)
 
 
+SCHEMES = {
+    ONE: "`LoadPosterior`, one stage",
+    TWO: "`LoadPosterior`, then single tests",
+    DORFMAN: "pools, then single tests (Dorfman)",
+    ARRAY: "8 rows and 12 columns, then single tests",
+    COMP_ONE: "COMP, one stage",
+    COMP_TWO: "COMP, then single tests",
+}
+
+
+def tests_table(root: Path) -> str:
+    """Tests for a plate by scheme and prevalence, with the share of plates exactly right."""
+    stages, rounds = read(root, "load_tests")["rows"], read(root, "load_rounds")["rows"]
+    best = on_fresh_plates(stages)
+    found = {words: best.get(name, {}) for name, words in SCHEMES.items()}
+    found["`LoadPosterior`, rounds"] = rounds_needed(rounds)
+    rates = sorted({row["rate"] for row in stages})
+    rows = [[words, *(_tests(by_rate.get(rate)) for rate in rates)] for words, by_rate in found.items()]
+    return markdown_table(["scheme", *(f"{100 * rate:g} %" for rate in rates)], rows)
+
+
+def _tests(row: dict[str, Any] | None) -> str:
+    """Tests, and in brackets the per cent of plates right; where no number below that of the samples does it, words."""
+    if row is None:
+        return "not reached"
+    return f"{row['tests']:.1f} ({100 * row['right'] / row['plates']:.1f})"
+
+
+def trust_table(root: Path) -> str:
+    """What certain is worth after the first round and after later ones."""
+    rows = []
+    for line in trust(read(root, "load_rounds")["rows"]):
+        wrong = [f"{line[f'wrong_{name}']} of {line[f'certain_{name}']:,}" for name in ("first", "later")]
+        low, high = wilson(line["wrong_first"] + line["wrong_later"], line["certain_first"] + line["certain_later"])
+        rate = "all" if line["rate"] is None else f"{100 * line['rate']:g} %"
+        missed = f"{line['called_negative']} of {line['positives']:,}"
+        interval = f"{100 * low:.2f} to {100 * high:.2f} %"
+        rows.append([rate, f"{line['plates']:,}", *wrong, interval, f"{line['not_certain']:,}", missed])
+    header = ["positive", "plates", "certain after the first round: wrong", "certain after later rounds: wrong"]
+    header += ["wrong among all certain, 95 % interval", "not certain", "positives called negative"]
+    return markdown_table(header, rows)
+
+
 TABLES = {"loads": loads_table, "loads_misfit": misfit_table, "loads_speed": speed_table}
+TABLES |= {"load_tests": tests_table, "load_rounds": trust_table}

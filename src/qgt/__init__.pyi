@@ -26,6 +26,9 @@ from qgt.decoders.loads.baselines import CompNNOMP as CompNNOMP
 from qgt.decoders.loads.baselines import CompSBL as CompSBL
 from qgt.decoders.loads.baselines import LoadGAMP as LoadGAMP
 from qgt.decoders.loads.posterior import LoadPosterior as LoadPosterior
+from qgt.decoders.neural.any_design import AnyDesign as AnyDesign
+from qgt.decoders.neural.any_design import Pretrained as Pretrained
+from qgt.decoders.neural.any_design import pretrained as pretrained
 from qgt.decoders.neural.decoder import NeuralDecoder as NeuralDecoder
 from qgt.decoders.neural.decoder import load as load
 from qgt.decoders.neural.mlp import MLP as MLP
@@ -62,6 +65,7 @@ from qgt.lab.sheets.counts import CountSheet as CountSheet
 from qgt.lab.sheets.counts import read_counts as read_counts
 from qgt.lab.sheets.samples import Samples as Samples
 from qgt.lab.verdicts import Verdict as Verdict
+from qgt.learning.fine_tuning import fine_tune as fine_tune
 from qgt.learning.run import best_threshold as best_threshold
 from qgt.learning.training import Interrupted as Interrupted
 from qgt.learning.training import train as train

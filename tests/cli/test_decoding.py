@@ -324,3 +324,15 @@ def test_an_attack_rate_in_place_of_the_problems(tmp_path, capsys):
     assert "attack_rate=0.25 is for a prior of households" in capsys.readouterr().err
     assert main([*given[:-1], "1%", "--problem", str(tmp_path / "families.toml")]) == 2
     assert "give a higher attack rate" in capsys.readouterr().err
+
+
+def test_the_pretrained_network_needs_nothing_else_and_says_where_it_was_not_trained(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = f"{GIVEN} --decoder pretrained --set tries=2 --calibrate 0"
+    out = " ".join(run(given, capsys).split())
+    assert "s10: " in out and "outside the range of training" not in out
+    few = qgt.Problem.load("problem.toml")
+    qgt.Problem(few.design, qgt.Bernoulli(0.3), few.noise).save("problem.toml")
+    out = " ".join(run(given, capsys).split())
+    assert "may decode this problem poorly: rate=0.3 is outside the range of training, 0.005 to 0.15." in out

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def machine_file(counts: list[dict[str, str]], failed: str = "") -> str:
         name = plate.pop("instance")
         for number, (pool, cell) in enumerate(plate.items()):
             at = f"{name},{'ABCDEFGH'[number % 8]}{number // 8 + 1},{pool}"
-            control = "Undetermined" if pool == failed else "24.10"
+            control = "Undetermined" if pool in failed.split() else "24.10"
             lines += [
                 f"{at},N1,UNKNOWN,{cell.replace('not detected', 'Undetermined')},99",
                 f"{at},RP,UNKNOWN,{control},99",
@@ -97,11 +98,63 @@ def test_a_failed_control_is_a_pool_that_was_not_measured(capsys: pytest.Capture
     Path("run.csv").write_text(machine_file(rows("counts.csv"), failed="P7"))
     notes = json.loads(run(f"{DECODE} --control RP --json", capsys))["notes"]
     assert any("taken as not measured: P7 of 1, P7 of 2, P7 of 3 and P7 of 4." in note for note in notes)
-    assert any(note.startswith("4 of 60 counts are missing: P7 of 1,") for note in notes)
+    assert any(note.startswith("4 of 60 cycle thresholds are missing: P7 of 1,") for note in notes)
 
 
-def test_targets_have_no_meaning_for_later_rounds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_machine_file_with_targets_has_later_rounds(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first round is read from the machine's file; what a control spoilt is settled by the round that follows."""
+    simulated(capsys)
+    Path("run.csv").write_text(machine_file(rows("counts.csv"), failed="P1 P2 P3 P4 P5 P6 P7"))
+    first = "run.csv --problem problem.toml --target N1 --control RP"
+    facts = json.loads(run(f"follow-up {first} --pools 2 -o round2 --confidence 0.9999 --json", capsys))
+    assert any("did not amplify in 28 wells, taken as not measured: P1 of 1" in note for note in facts["notes"])
+    assert facts["pools"] > 0
+    pools = rows("round2/pools.csv")
+    truth = {row.pop("instance"): row for row in rows("truth.csv")}
+    lines = ["instance,pool,count"]
+    for pool in pools:
+        total = sum(float(truth[pool["instance"]][item]) for item in pool["items"].split())
+        cell = "not detected" if total < 1 else f"{37.0 - 3.32 * math.log10(total):.2f}"
+        lines.append(f"{pool['instance']},{pool['pool']},{cell}")
+    Path("round2/counts.csv").write_text("\n".join(lines) + "\n")
+    done = json.loads(run(f"decode {first} --round round2 -o calls.csv --json", capsys))
+    assert done["decoder"] == "load_posterior"
+    for row in rows("calls.csv"):
+        true = truth[row.pop("plate")]
+        assert all(cell in ("", str(int(float(true[sample]) > 0))) for sample, cell in row.items())
+
+
+def test_another_decoder_has_no_meaning_for_later_rounds(capsys: pytest.CaptureFixture[str]) -> None:
     Path("run.csv").write_text("plate,P1\n")
     Path("round2").mkdir()
-    said = run("decode run.csv --problem problem.toml --round round2 --target N1", capsys, 2)
-    assert "target has no meaning together with --round" in said
+    said = run("decode run.csv --problem problem.toml --round round2 --decoder certified", capsys, 2)
+    assert "decoder has no meaning together with --round" in said
+
+
+def test_amounts_are_a_truth_to_score_by(capsys: pytest.CaptureFixture[str]) -> None:
+    simulated(capsys)
+    run("decode counts.csv --problem problem.toml --calibrate 0 --answers answers.csv", capsys)
+    assert json.loads(run("score truth.csv answers.csv --json", capsys))["success_rate"]["mean"] == 1.0
+    Path("truth.csv").write_text("1,0.5,0\n0,-2,1\n")
+    Path("answers.csv").write_text("1,1,0\n0,0,1\n")
+    assert "row 2, column 2 holds -2; write an amount, 0 for a negative" in run(
+        "score truth.csv answers.csv", capsys, 2
+    )
+    Path("truth.csv").write_text("1,2,0\n0,0,1\n")
+    assert "row 1, column 2 holds 2; write 0 or 1" in run("score truth.csv answers.csv", capsys, 2)
+
+
+def test_the_example_of_the_docs_is_decoded(capsys: pytest.CaptureFixture[str]) -> None:
+    """A plate as a machine exports it: two targets, controls, and a pool whose internal control failed."""
+    home = Path(__file__).parents[2] / "examples/pcr"
+    command = f"decode {home}/run.csv --problem {home}/problem.toml --target N1 --control RP --by-sample calls.csv"
+    out = " ".join(run(f"{command} --calibrate 0", capsys).split())
+    assert "The control RP did not amplify in 1 well, taken as not measured: P20." in out
+    assert "Not read: 4 controls or standards (NTC and PTC)." in out
+    calls = {row["sample"]: row["call"] for row in rows("calls.csv")}
+    with (home / "truth.csv").open(newline="") as file:
+        truth = next(csv.DictReader(file))
+    positive = {item for item, amount in truth.items() if item != "instance" and float(amount) > 0}
+    assert len(positive) == 3
+    assert {item for item, call in calls.items() if call == "positive"} == positive
+    assert sum(call == "negative" for call in calls.values()) >= 85  # few are in doubt without that pool

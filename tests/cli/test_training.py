@@ -385,3 +385,28 @@ def test_bad_arguments_say_what_and_leave_nothing(
     assert len(lines) == 1, lines
     assert named in lines[0]
     assert not list(tmp_path.iterdir())
+
+
+def test_fine_tuning_the_network_for_any_design(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problem, run = tmp_path / "problem.toml", tmp_path / "tuned"
+    problem.write_text(PROBLEM)
+    assert main(["train", str(problem), "-o", str(run), "--from", "pretrained", "--steps", "2", "--batch", "8"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "--decoder pretrained --set weights=" in said
+    assert qgt.pretrained(run).made["fine_tuned"]["steps"] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--from", "scratch"], "from='scratch' is not valid: give pretrained."),
+        (["--from", "pretrained", "--level", "5"], "level=5 has no meaning with --from: use steps, batch"),
+        (["--from", "pretrained", "--resume"], "resume=True has no meaning with --from"),
+    ],
+)
+def test_what_fine_tuning_does_not_take(
+    options: list[str], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "problem.toml").write_text(PROBLEM)
+    assert main(["train", str(tmp_path / "problem.toml"), "-o", str(tmp_path / "run"), *options]) == 2
+    assert reason in capsys.readouterr().err

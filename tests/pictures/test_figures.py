@@ -6,7 +6,14 @@ import pytest
 import torch
 
 import qgt
-from qgt.pictures.figures import reliability_figure, time_frontier_figure, verification_figure
+from qgt.pictures.figures import (
+    LIMIT_COLOUR,
+    SuccessPanel,
+    reliability_figure,
+    success_figure,
+    time_frontier_figure,
+    verification_figure,
+)
 from qgt.trust.verification import report_on
 
 
@@ -53,3 +60,18 @@ def test_the_frontier_joins_the_decoders_that_none_beats_in_both() -> None:
 def test_a_reliability_figure_says_what_it_shows() -> None:
     ax = reliability_figure({"a": [(10, 2.0, 3), (0, 0.0, 0)]}, "confidence", "share right").axes[0]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("confidence", "share right")
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_success_is_drawn_over_positives_with_the_limit(strict: bool) -> None:
+    panels = [SuccessPanel(f"panel {i}", [3, 5], 50, {"a": [50, 40], "b": [25, 0]}, [1.0, 0.7], strict) for i in (1, 2)]
+    figure = success_figure(panels)
+    first, second, empty = figure.axes
+    assert [ax.get_title(loc="left") for ax in (first, second)] == ["panel 1", "panel 2"] and not empty.axison
+    limit, a, b = first.lines
+    assert limit.get_color() == LIMIT_COLOUR and limit.get_ydata().tolist() == [1.0, 0.7]
+    assert (a.get_ydata().tolist(), b.get_ydata().tolist()) == ([1.0, 0.8], [0.5, 0.0])
+    words = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert words == ["limit" if strict else "limit, estimated", "a", "b"]
+    assert len(first.collections) == 2 + strict  # bands, and the shade above a strict limit
+    figure.savefig(io.BytesIO(), format="png")

@@ -328,9 +328,9 @@ def cycles_run(visitor):
     prior, noise = qgt.Loads(rate=0.1, mean=3.5, sd=1.0), qgt.CycleThreshold(sigma=0.25, limit=38.0)
     problem = qgt.Problem(planned.design, prior, noise)
     decoder = qgt.Calibrated(qgt.LoadPosterior(), seconds=1.0).bind(problem)
-    prepared = visitor.house.bench.prepared(run)
+    prepared = visitor.app_state.bench.prepared(run)
     named = dataclasses.replace(prepared, decoder_name="load_posterior", problem=problem, decoder=decoder)
-    visitor.house.bench._runs.put(run, named)
+    visitor.app_state.bench._runs.put(run, named)
     amounts = torch.zeros(1, problem.items, dtype=torch.float64)
     amounts[0, POSITIVE[0]] = 1000.0
     totals = amounts @ problem.design.matrix.to(amounts).T

@@ -95,7 +95,7 @@ def test_a_plan_is_simulated_chosen_and_written(visitor):
 def test_per_cent_and_decimal_commas_are_read_and_the_schemes_of_today_shown(visitor):
     fields = form_of(fewest="4", most="8,5 %", assay="positive", missed="2 %", false="0,5", certainty="60 %")
     answer = visitor.finished(visitor.post("/plan", fields))
-    made = visitor.house.drafts.get(answer.url.path.split("/")[-1]).plan
+    made = visitor.app_state.drafts.get(answer.url.path.split("/")[-1]).plan
     assert made.question.positives == pytest.approx((0.48, 1.02))
     assert made.question.assay == qgt.PositiveNegative(0.98, 0.995)
     assert made.question.follow_ups  # is usual for this assay
@@ -109,20 +109,20 @@ def test_per_cent_and_decimal_commas_are_read_and_the_schemes_of_today_shown(vis
 def test_a_plan_for_cycle_thresholds_becomes_a_run(visitor):
     cycles = {"assay": "ct", "ct_sigma": "0,2", "limit": "37", "dilution": "1", "load_mean": "25", "load_sd": "4"}
     answer = visitor.finished(visitor.post("/plan", form_of(**cycles, certainty="60")))
-    made = visitor.house.drafts.get(answer.url.path.split("/")[-1]).plan
+    made = visitor.app_state.drafts.get(answer.url.path.split("/")[-1]).plan
     assert made.question.assay == qgt.CycleThreshold(sigma=0.2, limit=37.0, dilution=1.0)
     assert made.question.loads.mean == pytest.approx(math.log10(made.question.assay.amount(25.0)))
     assert made.question.follow_ups  # is usual for this assay
     assert "detected up to cycle 37" in answer.text and "diluted beyond detection" in answer.text
     number = made.candidates.index(made.recommended)
     run = visitor.post(answer.url.path, {"candidate": str(number), "name": "PCR"}).url.path.split("/")[2]
-    prepared = visitor.house.bench.prepared(run)
+    prepared = visitor.app_state.bench.prepared(run)
     assert prepared.decoder_name == "load_posterior"
     assert prepared.problem.fingerprint == made.problem.fingerprint
 
 
 def visitor_question(visitor, **changes):
-    return asked(Form(form_of(**changes)), visitor.house)
+    return asked(Form(form_of(**changes)), visitor.app_state)
 
 
 def test_rates_of_households_are_asked_for_and_shown(visitor):
@@ -275,7 +275,7 @@ def test_a_decode_can_be_cancelled_and_begun_again(visitor):
         "names": ["1"], "pools": list(problem.design.pool_names), "notes": [],
         "values": [problem.design.matrix[:, [1]].sum(1).double().tolist()],
     })  # fmt: skip
-    with held(visitor.house.queue) as let_go:
+    with held(visitor.app_state.queue) as let_go:
         page = visitor.get(f"/runs/{run}/versions/{version}")
         assert "Waiting." in page.text
         job = re.search(r'action="(/jobs/\w+/cancel)"', page.text)[1]

@@ -40,16 +40,16 @@ class Visitor:
     """A browser's view of the server: pages in, forms out."""
 
     client: httpx.Client
-    house: AppState
+    app_state: AppState
 
     @property
     def store(self):
-        return self.house.store
+        return self.app_state.store
 
     def run(self, name="Monday", names=None, assay=None):
         """A new run of a small plan, and its problem."""
         made = small_plan(names, assay)
-        return add_run(self.house, name, made, 10.0), made.problem
+        return add_run(self.app_state, name, made, 10.0), made.problem
 
     def get(self, path, **options):
         return self.client.get(path, **options)
@@ -78,8 +78,8 @@ class Visitor:
 @contextmanager
 def visiting(settings):
     """A server in a thread, and somebody who visits it."""
-    with in_background(settings) as house, httpx.Client(base_url=house.settings.address, timeout=60) as client:
-        yield Visitor(client, house)
+    with in_background(settings) as app_state, httpx.Client(base_url=app_state.settings.address, timeout=60) as client:
+        yield Visitor(client, app_state)
 
 
 @contextmanager

@@ -117,13 +117,16 @@ def simulate(
 
 @app.command()
 def score(
-    truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="CSV of 0s and 1s, one row per instance.")],
+    truth: Annotated[
+        Path, typer.Argument(metavar="TRUTH", help="CSV of 0s and 1s, or of amounts, one row per instance.")
+    ],
     calls: Annotated[Path, typer.Argument(metavar="CALLS", help="CSV of 0s and 1s, the same instances and items.")],
     as_json: Json = False,
 ) -> None:
     """Compare calls with the truth: five metrics, each with a 95 % interval.
 
-    Calls with empty cells (undecided items) are refused: leave those instances out of both files.
+    Calls with empty cells (undecided items) are refused: leave those instances out of both files. Where the truth has
+    amounts, as for loads, an item with an amount is positive.
 
     \b
     Example:

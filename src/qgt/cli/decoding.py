@@ -1,6 +1,7 @@
 """The verb that turns counts into calls: decode."""
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,9 +11,11 @@ import typer
 
 import qgt
 from qgt.cli.shell import (
+    Control,
     CountsFile,
     Json,
     Plugins,
+    Target,
     app,
     check_files,
     chosen_device,
@@ -27,6 +30,7 @@ from qgt.cli.shell import (
     tell_verdicts,
     write_files,
 )
+from qgt.decoders.names import DECODER_CLASSES
 
 if TYPE_CHECKING:
     from qgt.lab.answers.accounts import Account
@@ -34,12 +38,8 @@ if TYPE_CHECKING:
     from qgt.lab.sheets.counts import CountSheet
     from qgt.lab.sheets.samples import Samples
 
-# Typed out, so that help need not import them.
-DECODER_NAMES = (
-    "amp, belief (very many items), certified, exact, exhaustive (up to 20 items), gamp, linear_program, "
-    "maximum_neighborhood, peeling (exact counts), prevalence, comp, dd, scomp, comp_lasso, comp_nnls, comp_nnomp, "
-    "comp_sbl, load_gamp, load_posterior (amounts), pooled_amp, pooled_iht (copies and categories, from Python) or a "
-    "plugin's file:Class; "
+DECODER_HELP = (
+    f"{', '.join(DECODER_CLASSES)} or a plugin's file:Class; "
     "default certified, load_posterior for amounts, or belief for more than 5000 items in small pools."
 )
 LIMITED, USUAL_LIMIT = ("certified", "exact"), 5.0  # seconds for each plate: as on the page
@@ -74,7 +74,7 @@ def decode(
     certificate: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the proofs, for 'qgt check'.")
     ] = None,
-    decoder: Annotated[str | None, typer.Option(metavar="NAME", help=DECODER_NAMES)] = None,
+    decoder: Annotated[str | None, typer.Option(metavar="NAME", help=DECODER_HELP)] = None,
     model: Annotated[Path | None, typer.Option(metavar="RUN", help="Instead: a network from 'qgt train'.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="An option of the decoder; repeatable.")
@@ -101,14 +101,8 @@ def decode(
             metavar="A", parser=share_of("attack-rate"), help="Of households, instead of the problem's: 10% or 0.1."
         ),
     ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Of a PCR machine's file with several targets: the one to decode."),
-    ] = None,
-    control: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Its internal control: where that did not amplify, a pool is not measured."),
-    ] = None,
+    target: Target = None,
+    control: Control = None,
     device: Annotated[str, typer.Option(metavar="D", help="cpu, cuda or auto.")] = "cpu",
     rounds: Annotated[
         list[Path] | None,
@@ -134,6 +128,7 @@ def decode(
       qgt decode counts.csv --problem problem.toml
       qgt decode counts.csv --problem problem.toml -o calls.csv --report report.csv --html report.html
       qgt decode counts.csv --problem problem.toml --decoder gamp --set damping=0.5 -o calls.csv
+      qgt decode counts.csv --problem problem.toml --decoder pretrained -o calls.csv
       qgt decode counts.csv --model runs/mlp -o calls.csv
       qgt decode run.xlsx --problem problem.toml --target N1 --control RP
       qgt decode counts.csv --problem problem.toml --round round2 --round round3 -o calls.csv
@@ -148,10 +143,9 @@ def decode(
     load_plugins(plugin)
     if rounds:
         others: dict[str, object] = {"model": model, "set": settings, "odds": odds, "attack_rate": attack_rate}
-        others |= {"target": target, "control": control}
-        refuse_with_rounds({**others, "decoder": None if decoder == "certified" else decoder, "defectives": defectives})
+        refuse_with_rounds({**others, "defectives": defectives})
         assert problem is not None  # a model was refused
-        done = _all_rounds(counts, problem, rounds, time_limit or ROUNDS_LIMIT)
+        done = _all_rounds(counts, problem, rounds, time_limit or ROUNDS_LIMIT, decoder, target, control)
     else:
         given = {"odds": odds, "time_limit": time_limit or None}
         texts = [*(settings or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
@@ -256,7 +250,15 @@ def _chosen(
         options.setdefault("certificates", str(keep_proofs).lower())
     if name in LIMITED and limited:
         options.setdefault("time_limit", str(USUAL_LIMIT))
-    return Chosen(name, make_decoder(name, options), loaded, [why] if why else ())
+    made = make_decoder(name, options)
+    return Chosen(name, made, loaded, [*([why] if why else ()), *_outside(made, loaded)])
+
+
+def _outside(decoder: "qgt.Decoder", problem: "qgt.Problem") -> list[str]:
+    """What a pretrained network was not trained for, in sentences."""
+    if not isinstance(decoder, qgt.Pretrained) or decoder.supports(problem) is not None:
+        return []
+    return [f"The pretrained network may decode this problem poorly: {one}" for one in decoder.outside(problem)]
 
 
 def _one_round(
@@ -270,10 +272,12 @@ def _one_round(
     device: str,
 ) -> Done:
     """A sheet of one round, decoded by the decoder that was chosen."""
+    from qgt.decoders.neural.any_design import OutsideTraining
     from qgt.lab.answers.decoding import decode_sheet
     from qgt.trust.cache import cache_folder
 
-    with share_done("decoding") as show:
+    with share_done("decoding") as show, warnings.catch_warnings():
+        warnings.simplefilter("ignore", OutsideTraining)  # `Chosen.why` has the same sentences
         sheet = decode_sheet(
             chosen.problem,
             read.y,
@@ -290,14 +294,25 @@ def _one_round(
     return Done(sheet, samples, chosen.name, {"decoder": chosen.name}, [*why, *read.notes], said)
 
 
-def _all_rounds(counts: Path, problem: Path, rounds: Sequence[Path], seconds: float) -> Done:
+def _all_rounds(
+    counts: Path,
+    problem: Path,
+    rounds: Sequence[Path],
+    seconds: float,
+    decoder: str | None,
+    target: str | None,
+    control: str | None,
+) -> Done:
     """A sheet with its later rounds, decoded together."""
     from qgt.cli.follow_up import decoded_rounds
 
     loaded = qgt.Problem.load(problem)
+    usual = "certified" if loaded.loads is None else "load_posterior"
+    refuse_with_rounds({"decoder": None if decoder == usual else decoder})
     samples = planned_samples(problem, loaded)
-    sheet, _, notes = decoded_rounds(counts, loaded, samples, rounds, SURE_ENOUGH, seconds)
-    return Done(sheet, samples, "certified", {"rounds": sheet.rounds}, notes, notes)
+    read = read_sheet(counts, loaded, samples, target, control)
+    sheet, _, notes = decoded_rounds(counts, read, loaded, rounds, SURE_ENOUGH, seconds)
+    return Done(sheet, samples, usual, {"rounds": sheet.rounds}, notes, notes)
 
 
 def _files(

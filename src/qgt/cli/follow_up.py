@@ -8,11 +8,13 @@ import typer
 
 import qgt
 from qgt.cli.shell import (
+    Control,
     CountsFile,
     Json,
     Plugins,
     ProblemFile,
     Seed,
+    Target,
     app,
     check_files,
     load_plugins,
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from qgt.lab.answers.decoding import DecodedSheet
     from qgt.lab.rounds.files import Round
     from qgt.lab.rounds.follow_up import Proposed
-    from qgt.lab.sheets.samples import Samples
+    from qgt.lab.sheets.counts import CountSheet
 
 SHOWN_INSTANCES = 10  # instances on the screen; pools.csv has all
 
@@ -54,6 +56,8 @@ def follow_up(
         float, typer.Option(metavar="P", parser=share_of("confidence"), help="Stop where an answer is so sure.")
     ] = 0.99,
     time_limit: Annotated[float, typer.Option(metavar="S", help="Seconds per instance.")] = 10.0,
+    target: Target = None,
+    control: Control = None,
     plugin: Plugins = None,
     seed: Seed = 0,
     as_json: Json = False,
@@ -79,7 +83,8 @@ def follow_up(
     load_plugins(plugin)
     loaded = qgt.Problem.load(problem)
     samples, design = planned_samples(problem, loaded), loaded.design
-    decoded, before, notes = decoded_rounds(counts, loaded, samples, rounds or (), confidence, time_limit, seed)
+    read = read_sheet(counts, loaded, samples, target, control)
+    decoded, before, notes = decoded_rounds(counts, read, loaded, rounds or (), confidence, time_limit, seed)
     each = pools if each_at_most is None else each_at_most
     found = propose(
         decoded,
@@ -100,21 +105,20 @@ def follow_up(
 
 def decoded_rounds(
     counts: Path,
+    read: "CountSheet",
     loaded: "qgt.Problem",
-    samples: "Samples | None",
     rounds: Sequence[Path],
     confidence: float,
     time_limit: float,
     seed: int = 0,
 ) -> "tuple[DecodedSheet, list[Round], list[str]]":
-    """The instances of a file with all their rounds, decoded; the rounds' records; and notes on the file."""
+    """The instances of a file that was read, with all their rounds, decoded; the rounds' records; notes on the file."""
     from qgt.lab.answers.accounts import numbers
     from qgt.lab.answers.decoding import ByLongerLists, decode_history
     from qgt.lab.rounds.files import joined_rounds
     from qgt.rounds.history import History
     from qgt.rounds.stopping import Settle
 
-    read = read_sheet(counts, loaded, samples)
     called = list(read.names or numbers(len(read.y)))
     histories, before = joined_rounds([History.start(loaded, row) for row in read.y], called, rounds)
     way = ByLongerLists(

@@ -316,6 +316,13 @@ def now_and_then(said: Callable[[], str]) -> Iterator[None]:
 CountsFile = Annotated[
     Path, typer.Argument(metavar="COUNTS", help="CSV or XLSX: a column or a row per pool, or a plate.")
 ]
+Target = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Of a PCR machine's file with several targets: the one to decode.")
+]
+Control = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Its internal control: where that did not amplify, a pool is not measured."),
+]
 ProblemFile = Annotated[
     Path, typer.Option(metavar="PROBLEM", help="Design, prior and noise: TOML or JSON, or a folder of 'qgt plan'.")
 ]

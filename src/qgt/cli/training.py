@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -97,6 +97,10 @@ def train(
     seed: Seed = 0,
     device: Annotated[str, typer.Option(metavar="D", help="auto, cpu or cuda.")] = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Continue a training that was interrupted.")] = False,
+    begin: Annotated[
+        str | None,
+        typer.Option("--from", metavar="NAME", help="pretrained: train the network for any design on, for S steps."),
+    ] = None,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
@@ -108,6 +112,7 @@ def train(
     Examples:
       qgt train problem.toml -o runs/mlp --level 5
       qgt train problem.toml -o runs/refining --architecture refining --steps 40000 --device cuda
+      qgt train problem.toml -o runs/tuned --from pretrained --device cuda
       torchrun --nproc-per-node 4 -m qgt train problem.toml -o runs/refining --architecture refining
     """
     from qgt.decoders.neural.decoder import ON_FRESH_DATA
@@ -117,6 +122,10 @@ def train(
     network = _network(architecture, shape)
     sizes = {"steps": steps, "instances": instances, "batch": batch, "epochs": epochs, "patience": patience}
     rates = {"learning_rate": learning_rate, "matrix_rate": matrix_rate, "missing": missing}
+    if begin is not None:
+        others = {**shape, **sizes, **rates, "architecture": None if architecture == "mlp" else architecture}
+        load_plugins(plugin)
+        return _fine_tune(begin, problem, output, {**others, "resume": resume or None}, seed, device, as_json)
     config = make_config(fresh=architecture in ON_FRESH_DATA or steps is not None, given={**sizes, **rates})
     load_plugins(plugin)
     with processes() as group:
@@ -166,6 +175,47 @@ def _mlp(level: int | None, hidden: str | None) -> "qgt.MLP":
         return qgt.MLP(tuple(int(part) for part in hidden.split(",") if part.strip()))
     except ValueError as error:
         raise ValueError(f"hidden={hidden!r} is not valid: give widths like 500,500.") from error
+
+
+TUNED_BY = ("steps", "batch", "learning_rate")  # the options of a fine-tuning
+
+
+def _fine_tune(
+    begin: str, problem: Path, output: Path, given: Mapping[str, object], seed: int, device: str, as_json: bool
+) -> None:
+    """Train the network for any design on, for one problem, and compare it with what it was."""
+    from rich.progress import TextColumn
+
+    if begin != "pretrained":
+        raise ValueError(f"from={begin!r} is not valid: give pretrained.")
+    chosen: dict[str, Any] = {"steps": 1500} | {name: value for name, value in given.items() if value is not None}
+    for name in chosen:
+        if name not in TUNED_BY:
+            raise ValueError(f"{name}={chosen[name]} has no meaning with --from: use {', '.join(TUNED_BY)}.")
+    loaded, generator, known = qgt.Problem.load(problem), own_generator("train", seed, device), ["no step done yet"]
+    weights = sum(p.numel() for p in qgt.pretrained().network.parameters())
+    with (
+        _run_folder(output, False, weights),
+        bar_or_lines(lambda: f"qgt: fine-tuning: {known[0]}", "steps", TextColumn("{task.description}")) as bar,
+    ):
+        bar.update(bar.task_ids[0], total=chosen["steps"])
+
+        def show(step: int, loss: float) -> None:
+            known[:] = [f"step {step} done, loss {loss:.4f}"]
+            bar.update(bar.task_ids[0], completed=step, description=f"loss {loss:.4f}")
+
+        tuned = qgt.fine_tune(loaded, qgt.pretrained(), generator=generator, on_step=show, **chosen)
+        tuned.save(output)
+    facts = tuned.made["fine_tuned"]
+    used = f"qgt decode COUNTS --problem {problem} --decoder pretrained --set weights={output}"
+    tell(
+        {"model": str(output), **facts} if as_json else None,
+        f"Wrote {output}. Use it with: {used}",
+        ["on held-out instances", ""],
+        ["loss before", f"{facts['before']:.4g}"],
+        ["loss after", f"{facts['after']:.4g}"],
+        ["steps", f"{facts['steps']}"],
+    )
 
 
 @contextmanager

@@ -129,17 +129,17 @@ def standing(status: Status, word: Verdict, confidence: float | None, at_most: f
     return "The decoder makes no claim about this answer."
 
 
-def misfit_words(fit: float | None, word: Verdict, *, file_fits: bool = True) -> str:
-    """That the counts do not fit the model, where they do not."""
+def misfit_words(fit: float | None, word: Verdict, *, file_fits: bool = True, noun: str = "counts") -> str:
+    """That the reports of a plate, or those of its file, do not fit the model, where they do not."""
     if word is not Verdict.SUSPECT:
         return ""
     if fit is None or fit >= SUSPECT_BELOW:
         assert not file_fits  # else it would not be suspect
-        return "Do not trust this answer: the counts of the file as a whole do not fit the model."
+        return f"Do not trust this answer: the {noun} of the file as a whole do not fit the model."
     often = f"{round(1 / SUSPECT_BELOW):,}"
     return (
-        f"Do not trust this answer: the counts do not fit the model (such a bad fit happens by chance less than once "
-        f"in {often} times; p = {fit:.1g}). Check that the counts belong to this design, that none is mistyped, and "
+        f"Do not trust this answer: the {noun} do not fit the model (such a bad fit happens by chance less than once "
+        f"in {often} times; p = {fit:.1g}). Check that the {noun} belong to this design, that none is mistyped, and "
         "that the noise of the model is right."
     )
 
@@ -268,7 +268,9 @@ def advice(word: Verdict, status: Status, retests: Sequence[str], uncalled: int 
     return f"To settle it, retest the samples in doubt, the most doubtful first: {names}."
 
 
-def impossible(broken: Sequence[tuple[str, float, int]], pools: int, *, fractions: bool, exact: bool) -> str:
+def impossible(
+    broken: Sequence[tuple[str, float, int]], pools: int, *, fractions: bool, exact: bool, noun: str = "counts"
+) -> str:
     """Why no answer explains the counts, and what to do.
 
     Args:
@@ -276,6 +278,7 @@ def impossible(broken: Sequence[tuple[str, float, int]], pools: int, *, fraction
         pools: The number of pools.
         fractions: Whether counts that are not whole numbers are the reason.
         exact: Whether the model says that counts are never off.
+        noun: What the reports are called.
     """
     start = UNEXPLAINED
     if fractions:
@@ -285,10 +288,10 @@ def impossible(broken: Sequence[tuple[str, float, int]], pools: int, *, fraction
     if broken:
         rows = [f"{quoted(pool)} (counted {count:g}, of {size} samples)" for pool, count, size in broken]
         alone = "is impossible whatever the others are" if len(broken) == 1 else "are impossible by themselves"
-        which = f"{len(broken)} of {pools} counts {alone}: {in_one_phrase(rows, most=NAMED_AT_MOST)}"
+        which = f"{len(broken)} of {pools} {noun} {alone}: {in_one_phrase(rows, most=NAMED_AT_MOST)}"
         return f"{start} {which}. Count there again, or check the design."
     model = " The model says that counts are never off: if they may be, give the problem a noise." if exact else ""
-    return f"{start} Each count by itself is possible, but together they contradict each other.{model}"
+    return f"{start} Each of the {noun} by itself is possible, but together they contradict each other.{model}"
 
 
 def no_report(broken: Sequence[tuple[str, float, int]], pools: int, remedy: str, *, noun: str = "results") -> str:

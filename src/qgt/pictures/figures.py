@@ -150,6 +150,61 @@ def curves_figure(found: Sequence[StudyResult], metrics: Sequence[str] = ("succe
     return figure
 
 
+@dataclass(frozen=True)
+class SuccessPanel:
+    """Plates with different numbers of positives: how many each decoder had exactly right, and the limit."""
+
+    title: str
+    positives: Sequence[int]
+    plates: int  # of each number
+    right: Mapping[str, Sequence[int]]  # of each decoder
+    limit: Sequence[float]
+    strict: bool = True  # whether no decoder does better; False where the limit is that of other plates
+
+
+def success_figure(panels: Sequence[SuccessPanel], *, columns: int = 3) -> "Figure":
+    """Draw the share of plates exactly right over the number of positives, with 95 % bands, and the limit.
+
+    Every panel has the same decoders. The limit is a dark line; above a strict one, where success rates cannot be, the
+    panel is shaded.
+
+    Args:
+        panels: One for each kind of plate.
+        columns: Panels in a row.
+    """
+    from matplotlib.figure import Figure
+
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(3.3 * columns + 0.4, 2.7 * rows + 1.1), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, sharey=True).flatten().tolist()
+    for number, (ax, panel) in enumerate(zip(axes, panels, strict=False)):
+        words = "limit" if panel.strict else "limit, estimated"
+        LineStyle(LIMIT_COLOUR, linewidth=2.4, zorder=1.5).draw(ax, panel.positives, panel.limit, words)
+        if panel.strict:
+            _shade_above(ax, panel.positives, panel.limit)
+        for (name, right), colour, marker in zip(panel.right.items(), COLOURS, MARKERS, strict=False):
+            ends = [wilson(one, panel.plates) for one in right]
+            low, high = zip(*ends, strict=True)
+            ax.fill_between(panel.positives, low, high, color=colour, alpha=0.12, linewidth=0)
+            style = LineStyle(colour, marker=marker)
+            style.draw(ax, panel.positives, [one / panel.plates for one in right], name)
+        ax.set_title(panel.title, fontsize=10, loc="left")
+        ax.set_xticks(panel.positives)
+        ax.set_ylim(0, 1.02)
+        ax.grid(color="#e3e7eb", linewidth=0.6)
+        ax.set_axisbelow(True)
+        ax.spines[["top", "right"]].set_visible(False)
+        if number % columns == 0:
+            ax.set_ylabel("plates exactly right")
+        if number + columns >= len(panels):
+            ax.set_xlabel("positives on a plate")
+    for ax in axes[len(panels) :]:
+        ax.set_axis_off()
+    lines, names = axes[0].get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside lower center", ncols=min(4, len(names)), frameon=False, fontsize=9)
+    return figure
+
+
 def time_frontier_figure(scores: Mapping[str, Score], microseconds: Mapping[str, float]) -> "Figure":
     """Draw success rates against the time of a decode; a line joins those that no other beats in both."""
     from matplotlib.figure import Figure
@@ -409,6 +464,52 @@ def prevalence_figure(
     ax.set_xlabel("prevalence, %")
     ax.set_ylabel(f"tests for {items} items, mean and 95 % interval")
     ax.legend(frameon=False)
+    return figure
+
+
+def needed_tests_figure(
+    ours: Mapping[str, Sequence[tuple[float, float, float]]],
+    others: Mapping[str, Sequence[tuple[float, float, float]]],
+    bound: Sequence[tuple[float, float]],
+    samples: int,
+) -> "Figure":
+    """Draw the tests of a plate over the prevalence: our schemes in thick lines, those of others in thin ones.
+
+    Args:
+        ours: For each scheme the prevalence, the mean number of tests, and its standard error.
+        others: The same of other schemes.
+        bound: The prevalence, and the entropy bound on the pools of one stage.
+        samples: On a plate: as many tests as one for each.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
+
+    figure = Figure(figsize=(8.6, 4.6), layout="constrained")
+    ax = figure.subplots()
+    shown: list[Any] = [ax.axhline(samples, color=QUIET, linewidth=1.2, label="each sample alone")]
+    for (name, points), colour, marker in zip({**ours, **others}.items(), COLOURS, MARKERS, strict=False):
+        rate, tests, error = zip(*points, strict=True)
+        bars = [1.96 * one for one in error]
+        look = {"linewidth": 2.2, "zorder": 3} if name in ours else {"linewidth": 1.0, "markerfacecolor": "white"}
+        shown.append(
+            ax.errorbar(
+                rate, tests, yerr=bars, color=colour, marker=marker, markersize=5, capsize=2, label=name, **look
+            )
+        )
+    shown += ax.plot(*zip(*bound, strict=True), color=LIMIT_COLOUR, linestyle="--", label="entropy bound, one stage")
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xticks([rate for rate, _ in bound])
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{100 * rate:g}"))
+    ticks = [tick for tick in (3, 5, 10, 20, 30, 50, 100) if tick >= 0.8 * min(least for _, least in bound)]
+    ax.set_yticks(ticks, [str(tick) for tick in ticks])
+    ax.minorticks_off()
+    ax.grid(color="#e3e7eb", linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_xlabel("prevalence, %")
+    ax.set_ylabel(f"tests for {samples} samples")
+    figure.legend(handles=shown, loc="outside right upper", frameon=False, fontsize=9)
     return figure
 
 

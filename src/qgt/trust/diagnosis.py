@@ -15,8 +15,10 @@ from torch import Tensor
 
 from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.contract import Decode, Decoder
+from qgt.decoders.loads.posterior import LoadPosterior
 from qgt.decoders.results import Decoded, Status
 from qgt.model.factors import pool_costs
+from qgt.model.loads import log_totals
 from qgt.model.noise import Noise, Outliers, RoundedGaussian, SparseInteger, reports_of, usual_reports
 from qgt.model.prior import Bernoulli, Households, Prior, UnknownLevel, with_attack_rate
 from qgt.model.problem import Problem
@@ -262,13 +264,13 @@ class Cause:
 
     kind: str
     words: str
-    gain: float  # nats
+    gain: float  # nats; 0 where another order of the pools shows the cause, and nothing is weighed
     pools: tuple[int, ...] = ()  # the numbers of those it is about, from 0
     remedy: str = ""  # what to do about it, where the counts themselves are right
     noun: str = "counts"  # what the reports are called
 
     def __str__(self) -> str:
-        return f"{self.words} (the {self.noun} are {_times(self.gain)} as probable)"
+        return self.words + (f" (the {self.noun} are {_times(self.gain)} as probable)" if self.gain else "")
 
 
 def _times(gain: float) -> str:
@@ -564,3 +566,178 @@ def _prevalence(problem: Problem, sums: _CountSums, share: float | None) -> Iter
         expected = float(problem.prior.marginals(problem.items).mean())
         words = f"{100 * share:.1f} % of the items are defective, not {100 * expected:.1f} %"
         yield Cause("prevalence", words, sums.score**2 / 2)
+
+
+# The same for amounts. The plates are decoded under a noise that lets any report be arbitrary, as above, and each cause
+# is weighed by the totals of those answers.
+
+LOAD_PLATES = 12  # plates that are looked at, the first of the file
+ORDERED_PLATES = 6  # of these, decoded again with the pools in another order
+QUICK_SETS = 200  # that the search weighs without a better one: a cause must be found fast
+CLOSE_TOGETHER = 0.3  # log10 of amounts: what the lower half of the pools spread over where they read a background
+NO_BETTER = 0.2  # of what reports take to explain, in nats: a shuffle that costs less shows that the order is wrong
+SIMULATED_PLATES = 500
+USUAL_SIZE = 0.6745  # the median size of a normal error, in standard deviations
+
+
+def load_causes(problem: Problem, y: Float64[Tensor, "instances pools"], *, most: int = 3) -> list[Cause]:
+    """The causes that explain a file of cycle thresholds or amounts better than the model does, the best first.
+
+    Args:
+        problem: What the file should be of; its prior is of loads.
+        y: The reports; a few plates are enough, and no more are looked at.
+        most: How many causes to name.
+
+    Example:
+        >>> import torch, qgt
+        >>> g = torch.Generator().manual_seed(0)
+        >>> design = qgt.Design.column_regular(pools=24, items=60, weight=4, generator=g)
+        >>> noise = qgt.CycleThreshold(sigma=0.25, limit=38.0)
+        >>> problem = qgt.Problem(design, qgt.Loads(rate=0.04, mean=3.0, sd=1.5), noise)
+        >>> x, y = problem.simulate(12, generator=g)
+        >>> swapped = y.clone()
+        >>> swapped[:, [3, 8]] = y[:, [8, 3]]
+        >>> load_causes(problem, swapped)[0].words
+        'the cycle thresholds of pools P4 and P9 are swapped'
+    """
+    robust, y = _allowing_outliers(problem), y[:LOAD_PLATES]
+    if robust is None or not len(y):
+        return []
+    if background := list(_background(problem, y)):  # every pool seems positive then: no answer is worth a look
+        return background
+    decode = LoadPosterior(most_sets=QUICK_SETS).bind(robust)
+    answers = decode(y)
+    # In a wrong order pools seem to be swapped and to have failed, too.
+    if order := list(_pools_in_another_order(problem, y[:ORDERED_PLATES], answers, decode)):
+        return order
+    x = answers.values
+    table = _Table.of(problem, y, x)
+    found = [*_swapped_pools(problem, table), *_undetected(problem, y, x, table)]
+    found += [*_larger_errors(problem, y, x), *_number_positive(problem, answers.x)]
+    named: list[Cause] = []
+    for cause in sorted(found, key=lambda cause: -cause.gain):
+        # A swapped pool seems to have failed, too, and a failed one to be swapped: the better cause is named.
+        known = any(cause.pools and one.pools and {*cause.pools} & {*one.pools} for one in named)
+        if cause.gain > WORTH and not known:
+            named.append(replace(cause, noun=reports_of(problem.noise).noun))
+    return named[:most]
+
+
+def _allowing_outliers(problem: Problem) -> Problem | None:
+    """The problem with arbitrary reports allowed; None where its noise has no arbitrary reports."""
+    if isinstance(problem.noise, Outliers):
+        return problem
+    robust = replace(problem, noise=Outliers(problem.noise, ARBITRARY_SHARE))
+    try:
+        robust.simulate(1, generator=torch.Generator().manual_seed(0))
+    except ValueError:  # amounts without a least one that is reported
+        return None
+    return robust
+
+
+def _background(problem: Problem, y: Tensor) -> Iterator[Cause]:
+    """Pools that read about the same where nothing should be detected: the machine has a background."""
+    sizes = problem.design.pool_sizes.double()
+    usual = problem.simulate(SIMULATED_PLATES, generator=torch.Generator().manual_seed(0)).y
+    logs, expected = log_totals(problem.noise, y, sizes), log_totals(problem.noise, usual, sizes)
+    seen, empty = logs[~logs.isnan()], float((expected == -torch.inf).double().mean())
+    none, detected = float((seen == -torch.inf).double().mean()), seen[seen > -torch.inf]
+    low = detected[detected <= detected.median()] if len(detected) else detected
+    if none >= empty or len(low) < 2 or float(low.std()) > CLOSE_TOGETHER:
+        return
+    gain = _surprise(round(none * len(seen)), len(seen), empty)
+    if gain > WORTH:
+        reads = float(y.flatten()[(logs - low.median()).abs().nan_to_num(torch.inf).argmin()])
+        words = (
+            f"pools without a positive sample read about {reads:.3g}: nothing was detected in {100 * none:.0f} % of "
+            f"the pools, and the model expects that of {100 * empty:.0f} %"
+        )
+        noun = reports_of(problem.noise).noun
+        yield Cause("background", words, gain, remedy="set the noise's background, and decode again", noun=noun)
+
+
+def _surprise(seen: int, number: int, rate: float) -> float:
+    """By how many nats a share that was seen is more probable than the one expected, of so many."""
+    share, rate = seen / max(number, 1), min(max(rate, 1e-6), 1 - 1e-6)
+    parts = ((share, rate), (1 - share, 1 - rate))
+    return number * sum(part * math.log(part / other) for part, other in parts if part > 0)
+
+
+def _undetected(problem: Problem, y: Tensor, x: Tensor, table: _Table) -> Iterator[Cause]:
+    """Pools in which nothing was detected although their items have enough: one pool, or some of all."""
+    usual = usual_reports(problem.noise, problem.design.count(x), problem.design.pool_sizes.double())
+    sizes = problem.design.pool_sizes.double()
+    nothing = log_totals(problem.noise, y, sizes) == -torch.inf
+    due = (log_totals(problem.noise, usual, sizes) > -torch.inf) & ~y.isnan()
+    lost = nothing & due
+    gains = torch.stack([_failing(lost[:, i], due[:, i], table.own[:, i]) for i in range(problem.pools)])
+    best = int(gains.argmax())
+    alone, number, of = float(gains[best]) - math.log(problem.pools), int(lost[:, best].sum()), int(due[:, best].sum())
+    if alone > WORTH and 2 * number > int(lost.sum()):
+        name = problem.design.pool_names[best]
+        enough = f"on {number} of the {of} plates on which its samples have enough"
+        yield Cause("pool failed", f"pool {name} failed: nothing was detected in it {enough}", alone, (best,))
+        return
+    gain = float(_failing(lost.flatten(), due.flatten(), table.own.flatten()))
+    if gain > WORTH:
+        share = 100 * int(lost.sum()) / int(due.sum())
+        words = f"{share:.0f} % of the pools with a positive sample failed: nothing was detected in them"
+        yield Cause("pools failed", words, gain, remedy="set the noise's dropout to that share, and decode again")
+
+
+def _failing(lost: Tensor, due: Tensor, own: Tensor) -> Tensor:
+    """The gain if reports are lost at a rate of their own: `lost` of those that are `due`."""
+    number, of = lost.sum().double(), due.sum().double()
+    rate = (number + 0.5) / (of + 1)
+    return torch.where(lost, -own, 0.0).sum() + number * rate.log() + (of - number) * (1 - rate).log()
+
+
+def _larger_errors(problem: Problem, y: Tensor, x: Tensor) -> Iterator[Cause]:
+    """Errors that are larger than the noise says, by a factor; the median is not moved by a few arbitrary reports."""
+    sizes, totals = problem.design.pool_sizes.double(), problem.design.count(x)
+    usual = usual_reports(problem.noise, totals, sizes)
+    seen = (log_totals(problem.noise, y, sizes) > -torch.inf) & (log_totals(problem.noise, usual, sizes) > -torch.inf)
+    filled = torch.where(seen, y, usual)
+    best, own = (problem.noise.log_prob(report, totals, sizes) for report in (usual, filled))
+    errors = (2 * (best - own)[seen]).clamp(min=0, max=2 * CEILING).sqrt()  # in standard deviations
+    free = len(errors) - int((x > 0).sum())  # every load that was fitted takes one error away
+    if free < 2:
+        return
+    factor = float(errors.median()) / USUAL_SIZE * math.sqrt(len(errors) / free)
+    gain = float((errors.square() / 2).sum()) * (1 - factor**-2) - len(errors) * math.log(factor) if factor > 1 else 0.0
+    if gain > WORTH and factor > TIMES:
+        words = f"the errors of the {reports_of(problem.noise).noun} are about {factor:.1f} times as large as assumed"
+        sigma = getattr(problem.noise, "sigma", None)
+        words += f", {factor * sigma:.2f} cycles instead of {sigma:.2f}" if sigma is not None else ""
+        yield Cause("noise", words, gain, remedy="correct the error of the problem's noise, and decode again")
+
+
+def _number_positive(problem: Problem, x: UInt8[Tensor, "instances items"]) -> Iterator[Cause]:
+    """Another share of positives than the prior says."""
+    assert problem.loads is not None
+    rate = float(problem.loads.statuses().marginals(problem.items).mean())
+    share = float(x.double().mean())
+    if 1 / TIMES < share / rate < TIMES:
+        return
+    words = f"{100 * share:.1f} % of the samples are positive, not {100 * rate:.1f} %"
+    yield Cause("prevalence", words, _surprise(int(x.sum()), x.numel(), rate))
+
+
+def _pools_in_another_order(problem: Problem, y: Tensor, answers: Decoded, decode: Decode) -> Iterator[Cause]:
+    """Pools in reverse order, or in any: told apart only by decoding them so."""
+    here = answers.pick(torch.arange(len(y))).evidence.log_joint
+    reverse = decode(y.flip(1)).evidence.log_joint
+    assert here is not None and reverse is not None
+    gain = float((reverse - here).sum())
+    noun = reports_of(problem.noise).noun
+    # In the right order plates lose about as much by a shuffle as their reports take to explain.
+    enough = NO_BETTER * float(-here.sum())
+    if gain > max(WORTH, enough):
+        yield Cause("pools reversed", "the pools are in reverse order", gain, noun=noun)
+        return
+    order = torch.randperm(problem.pools, generator=torch.Generator().manual_seed(0))
+    shuffled = decode(y[:, order]).evidence.log_joint
+    assert shuffled is not None
+    if float((here - shuffled).sum()) < enough:
+        words = f"the {noun} belong to another design, or the pools are in another order"
+        yield Cause("another design", words, 0.0, noun=noun)

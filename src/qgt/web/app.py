@@ -36,11 +36,11 @@ TITLES = {
 }
 
 
-def make_app(house: AppState) -> ASGIApp:
-    """The application of one house; nothing of it is shared with another."""
+def make_app(app_state: AppState) -> ASGIApp:
+    """The application of one `AppState`; two applications share nothing."""
     # Without the pages about the routes that FastAPI makes: they load scripts from another machine.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, lifespan=_lifespan)
-    app.state.house = house
+    app.state.shared = app_state
     for part in (start, planning, runs, counting, follow_up, calls):
         app.include_router(part.router)
     app.add_api_route("/static/{name}", _static, methods=["GET"])
@@ -48,13 +48,13 @@ def make_app(house: AppState) -> ASGIApp:
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(ValueError, _refused)
     app.add_exception_handler(Exception, _failed)
-    return AccessMiddleware(app, house.settings, house.secret)
+    return AccessMiddleware(app, app_state.settings, app_state.secret)
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     yield
-    app.state.house.queue.close()
+    app.state.shared.queue.close()
 
 
 def _static(name: str) -> Response:
@@ -110,16 +110,16 @@ def serve(settings: Settings, on_start: Callable[[str], None]) -> None:
 
 @contextmanager
 def in_background(settings: Settings) -> Iterator[AppState]:
-    """A server in a thread, for tests and measurements; the house's settings have the port that was free."""
+    """A server in a thread, for tests and measurements; the settings that it returns have the free port."""
     with _listening(settings) as own:
-        house = AppState.open(replace(settings, port=own.getsockname()[1]))
-        server = _server(house)
+        app_state = AppState.open(replace(settings, port=own.getsockname()[1]))
+        server = _server(app_state)
         thread = threading.Thread(target=server.run, args=([own],), daemon=True)
         thread.start()
         try:
             while not server.started and thread.is_alive():
                 thread.join(0.005)
-            yield house
+            yield app_state
         finally:
             server.should_exit = True
             thread.join(timeout=30.0)
@@ -141,10 +141,10 @@ def _listening(settings: Settings) -> Iterator[socket.socket]:
         yield own
 
 
-def _server(house: AppState) -> uvicorn.Server:
+def _server(app_state: AppState) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
-            make_app(house),
+            make_app(app_state),
             ws="none",
             log_level="warning",
             server_header=False,

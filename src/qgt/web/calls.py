@@ -49,23 +49,23 @@ def newest(run: KnownRun) -> Response:
 
 
 @router.get("/runs/{id}/versions/{version}")
-def calls_page(version: Version, request: Request, house: Here, run: KnownRun) -> Response:
+def calls_page(version: Version, request: Request, app_state: Here, run: KnownRun) -> Response:
     """The calls of a version; while it is being decoded, how far that is."""
-    submission = _known(house, run, version)
-    result = house.store.result(run.id, version)
+    submission = _known(app_state, run, version)
+    result = app_state.store.result(run.id, version)
     if result is None:
-        job = decoding_job(house, run, version)
+        job = decoding_job(app_state, run, version)
         if job is None:
             words = "Many sheets are being decoded. These counts are kept; this page tries again by itself."
             return show(request, "busy.html", {"words": words}, 429)
-        house.queue.wait(job, SOON)
-        result = house.store.result(run.id, version)
+        app_state.queue.wait(job, SOON)
+        result = app_state.store.result(run.id, version)
         if result is None:
-            return job_answer(request, house, job)
+            return job_answer(request, app_state, job)
     if outdated(result):
         return show(request, "outdated.html", {"run": run, "version": version}, 410)
-    samples = house.bench.prepared(run.id).samples
-    order, made = list(Verdict), house.store.product_names(run.id, version)
+    samples = app_state.bench.prepared(run.id).samples
+    order, made = list(Verdict), app_state.store.product_names(run.id, version)
     accounts = sorted(result["results"], key=lambda one: order.index(Verdict(one["verdict"])))
     facts = {
         "run": run,
@@ -88,37 +88,37 @@ def calls_page(version: Version, request: Request, house: Here, run: KnownRun) -
 
 
 @router.post("/runs/{id}/versions/{version}/decode")
-def again(version: Version, house: Here, run: KnownRun, form: Sent) -> Response:
+def again(version: Version, app_state: Here, run: KnownRun, form: Sent) -> Response:
     """Decode a version after all, where that was cancelled or failed."""
-    _known(house, run, version)
-    decode_again(house, run, version)
+    _known(app_state, run, version)
+    decode_again(app_state, run, version)
     return RedirectResponse(f"/runs/{run.id}/versions/{version}", 303)
 
 
 @router.get("/runs/{id}/versions/{version}/report")
-def report(version: Version, house: Here, run: KnownRun) -> Response:
+def report(version: Version, app_state: Here, run: KnownRun) -> Response:
     """The report as a page to print."""
-    return standalone(_product(house, run, version, HTML))
+    return standalone(_product(app_state, run, version, HTML))
 
 
 @router.get("/runs/{id}/versions/{version}/counts")
-def source(version: Version, house: Here, run: KnownRun) -> Response:
+def source(version: Version, app_state: Here, run: KnownRun) -> Response:
     """The counts as they came."""
-    content = house.store.source(run.id, version)
+    content = app_state.store.source(run.id, version)
     if content is None:
         raise HTTPException(404, "This run has no such version of its counts.")
     return download(content, f"counts-{run.id}-{version}.{'xlsx' if content.startswith(b'PK') else 'csv'}")
 
 
 @router.get("/runs/{id}/versions/{version}/{name}")
-def product(version: Version, name: str, house: Here, run: KnownRun) -> Response:
+def product(version: Version, name: str, app_state: Here, run: KnownRun) -> Response:
     """A file made of a version."""
     stem, _, kind = name.partition(".")
-    return download(_product(house, run, version, name), f"{stem}-{run.id}-{version}.{kind}")
+    return download(_product(app_state, run, version, name), f"{stem}-{run.id}-{version}.{kind}")
 
 
-def _known(house: AppState, run: StoredRun, version: int) -> Submission:
-    found = house.store.submission(run.id, version) if version > 0 else None
+def _known(app_state: AppState, run: StoredRun, version: int) -> Submission:
+    found = app_state.store.submission(run.id, version) if version > 0 else None
     if found is None:
         raise HTTPException(404, "This run has no such version of its counts.")
     return found
@@ -149,9 +149,9 @@ def _by_call(account: Mapping[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def _product(house: AppState, run: StoredRun, version: int, name: str) -> bytes:
-    content = house.store.product(run.id, version, name) if name in DOWNLOADS else None
-    result = house.store.result(run.id, version)
+def _product(app_state: AppState, run: StoredRun, version: int, name: str) -> bytes:
+    content = app_state.store.product(run.id, version, name) if name in DOWNLOADS else None
+    result = app_state.store.result(run.id, version)
     if result is not None and outdated(result):
         raise HTTPException(410, "An earlier version of qgt made this file: enter the counts again to make a new one.")
     if content is None:

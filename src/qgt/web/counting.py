@@ -37,27 +37,27 @@ class Entered:
 @router.get("/runs/{id}/counts")
 def counts_page(
     request: Request,
-    house: Here,
+    app_state: Here,
     run: KnownRun,
     version: Annotated[int, Query(ge=0, le=LARGEST_NUMBER)] = 0,
     plates: Annotated[int, Query(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)] = 1,
 ) -> Response:
     """The form; for a correction, with the counts of a version in its boxes."""
-    ready_job(house, run)
-    earlier = house.store.submission(run.id, version) if version else None
+    ready_job(app_state, run)
+    earlier = app_state.store.submission(run.id, version) if version else None
     if earlier is None:
-        return _form(request, house, run, {}, plates=plates)
+        return _form(request, app_state, run, {}, plates=plates)
     rows = len(earlier.counts["names"])
     if rows > MOST_TYPED:  # boxes for some of them would lose the others
-        return _form(request, house, run, {}, plates=1, too_many=version)
-    return _form(request, house, run, _boxes(earlier.counts), plates=rows)
+        return _form(request, app_state, run, {}, plates=1, too_many=version)
+    return _form(request, app_state, run, _boxes(earlier.counts), plates=rows)
 
 
 @router.post("/runs/{id}/counts")
-def enter(request: Request, house: Here, run: KnownRun, form: Sent) -> Response:
+def enter(request: Request, app_state: Here, run: KnownRun, form: Sent) -> Response:
     """Keep a sheet of counts as a new version, or say what is wrong with it and keep what was typed."""
     way = form.text("way")
-    prepared = house.bench.prepared(run.id)
+    prepared = app_state.bench.prepared(run.id)
     try:
         note = form.line("note", most=500)
         if way == "typed":
@@ -66,18 +66,18 @@ def enter(request: Request, house: Here, run: KnownRun, form: Sent) -> Response:
             entered = _read(_sent(form, way), way, prepared, form.line("target"), form.line("control"))
         else:
             raise ValueError("way is missing: type the counts, paste them, or choose a file.")
-        check_size(house, entered)
+        check_size(app_state, entered)
         _refuse_overtaken(form, run)
     except ValueError as error:
-        house.store.refuse(run.id, f"{way}: {error}")
+        app_state.store.refuse(run.id, f"{way}: {error}")
         trouble = Trouble(str(error), way)
         plates = min(MOST_TYPED, sum(name.startswith("plate-") for name in form.fields) or 1)
-        return _form(request, house, run, form.fields, plates=plates, trouble=trouble)
-    version = keep(house, run.id, way, note, entered, prepared.problem.design.pool_names)
+        return _form(request, app_state, run, form.fields, plates=plates, trouble=trouble)
+    version = keep(app_state, run.id, way, note, entered, prepared.problem.design.pool_names)
     return RedirectResponse(f"/runs/{run.id}/versions/{version}", 303)
 
 
-def keep(house: AppState, run: str, way: str, note: str, entered: Entered, pools: tuple[str, ...]) -> int:
+def keep(app_state: AppState, run: str, way: str, note: str, entered: Entered, pools: tuple[str, ...]) -> int:
     """Keep counts as a run's next version; the same counts once more are not a new version."""
     counts = {
         "names": list(entered.names),
@@ -85,10 +85,10 @@ def keep(house: AppState, run: str, way: str, note: str, entered: Entered, pools
         "values": [[NOT_DETECTED if value == math.inf else value for value in row] for row in entered.values],
         "notes": list(entered.notes),
     }
-    last = house.store.submission(run, 0)
+    last = app_state.store.submission(run, 0)
     if last is not None and last.counts == counts:  # a second click, or nothing was changed
         return last.version
-    return house.store.submit(run, way, note, entered.source, counts)
+    return app_state.store.submit(run, way, note, entered.source, counts)
 
 
 def typed(form: Form, problem: Problem) -> Entered:
@@ -110,9 +110,9 @@ def typed(form: Form, problem: Problem) -> Entered:
     return Entered(source, tuple(names), values, notes)
 
 
-def check_size(house: AppState, entered: Entered) -> None:
+def check_size(app_state: AppState, entered: Entered) -> None:
     """Refuse sheets that are larger than a decode may be."""
-    settings, rows = house.settings, len(entered.values)
+    settings, rows = app_state.settings, len(entered.values)
     if rows > settings.most_instances:
         raise ValueError(f"There are {rows:,} rows: send {settings.most_instances:,} at most at once.")
     if rows * len(entered.values[0]) > settings.most_cells:
@@ -186,7 +186,7 @@ def _box(value: int | float | str | None) -> str:
 
 def _form(
     request: Request,
-    house: AppState,
+    app_state: AppState,
     run: StoredRun,
     boxes: Mapping[str, str],
     *,
@@ -194,7 +194,7 @@ def _form(
     too_many: int = 0,
     trouble: Trouble | None = None,
 ) -> Response:
-    problem = house.bench.prepared(run.id).problem
+    problem = app_state.bench.prepared(run.id).problem
     results = reports_of(noise_of(problem.noise, 0)).binary
     machine = detector(noise_of(problem.noise, 0)) is not None
     sizes, degrees = problem.design.pool_sizes.tolist(), set(problem.design.item_degrees.tolist())

@@ -26,13 +26,13 @@ CONFIDENCE = 0.99  # where to stop: what the verdict `certain` asks for
 ROUNDS_SEED = 0
 
 
-def settled_version(house: AppState, run: StoredRun, submission: Submission) -> SettledVersion:
+def settled_version(app_state: AppState, run: StoredRun, submission: Submission) -> SettledVersion:
     """The plates of a version with all their rounds, decoded; kept, so that another proposal need not wait for it."""
     key = f"{run.id} {submission.version}"
-    found = house.settled.get(key)
+    found = app_state.settled.get(key)
     if found is None:
-        found = _settled(house.bench.prepared(run.id).problem, submission.counts, house.settings)
-        house.settled.put(key, found)
+        found = _settled(app_state.bench.prepared(run.id).problem, submission.counts, app_state.settings)
+        app_state.settled.put(key, found)
     return found
 
 
@@ -99,68 +99,68 @@ def _generator() -> torch.Generator:
 # The job.
 
 
-def decoding_job(house: AppState, run: StoredRun, version: int) -> Job | None:
+def decoding_job(app_state: AppState, run: StoredRun, version: int) -> Job | None:
     """The job that decodes a version, newly queued if need be; None where the queue is full."""
     key = f"decode {run.id} {version}"
-    last = house.queue.find(key)
+    last = app_state.queue.find(key)
     if last is not None and last.state in ("failed", "cancelled"):
         return last  # begun again only when somebody asks for it
-    return decode_again(house, run, version)
+    return decode_again(app_state, run, version)
 
 
-def decode_again(house: AppState, run: StoredRun, version: int) -> Job | None:
+def decode_again(app_state: AppState, run: StoredRun, version: int) -> Job | None:
     """Queue the decoding of a version, whatever became of it before."""
     where = f"/runs/{run.id}/versions/{version}"
 
     def work(job: Job) -> str:
-        decode_version(house, run, version, job)
+        decode_version(app_state, run, version, job)
         return where
 
     title = f"Decoding {run.name}, version {version}"
-    job = Job(f"decode {run.id} {version}", title, work, where, house.settings.longest)
+    job = Job(f"decode {run.id} {version}", title, work, where, app_state.settings.longest)
     try:
-        return house.queue.add(job)
+        return app_state.queue.add(job)
     except Full:
         return None
 
 
-def ready_job(house: AppState, run: StoredRun) -> None:
+def ready_job(app_state: AppState, run: StoredRun) -> None:
     """Measure, while somebody types the counts, how far answers can be trusted: decoding then waits for nothing."""
 
     def work(job: Job) -> str:
-        house.bench.prepared(run.id).decoder.learned()
+        app_state.bench.prepared(run.id).decoder.learned()
         return job.back
 
-    if not house.bench.ready(run.id):
+    if not app_state.bench.ready(run.id):
         try:
-            house.queue.add(Job(f"ready {run.id}", run.name, work, f"/runs/{run.id}", house.settings.longest))
+            app_state.queue.add(Job(f"ready {run.id}", run.name, work, f"/runs/{run.id}", app_state.settings.longest))
         except Full:
             return  # the decoding itself measures it then
 
 
-def decode_version(house: AppState, run: StoredRun, version: int, job: Job) -> None:
+def decode_version(app_state: AppState, run: StoredRun, version: int, job: Job) -> None:
     """Decode a version and keep its result, unless it has one already."""
-    submission = house.store.submission(run.id, version)
+    submission = app_state.store.submission(run.id, version)
     if submission is None:
         raise ValueError(f"version {version} of this run is not there: enter its counts first.")
-    if house.store.result(run.id, version) is not None:
+    if app_state.store.result(run.id, version) is not None:
         return
-    sheet, took = _decoded(house, run, submission, job)
+    sheet, took = _decoded(app_state, run, submission, job)
     job.report("Writing the report and the proofs")
-    prepared = house.bench.prepared(run.id)
-    decoder, samples, seconds = prepared.decoder_name, prepared.samples, house.settings.seconds
+    prepared = app_state.bench.prepared(run.id)
+    decoder, samples, seconds = prepared.decoder_name, prepared.samples, app_state.settings.seconds
     foot = _foot(run, submission, prepared.problem, decoder)
     made = products(sheet, title=run.name, decoder=decoder, facts=foot, samples=samples, seconds=seconds)
-    house.store.add_result(run.id, version, _facts(sheet, took, decoder), made)
+    app_state.store.add_result(run.id, version, _facts(sheet, took, decoder), made)
 
 
-def _decoded(house: AppState, run: StoredRun, submission: Submission, job: Job) -> tuple[DecodedSheet, float]:
+def _decoded(app_state: AppState, run: StoredRun, submission: Submission, job: Job) -> tuple[DecodedSheet, float]:
     """A version, decoded: one round by what was measured for its problem, or all rounds together; and the seconds."""
-    prepared = house.bench.prepared(run.id)
+    prepared = app_state.bench.prepared(run.id)
     if submission.counts.get("rounds"):
         job.report("Decoding all rounds together")
         start = time.perf_counter()
-        return settled_version(house, run, submission).sheet, time.perf_counter() - start
+        return settled_version(app_state, run, submission).sheet, time.perf_counter() - start
     job.report("Measuring on simulated plates how far answers can be trusted")
     prepared.decoder.learned()
     job.report("Decoding")

@@ -21,38 +21,38 @@ MOST_POOLS = 20  # of one plate in one round
 
 
 @router.post("/runs/{id}/versions/{version}/follow-up")
-def ask(version: Version, house: Here, run: KnownRun, form: Sent) -> Response:
+def ask(version: Version, app_state: Here, run: KnownRun, form: Sent) -> Response:
     """Choose the next pools."""
-    submission = _submission(house, run, version)
+    submission = _submission(app_state, run, version)
     pools = form.whole("pools", least=1, most=MOST_POOLS)
-    at_most = form.whole("at_most", least=1, most=house.settings.most_samples) if form.text("at_most") else None
+    at_most = form.whole("at_most", least=1, most=app_state.settings.most_samples) if form.text("at_most") else None
     where = f"/runs/{run.id}/versions/{version}/follow-up"
 
     def work(job: Job) -> str:
         job.report("Choosing the pools that tell most")
-        found = proposal(settled_version(house, run, submission), pools=pools, at_most=at_most)
-        house.store.add_round(run.id, version, found)
+        found = proposal(settled_version(app_state, run, submission), pools=pools, at_most=at_most)
+        app_state.store.add_round(run.id, version, found)
         return where
 
     key, title = f"follow-up {run.id} {version} {pools} {at_most}", f"Next tests for {run.name}"
     back = f"/runs/{run.id}/versions/{version}"
     try:
-        job = house.queue.add(Job(key, title, work, back, house.settings.longest))
+        job = app_state.queue.add(Job(key, title, work, back, app_state.settings.longest))
     except Full:
         raise HTTPException(429, "Many jobs wait on this server. Try again in a minute.") from None
     return RedirectResponse(f"/jobs/{job.id}", 303)
 
 
 @router.get("/runs/{id}/versions/{version}/follow-up")
-def page(version: Version, request: Request, house: Here, run: KnownRun) -> Response:
+def page(version: Version, request: Request, app_state: Here, run: KnownRun) -> Response:
     """The pools to make, and boxes for their counts."""
-    return _page(request, house, run, version, Form({}), None)
+    return _page(request, app_state, run, version, Form({}), None)
 
 
 @router.get("/runs/{id}/versions/{version}/follow-up/pools.csv")
-def pools_file(version: Version, house: Here, run: KnownRun) -> Response:
+def pools_file(version: Version, app_state: Here, run: KnownRun) -> Response:
     """The pools of the round as a table to fill in."""
-    found = _round(house, run, version)
+    found = _round(app_state, run, version)
     if found["record"] is None:
         raise HTTPException(404, "This round has no pools.")
     record = Round.from_plain(found["record"])
@@ -60,9 +60,9 @@ def pools_file(version: Version, house: Here, run: KnownRun) -> Response:
 
 
 @router.post("/runs/{id}/versions/{version}/follow-up/counts")
-def enter(version: Version, request: Request, house: Here, run: KnownRun, form: Sent) -> Response:
+def enter(version: Version, request: Request, app_state: Here, run: KnownRun, form: Sent) -> Response:
     """Keep the counts of the round, with those before it, as a new version."""
-    submission, found = _submission(house, run, version), _round(house, run, version)
+    submission, found = _submission(app_state, run, version), _round(app_state, run, version)
     try:
         if found["record"] is None:
             raise ValueError("this round has no pools: choose some first.")
@@ -71,25 +71,25 @@ def enter(version: Version, request: Request, house: Here, run: KnownRun, form: 
         record = Round.from_plain(found["record"])
         rows = record.pool_keys
         texts = [[form.text(f"count-{n}")] for n in range(len(rows))]
-        noise = later_noise(house.bench.prepared(run.id).problem.noise)
+        noise = later_noise(app_state.bench.prepared(run.id).problem.noise)
         found_counts, _ = typed_counts(texts, noise, [[f"{pool} of {name}"] for name, pool in rows])
         counts = [count for (count,) in found_counts]
         if all(count is None for count in counts):
             raise ValueError("no counts were typed: fill in the boxes.")
     except ValueError as error:
-        house.store.refuse(run.id, f"follow-up: {error}")
-        return _page(request, house, run, version, form, Trouble(str(error)))
+        app_state.store.refuse(run.id, f"follow-up: {error}")
+        return _page(request, app_state, run, version, form, Trouble(str(error)))
     rounds = [*submission.counts.get("rounds", ()), {"record": record.plain, "counts": counts}]
     source = record.counts_file(counts)
-    made = house.store.submit(run.id, "follow-up", "", source, {**submission.counts, "rounds": rounds})
+    made = app_state.store.submit(run.id, "follow-up", "", source, {**submission.counts, "rounds": rounds})
     return RedirectResponse(f"/runs/{run.id}/versions/{made}", 303)
 
 
 def _page(
-    request: Request, house: AppState, run: StoredRun, version: int, form: Form, trouble: Trouble | None
+    request: Request, app_state: AppState, run: StoredRun, version: int, form: Form, trouble: Trouble | None
 ) -> Response:
-    found = _round(house, run, version)
-    samples = house.bench.prepared(run.id).samples
+    found = _round(app_state, run, version)
+    samples = app_state.bench.prepared(run.id).samples
     places = {
         name: f"{plate} {well}" for name, plate, well in zip(samples.names, samples.plates, samples.wells, strict=True)
     }
@@ -101,21 +101,21 @@ def _page(
         "found": found,
         "places": places,
         "boxes": form.fields,
-        "results": reports_of(noise_of(house.bench.prepared(run.id).problem.noise, 0)).binary,
+        "results": reports_of(noise_of(app_state.bench.prepared(run.id).problem.noise, 0)).binary,
         "trouble": trouble,
     }
     return show(request, "follow_up.html", facts, 200 if trouble is None else 422)
 
 
-def _submission(house: AppState, run: StoredRun, version: int) -> Submission:
-    submission = house.store.submission(run.id, version) if version > 0 else None
+def _submission(app_state: AppState, run: StoredRun, version: int) -> Submission:
+    submission = app_state.store.submission(run.id, version) if version > 0 else None
     if submission is None:
         raise HTTPException(404, "This run has no such version of its counts.")
     return submission
 
 
-def _round(house: AppState, run: StoredRun, version: int) -> dict[str, Any]:
-    found = house.store.round(run.id, version)
+def _round(app_state: AppState, run: StoredRun, version: int) -> dict[str, Any]:
+    found = app_state.store.round(run.id, version)
     if found is None:
         raise HTTPException(404, "No next tests were chosen after this version. Open its calls, and ask for them.")
     return found

@@ -64,9 +64,9 @@ def _between(name: str, text: str, value: float, least: float | int, most: float
     return value
 
 
-async def read_form(request: Request, house: Here) -> Form:
+async def read_form(request: Request, app_state: Here) -> Form:
     """The form of a request; one that our own pages did not make is refused."""
-    size = house.settings.largest_body
+    size = app_state.settings.largest_body
     data = await request.form(max_files=1, max_fields=MOST_FIELDS, max_part_size=size)
     fields, upload = {}, None
     for name, value in data.multi_items():
@@ -75,7 +75,7 @@ async def read_form(request: Request, house: Here) -> Form:
         else:
             fields[name] = value
     await data.close()
-    if not same(fields.pop(WORD, ""), house.secret.form):
+    if not same(fields.pop(WORD, ""), app_state.secret.form):
         raise HTTPException(403, "This form is not from this page. Go back, load it again, and send it once more.")
     return Form(fields, upload)
 
@@ -96,8 +96,8 @@ class Trouble:
 
 def show(request: Request, template: str, facts: Mapping[str, object], status: int = 200) -> HTMLResponse:
     """A page made from a template."""
-    house: AppState = request.app.state.house
-    shared = {"word": house.secret.form, "qgt_version": __version__, "path": request.url.path}
+    app_state: AppState = request.app.state.shared
+    shared = {"word": app_state.secret.form, "qgt_version": __version__, "path": request.url.path}
     return HTMLResponse(_environment().get_template(template).render({**shared, **facts}), status)
 
 

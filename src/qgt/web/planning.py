@@ -96,10 +96,10 @@ def plan_page(request: Request) -> Response:
 
 
 @router.post("/plan")
-def ask(request: Request, house: Here, form: Sent) -> Response:
+def ask(request: Request, app_state: Here, form: Sent) -> Response:
     """Simulate designs for what was asked."""
     try:
-        name, question = form.line("name") or "New run", asked(form, house)
+        name, question = form.line("name") or "New run", asked(form, app_state)
         volume = form.number("volume", least=0.01, most=10_000)
     except ValueError as error:
         facts = {"fields": {**START, **form.fields}, **WORDS, "trouble": Trouble(_labelled(str(error)))}
@@ -111,21 +111,21 @@ def ask(request: Request, house: Here, form: Sent) -> Response:
             job.report("Simulating designs and decoding them", done, of)
 
         generator = torch.Generator().manual_seed(PLAN_SEED)
-        made = plan(question, generator=generator, progress=progress, seconds=house.settings.planning)
-        house.drafts.put(key, Draft(name, made, volume))
+        made = plan(question, generator=generator, progress=progress, seconds=app_state.settings.planning)
+        app_state.drafts.put(key, Draft(name, made, volume))
         return f"/drafts/{key}"
 
     try:
-        job = house.queue.add(Job(f"plan {key}", f"Planning {name}", work, "/plan", house.settings.longest))
+        job = app_state.queue.add(Job(f"plan {key}", f"Planning {name}", work, "/plan", app_state.settings.longest))
     except Full:
         raise HTTPException(429, "Many jobs wait on this server. Send the form again in a minute.") from None
     return RedirectResponse(f"/jobs/{job.id}", 303)
 
 
 @router.get("/drafts/{key}")
-def draft_page(key: str, request: Request, house: Here) -> Response:
+def draft_page(key: str, request: Request, app_state: Here) -> Response:
     """The candidates, to choose from."""
-    draft = _draft(house, key)
+    draft = _draft(app_state, key)
     made = draft.plan
     rows, today = ([(one, _bar(one, made)) for one in shown] for shown in (made.candidates, made.classical))
     facts = {"draft": draft, "key": key, "rows": rows, "today": today, "lines": plan_words(made)[1:]}
@@ -133,23 +133,23 @@ def draft_page(key: str, request: Request, house: Here) -> Response:
 
 
 @router.post("/drafts/{key}")
-def choose(key: str, house: Here, form: Sent) -> Response:
+def choose(key: str, app_state: Here, form: Sent) -> Response:
     """Make a run of one candidate."""
-    draft = _draft(house, key)
+    draft = _draft(app_state, key)
     number = form.whole("candidate", least=0, most=len(draft.plan.candidates) - 1)
     run = add_run(
-        house, form.line("name") or draft.name, chosen(draft.plan, draft.plan.candidates[number]), draft.volume
+        app_state, form.line("name") or draft.name, chosen(draft.plan, draft.plan.candidates[number]), draft.volume
     )
     return RedirectResponse(f"/runs/{run}/print", 303)
 
 
-def asked(form: Form, house: AppState) -> Question:
+def asked(form: Form, app_state: AppState) -> Question:
     """The question that a form asks."""
     most_pools, largest_pool, most_transfers = (
-        form.whole(name, least=1, most=house.settings.most_samples) if form.text(name) else None
+        form.whole(name, least=1, most=app_state.settings.most_samples) if form.text(name) else None
         for name in ("most_pools", "largest_pool", "most_transfers")
     )
-    samples, (noise, loads) = _samples(form, house), _assay(form)
+    samples, (noise, loads) = _samples(form, app_state), _assay(form)
     attack, background = (
         form.percent(name, least=0, most=100) if form.text(name) else None for name in ("attack_rate", "background")
     )
@@ -192,7 +192,7 @@ def chosen(made: Plan, candidate: Candidate) -> Plan:
     return replace(made, recommended=candidate, reached=candidate.interval.low >= made.question.certainty)
 
 
-def add_run(house: AppState, name: str, made: Plan, volume: float, kind: str = "plan") -> str:
+def add_run(app_state: AppState, name: str, made: Plan, volume: float, kind: str = "plan") -> str:
     """Keep a plan as a run, with all its files."""
     files = plan_files(made, volume=volume)
     written = read_plan("plan", files)
@@ -203,12 +203,12 @@ def add_run(house: AppState, name: str, made: Plan, volume: float, kind: str = "
         "code": written.code,
         "lines": plan_words(made)[1:],
     }
-    return house.store.add_run(name, kind, facts, files)
+    return app_state.store.add_run(name, kind, facts, files)
 
 
-def _samples(form: Form, house: AppState) -> Samples:
+def _samples(form: Form, app_state: AppState) -> Samples:
     """The samples: those of a file, those named, or as many as were said."""
-    most = house.settings.most_samples
+    most = app_state.settings.most_samples
     names = [line.strip() for line in form.text("names", most=200_000).splitlines() if line.strip()]
     if form.upload:
         found = Samples.read("The file of samples", data=form.upload)
@@ -251,8 +251,8 @@ def _bar(one: Candidate | ClassicalScheme, made: Plan) -> Markup:
     return Markup(svg.rate_bar(one.success, one.interval, title=title, limit=certainty))
 
 
-def _draft(house: AppState, key: str) -> Draft:
-    draft = house.drafts.get(key)
+def _draft(app_state: AppState, key: str) -> Draft:
+    draft = app_state.drafts.get(key)
     if draft is None:
         raise HTTPException(404, "This plan was not made a run, and is not kept any more. Plan it again.")
     return draft

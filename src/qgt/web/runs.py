@@ -23,9 +23,9 @@ FILE_KINDS = {
 }
 
 
-def known_run(id: str, house: Here) -> StoredRun:
+def known_run(id: str, app_state: Here) -> StoredRun:
     """The run of an address."""
-    run = house.store.run(id)
+    run = app_state.store.run(id)
     if run is None:
         raise HTTPException(404, "There is no such run on this server. Look for it among the past runs.")
     return run
@@ -37,25 +37,25 @@ Version = Annotated[int, Path(ge=1, le=LARGEST_NUMBER)]  # of a run's counts; a 
 
 
 @router.get("/runs/{id}")
-def run_page(request: Request, house: Here, run: KnownRun) -> Response:
+def run_page(request: Request, app_state: Here, run: KnownRun) -> Response:
     """What a run is, what is next, and everything that happened to it."""
-    plan = house.store.file(run.id, "plan.json")
+    plan = app_state.store.file(run.id, "plan.json")
     facts = {
         "run": run,
         "candidates": [] if plan is None else json.loads(plan).get("candidates", []),
-        "submissions": house.store.submissions(run.id),
-        "verdicts": house.store.verdicts(run.id),
-        "files": sorted(house.store.files(run.id)),
-        "trail": house.store.trail(run.id),
+        "submissions": app_state.store.submissions(run.id),
+        "verdicts": app_state.store.verdicts(run.id),
+        "files": sorted(app_state.store.files(run.id)),
+        "trail": app_state.store.trail(run.id),
         "step": "run",
     }
     return show(request, "run.html", facts)
 
 
 @router.get("/runs/{id}/print")
-def print_page(request: Request, house: Here, run: KnownRun) -> Response:
+def print_page(request: Request, app_state: Here, run: KnownRun) -> Response:
     """What to print and what to give to a robot."""
-    names = sorted(house.store.files(run.id))
+    names = sorted(app_state.store.files(run.id))
     facts = {
         "run": run,
         "step": "print",
@@ -66,28 +66,28 @@ def print_page(request: Request, house: Here, run: KnownRun) -> Response:
 
 
 @router.get("/runs/{id}/plan.zip")
-def plan_zip(house: Here, run: KnownRun) -> Response:
+def plan_zip(app_state: Here, run: KnownRun) -> Response:
     """The plan's folder, to keep or to use with the command."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in house.store.files(run.id).items():
+        for name, content in app_state.store.files(run.id).items():
             archive.writestr(name, content)
     return download(stream.getvalue(), f"plan-{run.id}.zip")
 
 
 @router.get("/runs/{id}/sheets/{name:path}")
-def sheet(name: str, house: Here, run: KnownRun) -> Response:
+def sheet(name: str, app_state: Here, run: KnownRun) -> Response:
     """A printable page of the plan, as the plan's folder has it."""
-    content = house.store.file(run.id, name)
+    content = app_state.store.file(run.id, name)
     if content is None or not name.endswith(".html"):
         raise HTTPException(404, "This plan has no such sheet.")
     return standalone(content)
 
 
 @router.get("/runs/{id}/files/{name:path}")
-def file(name: str, house: Here, run: KnownRun) -> Response:
+def file(name: str, app_state: Here, run: KnownRun) -> Response:
     """A file of the plan; only names that the lab gave it are known."""
-    content = house.store.file(run.id, name)
+    content = app_state.store.file(run.id, name)
     if content is None:
         raise HTTPException(404, "This plan has no such file.")
     return download(content, name.rsplit("/", 1)[-1])

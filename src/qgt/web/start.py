@@ -91,16 +91,16 @@ EXAMPLES: Mapping[str, Example] = MappingProxyType(
 )
 
 
-def add_example(house: AppState, example: Example) -> str:
+def add_example(app_state: AppState, example: Example) -> str:
     """Make an example's run, with its counts entered."""
     made = example_plan(example)
     problem = made.problem
     y = problem.simulate(1, generator=torch.Generator().manual_seed(example.seed)).y
     y[0, 0] += example.slip
-    run = add_run(house, example.title, made, VOLUME, "example")
+    run = add_run(app_state, example.title, made, VOLUME, "example")
     names, pools, values = ["Plate 1"], problem.design.pool_names, y.tolist()
     source = table_bytes(values, row_names=names, column_names=pools, corner="instance")
-    keep(house, run, "example", "", Entered(source, tuple(names), values), pools)
+    keep(app_state, run, "example", "", Entered(source, tuple(names), values), pools)
     return run
 
 
@@ -121,74 +121,78 @@ router = APIRouter()
 
 
 @router.get("/")
-def first(request: Request, house: Here) -> Response:
+def first(request: Request, app_state: Here) -> Response:
     """Past runs, newest first, and what to begin with."""
-    facts = {"runs": house.store.runs(), "verdicts": house.store.newest_verdicts(), "examples": EXAMPLES.values()}
+    facts = {
+        "runs": app_state.store.runs(),
+        "verdicts": app_state.store.newest_verdicts(),
+        "examples": EXAMPLES.values(),
+    }
     return show(request, "start.html", facts)
 
 
 @router.post("/examples/{name}")
-def example(name: str, house: Here, form: Sent) -> Response:
+def example(name: str, app_state: Here, form: Sent) -> Response:
     """Make an example's run, with its counts entered."""
     if name not in EXAMPLES:
         raise HTTPException(404, "There is no such example.")
 
     def work(job: Job) -> str:
-        return f"/runs/{add_example(house, EXAMPLES[name])}/calls"
+        return f"/runs/{add_example(app_state, EXAMPLES[name])}/calls"
 
     try:
-        job = house.queue.add(Job(f"example {name}", EXAMPLES[name].title, work, "/", house.settings.longest))
+        job = app_state.queue.add(Job(f"example {name}", EXAMPLES[name].title, work, "/", app_state.settings.longest))
     except Full:
         raise HTTPException(429, "Many jobs wait on this server. Try again in a minute.") from None
     return RedirectResponse(f"/jobs/{job.id}", 303)
 
 
 @router.get("/jobs/{id}")
-def job_page(id: str, request: Request, house: Here) -> Response:
+def job_page(id: str, request: Request, app_state: Here) -> Response:
     """How far a job is; once it is done, what it made."""
-    job = house.queue.get(id)
+    job = app_state.queue.get(id)
     if job is None:
         raise HTTPException(404, "This job is not known any more. What it was to do is kept: look at your runs.")
-    house.queue.wait(job, 0.5)
-    return RedirectResponse(job.made, 303) if job.state == "done" else job_answer(request, house, job)
+    app_state.queue.wait(job, 0.5)
+    return RedirectResponse(job.made, 303) if job.state == "done" else job_answer(request, app_state, job)
 
 
 @router.post("/jobs/{id}/cancel")
-def cancel(id: str, house: Here, form: Sent) -> Response:
+def cancel(id: str, app_state: Here, form: Sent) -> Response:
     """Cancel a job."""
-    job = house.queue.get(id)
+    job = app_state.queue.get(id)
     if job is None:
         raise HTTPException(404, "This job is not known any more: it ended long ago.")
-    house.queue.cancel(job)
-    house.queue.wait(job, 2.0)
+    app_state.queue.cancel(job)
+    app_state.queue.wait(job, 2.0)
     return RedirectResponse(f"/jobs/{id}", 303)
 
 
-def job_answer(request: Request, house: AppState, job: Job) -> Response:
+def job_answer(request: Request, app_state: AppState, job: Job) -> Response:
     """A page about a job that is not done."""
-    facts = {"job": job, "ahead": house.queue.ahead(job)}
+    facts = {"job": job, "ahead": app_state.queue.ahead(job)}
     return show(request, "job.html", facts, 422 if job.state == "failed" else 200)
 
 
 @router.get("/sign-in")
-def door(request: Request, house: Here) -> Response:
+def door(request: Request, app_state: Here) -> Response:
     """Where the token is given."""
-    if house.settings.token is None:
+    if app_state.settings.token is None:
         return RedirectResponse("/", 303)
     return show(request, "sign_in.html", {"trouble": None})
 
 
 @router.post("/sign-in")
-def enter(request: Request, house: Here, form: Sent) -> Response:
+def enter(request: Request, app_state: Here, form: Sent) -> Response:
     """Let somebody in who knows the token."""
-    token = house.settings.token
+    token = app_state.settings.token
     if token is None:
         return RedirectResponse("/", 303)
     if not same(form.text("token"), token):
         trouble = Trouble("This is not the token. It stands in the terminal in which qgt serve was started.", "token")
         return show(request, "sign_in.html", {"trouble": trouble}, 401)
     answer = RedirectResponse("/", 303)
-    answer.set_cookie(COOKIE, house.secret.entry(token), httponly=True, samesite="strict", max_age=7 * 86400)
+    answer.set_cookie(COOKIE, app_state.secret.entry(token), httponly=True, samesite="strict", max_age=7 * 86400)
     return answer
 
 
@@ -209,37 +213,37 @@ DEMO_DECODERS: Mapping[str, Decoder] = {
 
 
 @router.get("/demo")
-def demo(request: Request, house: Here, pools: int = OPENS, seed: int = 0) -> Response:
+def demo(request: Request, app_state: Here, pools: int = OPENS, seed: int = 0) -> Response:
     """The demo of a number of pools and a seed: the same two give the same page."""
     if not DEMO_FEWEST_POOLS <= pools <= DEMO_MOST_POOLS:
         raise ValueError(f"pools={pools} is not valid: give a number from {DEMO_FEWEST_POOLS} to {DEMO_MOST_POOLS}.")
     if not 0 <= seed < 2**31:
         raise ValueError(f"seed={seed} is not valid: give a number from 0 to {2**31 - 1}.")
     job, key = None, f"{pools} {seed}"
-    if house.demos.get(key) is None:
-        job = _asked(house, pools, seed)
+    if app_state.demos.get(key) is None:
+        job = _asked(app_state, pools, seed)
         if job is None:
             return show(request, "busy.html", {"words": "Many jobs wait. This page tries again by itself."}, 429)
-        house.queue.wait(job, 0.9)
-    made = house.demos.get(key)
+        app_state.queue.wait(job, 0.9)
+    made = app_state.demos.get(key)
     if made is None:
         assert job is not None
-        return job_answer(request, house, job)
+        return job_answer(request, app_state, job)
     return show(
         request, "demo.html", {**made, "fewest": DEMO_FEWEST_POOLS, "most": DEMO_MOST_POOLS, "paper": DEMO_PAPERS_POOLS}
     )
 
 
-def _asked(house: AppState, pools: int, seed: int) -> Job | None:
+def _asked(app_state: AppState, pools: int, seed: int) -> Job | None:
     where = f"/demo?pools={pools}&seed={seed}"
 
     def work(job: Job) -> str:
-        house.demos.put(f"{pools} {seed}", simulated_demo(pools, seed, job))
+        app_state.demos.put(f"{pools} {seed}", simulated_demo(pools, seed, job))
         return where
 
     try:
-        job = Job(f"demo {pools} {seed}", "Simulating the paper's problem", work, "/demo", house.settings.longest)
-        return house.queue.add(job)
+        job = Job(f"demo {pools} {seed}", "Simulating the paper's problem", work, "/demo", app_state.settings.longest)
+        return app_state.queue.add(job)
     except Full:
         return None
 

@@ -159,8 +159,8 @@ def on_fault(job: Job, fault: BaseException) -> str:
 
 
 def _house(request: Request) -> AppState:
-    house: AppState = request.app.state.house
-    return house
+    app_state: AppState = request.app.state.shared
+    return app_state
 
 
 Here = Annotated[AppState, Depends(_house)]

@@ -192,7 +192,7 @@ def test_how_many_cells_were_read_as_not_detected_is_said():
     assert sheet.notes[1:] == (
         "12 cells read as not detected: 8 Undetermined and 4 of 40 cycles.",
         "1 cell read as words: 1 missing (invalid).",
-        "2 of 16 counts are missing: P14 and P15.",
+        "2 of 16 cycle thresholds are missing: P14 and P15.",
         "An empty cell is a pool that was not measured: if the machine leaves cells empty where nothing amplified, "
         "write 'not detected' there.",
     )

@@ -97,7 +97,7 @@ def test_what_was_read_as_what_is_said():
     assert values(sheet) == [[None, 1.0]]
     assert sheet.notes[1:] == (
         "2 cells read as words: 1 positive (pos), 1 missing (invalid).",
-        "1 of 2 counts is missing: P1.",
+        "1 of 2 results is missing: P1.",
     )
 
 

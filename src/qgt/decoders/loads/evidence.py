@@ -123,6 +123,9 @@ class Plates:
     def __len__(self) -> int:
         return len(self.y)
 
+    def __getitem__(self, rows: Int64[Tensor, " some"]) -> "Plates":
+        return replace(self, y=self.y[rows], reports=self.reports.of_instances(rows))
+
     @cached_property
     def members(self) -> Float64[Tensor, "rows pools"]:
         """The design, transposed; the last row, of no item, is empty."""

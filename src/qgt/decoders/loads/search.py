@@ -4,7 +4,11 @@ A neighbour has one item more, one less, or one or two in place of another. What
 predicted from one integral over the load of the item that comes or goes (`Plates.conditional`); the promising
 neighbours are then fitted. The search starts from the empty set, goes on from the best sets that were not yet gone on
 from, and ends where the neighbours of every set within the odds have been looked at (compare Hans, Dobra and West 2007,
-Shotgun stochastic search for large p regression, J. Am. Stat. Assoc. 102, 507-516; here nothing is left to chance).
+Shotgun stochastic search for large p regression, J. Am. Stat. Assoc. 102, 507-516; here only
+the chains are random).
+
+Where this takes `HARD` sets or more, neighbours may lead to a set that is only the best of its surroundings. Such an
+instance gets annealed chains (`chains`), and the search goes on from the best of the sets in which they end.
 
 Items that a plate hardly speaks about, such as a weak positive below the limit of detection, would multiply the number
 of sets without end. Where adding an item gains less than `RARE` in odds, the set with it is not listed; its odds are
@@ -18,6 +22,7 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
+from qgt.decoders.loads.chains import annealed
 from qgt.decoders.loads.evidence import NONE, Fitted, Plates, PositiveSets
 from qgt.decoders.loads.tables import NEVER
 
@@ -30,6 +35,9 @@ NEEDED = 4  # items of a pool that are looked at where its report needs one, how
 ADDS, SWAPS = 6, 3  # the best additions to a set, and the best replacements of each item, that are fitted
 REPAIRS = 2  # the best additions to a neighbour that explains too little
 FITTED_AT_A_TIME = 2**14
+ENDS = 3  # of chains that the search goes on from, the best
+HARD = 600  # sets looked at, from which on an instance gets chains as well
+CLIMB = 150  # sets fitted without a better one, after which the search from the end of a chain ends
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,13 +61,48 @@ class SetSearch:
         """SetSearch until the sets within the window are closed, or for so many rounds."""
         may_be = candidates(self.plates)
         found = _Found(self, self.plates.fit(self._start()))
-        while len(chosen := found.chosen()):
-            found.add(self._neighbours(found.fitted[chosen], may_be, found.best))
-            poor = found.poor()  # what lost an item may need two in its place
-            found.add(self._repaired(found.fitted[poor], may_be, found.best))
+        self._go_on(found, may_be)
+        hard = (found.number >= HARD).nonzero()[:, 0]
+        if len(hard):
+            found.add(self._elsewhere(found, hard, may_be[hard]))
+            self._go_on(found, may_be)
         left = torch.zeros(len(self.plates), dtype=torch.bool, device=self.plates.y.device)
         left[found.fitted.sets.owner[found.open()]] = True
         return SetListing(found.fitted, ~left)
+
+    def _go_on(self, found: "_Found", candidates: Tensor) -> None:
+        """Look at the neighbours of the best sets, until those within the window are closed."""
+        while len(chosen := found.chosen()):
+            found.add(self._neighbours(found.fitted[chosen], candidates, found.best))
+            poor = found.poor()  # what lost an item may need two in its place
+            found.add(self._repaired(found.fitted[poor], candidates, found.best))
+
+    def _elsewhere(self, found: "_Found", hard: Tensor, candidates: Tensor) -> PositiveSets:
+        """The best sets that can be reached from the ends of annealed chains of some instances.
+
+        Each end is gone on from as if its plate were one of its own, so that a better set found elsewhere does not
+        close it early.
+        """
+        generator = torch.Generator(self.plates.y.device).manual_seed(0)
+        ends = annealed(self.plates[hard], candidates, generator=generator)
+        back = hard[ends.owner]
+        keys = self.keys(PositiveSets(back, ends.items, ends.logs))
+        new = (_first(keys) & ~torch.isin(keys, found.keys)).nonzero()[:, 0]
+        new = (
+            new[_top(back[new], self.fitted(PositiveSets(back, ends.items, ends.logs)[new]).evidence, ENDS)]
+            if len(new)
+            else new
+        )
+        ends, back = ends[new], back[new]
+        if not len(new):
+            return PositiveSets(back, ends.items, ends.logs)
+        own = SetSearch(self.plates[back], self.window, 1, CLIMB)
+        starts = PositiveSets(torch.arange(len(back), device=back.device), ends.items, ends.logs)
+        climbed = _Found(own, own.fitted(starts))
+        own._go_on(climbed, candidates[ends.owner])
+        near = climbed.fitted.evidence >= climbed.best[climbed.fitted.sets.owner]
+        best = climbed.fitted[near.nonzero()[:, 0]].sets
+        return PositiveSets(back[best.owner], best.items, best.logs)
 
     def _start(self) -> PositiveSets:
         """For each instance the items that the prior knows to be positive, and no other."""
@@ -203,9 +246,7 @@ class _Found:
         owner = self.fitted.sets.owner
         enough = self.number - self.number_at_best >= self.search.most_sets
         rows = (self.open() & ~enough[owner]).nonzero()[:, 0]
-        rows = rows[self.fitted.evidence[rows].argsort(descending=True, stable=True)]
-        rows = rows[owner[rows].argsort(stable=True)]
-        rows = rows[_ranks(owner[rows]) < self.search.width]
+        rows = rows[_top(owner[rows], self.fitted.evidence[rows], self.search.width)]
         self.expanded[rows] = True
         return rows
 
@@ -269,6 +310,13 @@ def _with(sets: PositiveSets, some: Tensor, gain: Tensor, log: Tensor, most: int
 def _best(found: Fitted, instances: int) -> Float64[Tensor, " instances"]:
     start = torch.full((instances,), -torch.inf, dtype=torch.float64, device=found.evidence.device)
     return start.scatter_reduce(0, found.sets.owner, found.evidence, "amax")
+
+
+def _top(owner: Tensor, evidence: Tensor, most: int) -> Int64[Tensor, " best"]:
+    """The rows of the best few sets of each owner, sorted by owner."""
+    rows = evidence.argsort(descending=True, stable=True)
+    rows = rows[owner[rows].argsort(stable=True)]
+    return rows[_ranks(owner[rows]) < most]
 
 
 def _ranks(owner: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ that of a cycle threshold is, is met exactly. The evidence that is finally repor
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -107,6 +107,13 @@ class ReportCurves:
             nodes *= 2
         zero = _log_prob(problem.noise, y, torch.zeros(1, dtype=torch.float64, device=y.device), sizes)
         return cls(curves, zero[..., 0].clamp(min=NEVER))
+
+    def of_instances(self, rows: Int64[Tensor, " some"]) -> "ReportCurves":
+        """The tables of some instances, which may occur more than once."""
+        pools = self.zero.shape[1]
+        which = (rows[:, None] * pools + torch.arange(pools, device=rows.device)).flatten()
+        curves = replace(self.curves, values=self.curves.values[which], slopes=self.curves.slopes[which])
+        return ReportCurves(curves, self.zero[rows])
 
 
 def prior_curve(loads: Loads, device: torch.device) -> Curves:

@@ -271,7 +271,7 @@ def _in_words(problem: Problem, made: Account, counted: int, *, listed_all: bool
         wording.called(made.answer, problem.items, trusted=word in (Verdict.CERTAIN, Verdict.CONFIDENT)),
         wording.standing(status, word, made.confidence, made.at_most, alone=listed_all and not made.alternatives),
         wording.loads_words([(one.sample, one.load.words) for one in made.calls if one.load is not None]),
-        wording.misfit_words(made.fit, word, file_fits=file_fits),
+        wording.misfit_words(made.fit, word, file_fits=file_fits, noun=reported.noun(noise)),
         wording.explained_words(made.residuals, counted, whole=reported.exact(noise), noun=reported.noun(noise))
         if problem.loads is None
         else wording.agreeing(made.residuals, counted, noun=reported.noun(noise)),
@@ -376,8 +376,8 @@ def _why_impossible(problem: Problem, one: _Instance) -> str:
     if broken and (remedy := reported.allowed(problem.noise)):
         return wording.no_report(broken, problem.pools, remedy, noun=reported.noun(problem.noise))
     fractions = [row for row in broken if not row[1].is_integer()] if problem.noise.integer else []
-    exact = isinstance(problem.noise, Noiseless)
-    why = wording.impossible(fractions or broken, problem.pools, fractions=bool(fractions), exact=exact)
+    exact, noun = isinstance(problem.noise, Noiseless), reported.noun(problem.noise)
+    why = wording.impossible(fractions or broken, problem.pools, fractions=bool(fractions), exact=exact, noun=noun)
     if rescue is None or fractions or not rescue.wrong:
         return why
     likely = None if bool(rescue.undecided.any()) else _names(problem, rescue.x > 0)

@@ -27,7 +27,7 @@ from qgt.model.problem import Problem
 from qgt.rounds.history import History, by_problem
 from qgt.rounds.stopping import Settle, history_fit
 from qgt.trust.confidence import BoundCalibrated, Calibrated, prior_rates, refuse_short_lists
-from qgt.trust.diagnosis import Cause, Rescue, likely_causes, rescue, second_look
+from qgt.trust.diagnosis import Cause, Rescue, likely_causes, load_causes, rescue, second_look
 from qgt.trust.fit import FileFit, Reference, held_together
 
 # Which decoder to take where nobody says: by the size of the problem, with the reason in words.
@@ -349,8 +349,10 @@ def _file_fit(problem: Problem, y: Tensor, result: Decoded, reference: Reference
 
 def _causes(problem: Problem, y: Tensor, result: Decoded, fit: FileFit | None) -> Sequence[Cause]:
     """What may be wrong with a file that does not fit."""
-    if fit is None or not fit.suspect or problem.loads is not None:  # causes are looked for among counts
+    if fit is None or not fit.suspect:
         return ()
+    if problem.loads is not None:
+        return load_causes(problem, y)
     quick = (BeliefPropagation(iterations=SWEEPS), GAMP(), AMP()) if problem.design.sparse else (GAMP(), AMP())
     decoder = next((one for one in quick if one.supports(problem) is None), None)
     return likely_causes(problem, y, decoder, calls=result.x, usually_off=fit.expected)

@@ -27,7 +27,7 @@ from torch import Tensor
 from qgt.arguments import whole
 from qgt.files import codec, documents
 from qgt.files.grids import csv_bytes, read_grid, read_grids, unescape
-from qgt.files.tables import report_cell
+from qgt.files.tables import NOT_DETECTED, report_cell
 from qgt.lab.reported import read_reports
 from qgt.model.design import Design
 from qgt.model.noise import Noise
@@ -73,7 +73,7 @@ class Round:
             "instances": [
                 {
                     "name": one.name,
-                    "counts": list(one.counts),
+                    "counts": [NOT_DETECTED if count == math.inf else count for count in one.counts],  # JSON has no inf
                     "pools": [[pool, list(items)] for pool, items in one.pools],
                 }
                 for one in self.instances
@@ -132,11 +132,19 @@ def _instance(data: object) -> InstancePools:
         ):
             raise ValueError(f"pools={codec.shown(pool)} is not valid: give a name and a list of items.")
         pools.append((pool[0], tuple(codec.typed("pools", item, str) for item in pool[1])))
-    for count in counts:
-        if count is not None and (not isinstance(count, int | float) or isinstance(count, bool)):
-            raise ValueError(f"counts={codec.shown(count)} is not valid: give numbers, null where one was missing.")
-    before = tuple(None if count is None else float(count) for count in counts)
+    before = tuple(map(_count_before, counts))
     return InstancePools(codec.typed("name", table["name"], str), before, tuple(pools))
+
+
+def _count_before(count: object) -> float | None:
+    """A count of a record: a number, nothing where one was missing, or words where nothing was detected."""
+    if count == NOT_DETECTED:
+        return math.inf
+    if count is not None and (not isinstance(count, int | float) or isinstance(count, bool)):
+        raise ValueError(
+            f"counts={codec.shown(count)} is not valid: give numbers, null where one was missing, or {NOT_DETECTED!r}."
+        )
+    return None if count is None else float(count)
 
 
 def refuse_occupied(folder: Path) -> None:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from qgt.files import tables
 from qgt.files.grids import Grid, read_grids
-from qgt.lab.reported import Detector, detector, mistaken, read_reports
+from qgt.lab.reported import Detector, detector, mistaken, noun, read_reports
 from qgt.lab.sheets.cycles import machine_table, read_machine, refuse_targets, refuse_without_values
 from qgt.lab.sheets.layouts import LayoutSheet, layout_of
 from qgt.lab.sheets.names import check_code, code_in
@@ -228,7 +228,8 @@ def _missing(pools: Sequence[str], names: Sequence[str] | None, y: Tensor, noise
         pools[pool] + (f" of {names[i] if names else i + 1}" if several else "") for i, pool in gone.nonzero().tolist()
     ]
     verb = "is" if len(said) == 1 else "are"
-    note = f"{len(said)} of {math.prod(y.shape)} counts {verb} missing: {in_one_phrase(said, most=NAMED_MISSING)}."
+    what = "counts" if noise is None else noun(noise)
+    note = f"{len(said)} of {math.prod(y.shape)} {what} {verb} missing: {in_one_phrase(said, most=NAMED_MISSING)}."
     if noise is None or detector(noise_of(noise, 0)) is None:
         return (note,)
     return (
@@ -258,12 +259,15 @@ def read_calls(
 def read_pair(
     truth: str | Path, calls: str | Path
 ) -> tuple[UInt8[Tensor, "instances items"], UInt8[Tensor, "instances items"]]:
-    """The statuses of two files, the second's rows and columns put in the first's order."""
+    """The statuses of two files, the second's rows and columns put in the first's order.
+
+    The truth may have amounts, as `qgt simulate` writes them for loads: an item with an amount is positive.
+    """
     true = tables.read_table(truth)
     called = tables.read_table(calls, columns=true.column_names or ())
     rows = _order("instance", calls, called, true.row_names or len(true.values), str(truth))
     columns = _order("item", calls, called, true.column_names or len(true.values[0]), str(truth))
-    return _statuses(truth, true), _statuses(calls, called)[rows][:, columns]
+    return _true_statuses(truth, true), _statuses(calls, called)[rows][:, columns]
 
 
 def _order(kind: str, path: str | Path, sheet: tables.Table, wanted: Sequence[str] | int, owner: str) -> list[int]:
@@ -285,6 +289,17 @@ def _order(kind: str, path: str | Path, sheet: tables.Table, wanted: Sequence[st
     if missing := [name for name in wanted if name not in position]:
         raise ValueError(f"{path}: has no {line} for {kind} {missing[0]!r} of {owner}; add it.")
     return [position[name] for name in wanted]
+
+
+def _true_statuses(path: str | Path, sheet: tables.Table) -> Tensor:
+    """Who is positive: statuses of 0 and 1, or amounts from 0 up where some cell has a decimal fraction."""
+    values = torch.tensor(sheet.values, dtype=torch.float64)  # (instances, items)
+    if not bool((values != values.round()).any()):  # a 2 among 0s and 1s is a slip, not an amount
+        return _statuses(path, sheet)
+    for row, column in ((values < 0) | ~values.isfinite()).nonzero()[:1].tolist():
+        place = sheet.place(row, column)
+        raise ValueError(f"{path}: {place} holds {sheet.values[row][column]:g}; write an amount, 0 for a negative.")
+    return (values > 0).to(torch.uint8)
 
 
 def _statuses(path: str | Path, sheet: tables.Table) -> Tensor:

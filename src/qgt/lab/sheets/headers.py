@@ -108,9 +108,9 @@ def machine_head(text: str) -> str:
     return head(_CROSSING.sub(r"c\1", text.lower().translate(_LETTERS)))
 
 
-_STANDARD = re.compile(r"(std|stnd|standard|calibrator|kalibrator|nrt|nac|ipc|ladder|neg|pos)[ ]?\d*")
+_STANDARD = re.compile(r"(std|stnd|standard|calibrator|kalibrator|nrt|nac|ipc|ladder|neg|pos|negative|positive)[ ]?\d*")
 _CONTROL = re.compile(
-    r"(ntc|nec|nc|pc|ec|npc|nk|pk|ntk|blank|water|leerwert|leerkontrolle|wasser"
+    r"(ntc|ptc|nec|nc|pc|ec|npc|nk|pk|ntk|blank|water|leerwert|leerkontrolle|wasser"
     r"|(no template|negative|positive|extraction|internal) control|(negativ|positiv|extraktions|leer)kontrolle"
     r"|(neg|pos)[ ]?(control|kontrolle|ctrl))[ ]?\d*"
 )
