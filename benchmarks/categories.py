@@ -6,8 +6,9 @@
 
 `success`: items are in one of 2, 3 or 4 categories, 6 % of them not in the first; or have 0, 1 or 2 copies of an allele
 of frequency 3 %, so that pools of all problems have as many to count. Noisy reports are off by one, as in the paper's
-setting. Every instance is decoded by itself with a limit of one second. `proved` counts answers that are shown to be
-the most probable ones; their share of right answers is the limit of all decoders. The same instances go to all.
+setting. Every instance is decoded by itself. `proved` counts answers that are shown to be the most probable ones in one
+second of one core's time, which does not depend on what else the machine does. Where all are proved, the share of right
+answers is the limit of all decoders. The same instances go to all.
 
 `brute`: small random problems with any noise, missing reports and arbitrary ones. Counted are the problems in which
 `Certified` finds, proves and lists what trying every x does, and in which its certificates are accepted.
@@ -38,6 +39,7 @@ from random_values import equals_brute_force, random_case
 from setting import provenance, write
 
 ITEMS, DESIGNS = 100, 4
+MOST_SECONDS = 3.0  # by the clock, for searches that share the machine with others
 PRIORS: dict[str, qgt.Categories | qgt.Copies] = {
     "2 categories": qgt.Categories((0.06,)),
     "3 categories": qgt.Categories((0.03, 0.03)),
@@ -57,21 +59,24 @@ def noise_of(rate: float) -> qgt.Noise:
 
 
 def one_by_one(problem: qgt.Problem, x: Tensor, y: Tensor) -> list[tuple[bool, bool, float]]:
-    """Whether each answer is right and proved, and its seconds."""
-    decode = qgt.Certified(odds=1.0, time_limit=1.0, certificates=False).bind(problem)
+    """Whether each answer is right, whether it was proved in a second of one core's time, and its seconds."""
+    decode = qgt.Certified(odds=1.0, time_limit=MOST_SECONDS, certificates=False).bind(problem)
     decode(y[:1])  # warm
     found = []
     for i in range(len(y)):
-        start = time.perf_counter()
+        start = time.process_time()
         result = decode(y[i : i + 1])
-        seconds = time.perf_counter() - start
-        found.append((bool((result.x[0] == x[i]).all()), int(result.status[0]) == qgt.Status.PROVED, seconds))
+        seconds = time.process_time() - start
+        proved = int(result.status[0]) == qgt.Status.PROVED and seconds <= 1.0
+        found.append((bool((result.x[0] == x[i]).all()), proved, seconds))
     return found
 
 
 def success(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """A row for each kind of items, number of pools and noise."""
     for name, prior in PRIORS.items():
+        if not name.startswith(arguments.rows):
+            continue
         for pools in arguments.pools:
             for rate in (0.0, 0.1):
                 yield _row(name, prior, pools, rate, arguments.instances)
@@ -88,9 +93,9 @@ def _row(name: str, prior: qgt.Categories | qgt.Copies, pools: int, rate: float,
         ours += one_by_one(problem, x, y)
         for other, decoder in OTHERS.items():
             decode = decoder.bind(problem)
-            start = time.perf_counter()
+            start = time.process_time()
             right[other] += int((decode(y).x == x).all(1).sum())
-            seconds[other] += time.perf_counter() - start
+            seconds[other] += time.process_time() - start
     times = 1e3 * np.array([each for *_, each in ours])
     return {
         "items": name,
@@ -165,6 +170,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--pools", type=int, nargs="+", default=[20, 25, 30, 35, 40])
+    parser.add_argument("--rows", default="", help="Only items of this kind, by the beginning of their name.")
     parser.add_argument("--instances", type=int, default=100)
     parser.add_argument("--problems", type=int, default=500)
     parser.add_argument("-o", "--output", type=Path)

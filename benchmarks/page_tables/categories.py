@@ -10,7 +10,15 @@ OTHERS = {"linear_program": "linear program", "amp": "AMP", "iht": "thresholding
 
 def success_table(root: Path) -> str:
     """The share of instances that are right and proved in a second, beside the baselines."""
-    header = ["items", "pools", "noisy", "right", "proved in 1 s", "median ms", *(f"{name}: right" for name in OTHERS.values())]
+    header = [
+        "items",
+        "pools",
+        "noisy",
+        "right",
+        "proved in 1 s",
+        "median ms",
+        *(f"{name}: right" for name in OTHERS.values()),
+    ]
     rows = []
     for row in read(root, "categories")["success"]:
         each = row["instances"]

@@ -106,6 +106,17 @@ class Members:
         return values.flatten(1)[:, self.place]
 
     @cached_property
+    def steps(self) -> Tensor | None:
+        """What each item of ordered groups adds to its group's cost, where these steps rise in every group: (items,).
+
+        Then the cheapest x is in order by itself, and its items can be looked at one by one.
+        """
+        steps = self.costs.diff(dim=1)
+        if not self.ordered or not bool(self.costs.isfinite().all()) or not bool((steps.diff(dim=1) >= 0).all()):
+            return None
+        return steps.flatten()[self.place]
+
+    @cached_property
     def charged(self) -> bool:
         """Whether any group has a charge."""
         return bool((self.charge > 0).any())
