@@ -82,6 +82,7 @@ def certificate_bytes(problem: Problem, y: Float64[Tensor, "instances pools"], r
 
 def _certificate(problem: Problem, y: Tensor, result: Decoded) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors of a certificate's file, and its header."""
+    problem.refuse_values("a file of certificates")
     answers, proof = result.evidence.alternatives, result.proof
     if proof is None or answers is None:
         raise ValueError("the result has no certificates: decode with Certified(certificates=True).")

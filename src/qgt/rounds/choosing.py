@@ -330,6 +330,7 @@ def posterior_of(
         instance: Its place there.
         generator: For samples.
     """
+    problem.refuse_values("the choice of next pools")
     answers, complete = result.evidence.alternatives, result.evidence.complete
     listed = None if answers is None else answers.of_instance(instance)
     whole = complete is not None and bool(complete[instance])

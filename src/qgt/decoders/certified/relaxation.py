@@ -39,6 +39,9 @@ def least_items(model: Model, fixed: Tensor, reduced: Tensor) -> Tensor:
     """The least that the items of a node cost, with any number of defectives: (nodes,)."""
     if model.members is None:
         return torch.where(fixed == FREE, reduced.clamp(max=0.0), reduced * fixed).sum(1)
+    if model.members.steps is not None:  # without orders among what is fixed: a little less at times, and far faster
+        each = reduced + model.members.steps
+        return torch.where(fixed == FREE, each.clamp(max=0.0), each * fixed).sum(1) + model.members.costs[:, 0].sum()
     return (reduced * (fixed == 1)).sum(1) + group_minimum(model.members, fixed, reduced)
 
 
@@ -268,7 +271,8 @@ class _Run:
         shifts = (rows.start + before + step * rows.slopes).float()
         x = torch.clamp(state.x, lower, upper)
         zero = torch.zeros_like(state.pi)
-        charges = None if model.members is None else model.members.charges(fixed)
+        members = model.members
+        charges = members.charges(fixed) if members is not None and members.charged else None
         return cls(
             model, rows, fixed, lower, upper, shifts, rows.lengths.float(), rows.start.float(), x,
             state.counts.clone(), state.pi.clone(), zero, charges, raising, step,

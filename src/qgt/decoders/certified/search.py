@@ -278,9 +278,13 @@ class Search:
         nodes.state.pi[unsplit, -1] = 0.0  # their leaves have no multiplier of the number of defectives
         own, swap, bound = self._swaps(nodes)
         nodes = nodes._replace(bound=torch.where(unsplit, bound, torch.maximum(nodes.bound, bound)))
-        loose = swap < (self.enough(nodes.owner, nodes.total) - nodes.bound)[:, None]  # (nodes, items)
+        enough = self.enough(nodes.owner, nodes.total)
+        loose = swap < (enough - nodes.bound)[:, None]  # (nodes, items)
         done = ~loose.any(1)
-        self._record(nodes.owner[done], own[done])
+        held = done & (
+            nodes.bound < enough
+        )  # with groups, the own x of a node without any below the limit is another's
+        self._record(nodes.owner[held], own[held])
         nodes, loose, swap, own = self._close(nodes, done), loose[~done], swap[~done], own[~done]
         if self.ranges is not None:
             nodes, loose, swap = self._fix_settled(nodes, loose, swap, own)
@@ -340,6 +344,7 @@ class Search:
 
     def _propose(self, owner: Tensor, x: Tensor) -> None:
         """Keep answers that are better than the best known."""
+        x = x if self.model.groups is None else self.model.groups.in_order(x)  # moves do not look at orders
         cost = cost_of(self.model, self.tables, owner, x)
         better = cost < self.best[owner] - SEARCH_TOLERANCE / 2
         owner, x, cost = owner[better], x[better], cost[better]
