@@ -62,7 +62,9 @@ def test_a_sample_that_no_listed_set_has_is_worth_a_pool() -> None:
     plates = qgt.Problem(design, loads, qgt.CycleThreshold(sigma=0.25, limit=38.0))
     y = plates.simulate(30, generator=generator).y[[10, 23]]
     result = qgt.LoadPosterior().bind(plates)(y)
-    answers, confidence, marginals = (getattr(result.evidence, at) for at in ("alternatives", "confidence", "marginals"))
+    answers, confidence, marginals = (
+        getattr(result.evidence, at) for at in ("alternatives", "confidence", "marginals")
+    )
     for i, chosen in enumerate(qgt.next_pools(plates, y, result, pools=3, generator=generator)):
         assert len(answers.of_instance(i).x) == 1 and float(confidence[i]) < 0.99
         hidden = torch.where(result.x[i] == 1, 0.0, marginals[i])

@@ -376,8 +376,8 @@ def write_table(
 ) -> None:
     """Write a table with both kinds of names, straight to the path.
 
-    Whole numbers are written without a decimal point; NaN is an empty cell, and infinity is "not detected". Names that a
-    spreadsheet would take for formulas are escaped; `read_table` gives them back as they were.
+    Whole numbers are written without a decimal point; NaN is an empty cell, and infinity is "not detected". Names that
+    a spreadsheet would take for formulas are escaped; `read_table` gives them back as they were.
     """
     write_rows(path, table_rows(values, row_names=row_names, column_names=column_names, corner=corner))
 
@@ -440,7 +440,7 @@ def _layout(path: str, cells: Sequence[Sequence[str]], known: Set[str], is_name:
 
 
 def _has_words(path: str, first: Sequence[str], known: Set[str], is_name: IsName) -> bool:
-    """Whether a file's first row has names that are not numbers. The first cell is left aside, because it may name the row."""
+    """Whether a file's first row has names that are not numbers; the first cell may name the row and is left aside."""
     cells = list(enumerate(first, 1))[1:] or [(1, first[0])]
     words = [(column, cell) for column, cell in cells if is_name(cell)]
     if words and any(not is_name(cell) and cell not in known for _, cell in cells):
