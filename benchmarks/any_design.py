@@ -666,11 +666,11 @@ def limits(seconds: float, processes: int, designs: int) -> list[dict[str, Any]]
     return [{"problem": rows()[i].label, **dict(zip(names, found[i], strict=True))} for i in sorted(found)]
 
 
-def one_design(device: str, seconds: float) -> list[dict[str, Any]]:
+def one_design(device: str, seconds: float, instances: int = 4000) -> list[dict[str, Any]]:
     """One design of 25 pools: the network as it ships, trained on for it, and one that was trained for it alone."""
     problem = rows()[0].problem(SEED)
     g = Generator(device).manual_seed(SEED)
-    x, y = problem.simulate(4000, generator=g)
+    x, y = problem.simulate(instances, generator=g)
     made = []
 
     def add(name: str, decoder: Any, took: float) -> None:
