@@ -747,7 +747,10 @@ def measure(options: argparse.Namespace) -> None:
         write(options.output, found)
 
     chosen = [row for row in rows() if not options.groups or row.group in options.groups]
-    keep(rows=[measure_row(row, device, options.designs, options.instances) for row in chosen])
+    done: list[dict[str, Any]] = []
+    for row in chosen:
+        done.append(measure_row(row, device, options.designs, options.instances))
+        keep(rows=done)  # after each row: a device may be taken back
     keep(wrong_design=wrong_design(device))
     keep(speeds=speeds(device))
     if options.seconds:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from page_tables import any_design, certified, decoders, lab, learning, loads, rounds, scale, trust
+from page_tables import any_design, categories, certified, decoders, lab, learning, loads, rounds, scale, trust
 from qgt import paper
 from qgt.paper.drawing import draw
 
@@ -33,6 +33,7 @@ TABLES = {
     **decoders.TABLES,
     **lab.TABLES,
     **learning.TABLES,
+    **categories.TABLES,
     **loads.TABLES,
     **rounds.TABLES,
     **scale.TABLES,

@@ -9,6 +9,7 @@ from torch import Generator, Tensor
 
 import qgt
 from forgeries.problems import Control
+from qgt.model.categories import PartsPrior
 from qgt.model.prior import ItemCosts
 from qgt.model.problem import NOISES, PRIORS
 from qgt.testing import NOISE_CHECKS, PRIOR_CHECKS, ConformanceError, check_noise, check_prior
@@ -24,6 +25,8 @@ BUILT_IN: list[tuple[qgt.Prior, int]] = [
     (FAMILIES, 8),
     (qgt.Households(labels=list("aabbc"), seed_rate=0.2, attack_rate=1.0), 5),
     (Control(weight=-50.0), 8),
+    (PartsPrior(qgt.Categories((0.3, 0.2))), 6),
+    (PartsPrior(qgt.Copies(frequency=0.3, ploidy=3)), 6),
 ]
 NOISY: list[qgt.Noise] = [
     qgt.Noiseless(),
@@ -61,8 +64,9 @@ def test_every_noise_passes(noise: qgt.Noise) -> None:
 
 
 def test_no_prior_and_no_noise_is_left_out() -> None:
-    # Amounts have tests of their own: tests/model/test_loads.py.
-    assert {type(prior) for prior, _ in BUILT_IN} >= set(PRIORS.values()) - {qgt.Loads}
+    # Amounts, copies and categories have tests of their own: tests/model/test_loads.py and test_categories.py.
+    others = {qgt.Loads, qgt.Categories, qgt.Copies}
+    assert {type(prior) for prior, _ in BUILT_IN} >= set(PRIORS.values()) - others
     assert {type(noise) for noise in NOISY} >= {kind for kind in NOISES.values() if not hasattr(kind, "not_detected")}
 
 

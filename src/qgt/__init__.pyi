@@ -40,6 +40,8 @@ from qgt.decoders.neural.record import TrainConfig as TrainConfig
 from qgt.decoders.neural.record import Training as Training
 from qgt.decoders.neural.refining import Refining as Refining
 from qgt.decoders.peeling import Peeling as Peeling
+from qgt.decoders.pooled import PooledAMP as PooledAMP
+from qgt.decoders.pooled import PooledIHT as PooledIHT
 from qgt.decoders.registry import DECODERS as DECODERS
 from qgt.decoders.results import Answers as Answers
 from qgt.decoders.results import Decoded as Decoded
@@ -68,6 +70,8 @@ from qgt.learning.run import best_threshold as best_threshold
 from qgt.learning.training import Interrupted as Interrupted
 from qgt.learning.training import train as train
 from qgt.learning.training import train_many as train_many
+from qgt.model.categories import Categories as Categories
+from qgt.model.categories import Copies as Copies
 from qgt.model.design import Design as Design
 from qgt.model.factors import Factors as Factors
 from qgt.model.factors import PoolCosts as PoolCosts

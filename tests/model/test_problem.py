@@ -541,7 +541,7 @@ BAD = [
     ({"noise": "noiseless"}, "noise='noiseless' .* table"),
     ({"noise": None}, "noise=None"),
     # kinds
-    ({"prior": {}}, r"prior\.kind=None is not known: give one of bernoulli, fixed_weight, households"),
+    ({"prior": {}}, r"prior\.kind=None is not known: give one of bernoulli, categories, copies, fixed_weight"),
     ({"prior": {"kind": "Bernoulli", "rate": 0.1}}, r"prior\.kind='Bernoulli'"),
     ({"prior": {"kind": 3}}, r"prior\.kind=3"),
     ({"prior": {"kind": ["bernoulli"], "rate": 0.1}}, r"prior\.kind=\['bernoulli'\]"),

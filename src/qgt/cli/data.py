@@ -100,6 +100,7 @@ def simulate(
     check_files([output, truth], inputs=[problem, *(plugin or ())])
     load_plugins(plugin)
     loaded = qgt.Problem.load(problem)
+    loaded.refuse_values("qgt simulate")
     x, y = loaded.simulate(instances, generator=own_generator("simulate", seed, "cpu"))
     truths = {} if truth is None else {truth: csv_writer(x, None, loaded.design.item_names)}
     write_files({output: csv_writer(y, None, loaded.design.pool_names), **truths})

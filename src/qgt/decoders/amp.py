@@ -24,7 +24,7 @@ from torch import Tensor
 
 from qgt.arguments import fraction, whole
 from qgt.decoders.affine import Affine
-from qgt.decoders.contract import LEAST_PART, BoundDecoder, refuse_unsupported
+from qgt.decoders.contract import LEAST_PART, BoundDecoder, no_values, refuse_unsupported
 from qgt.decoders.results import Decoded, Evidence, Spans, Status
 from qgt.model.noise import reports_of
 from qgt.model.prior import Prior
@@ -66,6 +66,8 @@ class AMP:
         """Any prior with a log probability, by which the answers of a scan are compared; reports that are counts."""
         if not reports_of(problem.noise).counts:
             return "its pools report no counts, and messages are sums of counts; GAMP takes any report."
+        if reason := no_values(problem):
+            return reason
         return None if isinstance(problem.prior, Prior) else "its prior can only be sampled and has no log probability."
 
     def bind(self, problem: Problem) -> BoundDecoder:

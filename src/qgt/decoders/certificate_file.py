@@ -82,6 +82,7 @@ def certificate_bytes(problem: Problem, y: Float64[Tensor, "instances pools"], r
 
 def _certificate(problem: Problem, y: Tensor, result: Decoded) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors of a certificate's file, and its header."""
+    problem.refuse_values("a file of certificates")
     answers, proof = result.evidence.alternatives, result.proof
     if proof is None or answers is None:
         raise ValueError("the result has no certificates: decode with Certified(certificates=True).")
@@ -149,7 +150,7 @@ def load_certificate(path: str | Path, problem: Problem, y: Float64[Tensor, "ins
 
 
 def digest_of_table(values: Tensor) -> str:
-    """The SHA-256 of a table of numbers, the same on every machine; NaN stands for what is missing."""
+    """The SHA-256 of a table of numbers, the same on every machine; NaN marks a missing number."""
     table = values.cpu().numpy().astype("<f8") + 0.0  # no negative zeros
     table[np.isnan(table)] = np.nan  # one of many
     return hashlib.sha256(json.dumps(table.shape).encode() + table.tobytes()).hexdigest()

@@ -38,8 +38,8 @@ IEEE 754 says. Bounds are lowered by more than they can have been rounded up, an
 large that float64 cannot tell costs apart.
 
 **Reading order.** 1 the costs of one instance; 2 the leaves; 3 do they cover every x; 4 are they closed; 5 the part of
-a bound that belongs to the items; 6 the part that belongs to the pools; 7 rounding; 8 the verdict; 9 the border, where
-malformed results are refused.
+a bound that belongs to the items; 6 the part that belongs to the pools; 7 rounding; 8 the verdict; 9 items with copies
+or categories; 10 the border, where malformed results are refused.
 """
 
 import math
@@ -54,7 +54,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from qgt.decoders.contract import check_counts
+from qgt.decoders.parts import to_parts
 from qgt.decoders.results import Decoded, Floats, LeafItem, Proof, Spans, Status
+from qgt.model.categories import Categories, Copies
 from qgt.model.design import Design
 from qgt.model.factors import Factors
 from qgt.model.prior import ALONE, FREE, FactoredPrior, Groups, Prior
@@ -75,10 +77,20 @@ EPS = float(np.finfo(np.float64).eps)  # twice the largest relative error of one
 
 
 class ItemGroup(NamedTuple):
-    """Some items of the prior, such as a household, and what it costs that 0, 1, ... of them are defective."""
+    """Some items of the prior, such as a household, and what it costs that 0, 1, ... of them are defective.
+
+    The items of an ordered group, such as the copies of a gene, are defective in order: no item without those before.
+    """
 
     items: NDArray[np.int64]
     table: Floats
+    ordered: bool = False
+
+    def costs(self, ones: Floats) -> Floats:
+        """What each row of x costs the group: (rows,)."""
+        here = ones[:, self.items]
+        cost = self.table[here.sum(1).astype(np.int64)]
+        return np.where((here[:, 1:] <= here[:, :-1]).all(1), cost, np.inf) if self.ordered else cost
 
 
 def groups_of(groups: Groups | None) -> tuple[ItemGroup, ...]:
@@ -86,7 +98,7 @@ def groups_of(groups: Groups | None) -> tuple[ItemGroup, ...]:
     if groups is None:
         return ()
     group, tables = groups.group.cpu().numpy(), groups.tables.cpu().numpy()
-    found = [ItemGroup(np.flatnonzero(group == number), table) for number, table in enumerate(tables)]
+    found = [ItemGroup(np.flatnonzero(group == i), table, groups.ordered) for i, table in enumerate(tables)]
     alone = np.flatnonzero(group == ALONE)
     return (*found, ItemGroup(alone, np.zeros(len(alone) + 1)))
 
@@ -169,7 +181,7 @@ class InstanceCosts:
         possible = ((shared.known == FREE) | (shared.known == x)).all(1) & ((x == 0) | (x == 1)).all(1)
         ones = np.where(possible[:, None], x, 0).astype(np.float64)
         terms = [np.full(len(x), shared.constant), shared.numbers[ones.sum(1).astype(np.int64)]]
-        terms += [group.table[ones[:, group.items].sum(1).astype(np.int64)] for group in shared.groups]
+        terms += [group.costs(ones) for group in shared.groups]
         counts = (ones @ shared.matrix.T).astype(np.int64)
         pools = self.tables[np.arange(len(self.tables)), counts]
         # NumPy sums a row in pairs, in blocks of 128: no term goes through more than 64 + log2(terms) additions.
@@ -436,7 +448,9 @@ def _open(sums: _Sums, rows: _Rows, limit: float, listed: set[bytes]) -> NDArray
 # Rows are leaves, or leaves with a number of defectives. Of the free items of a row, some number is defective; each
 # costs its r_j, and each group of the prior what its table says. Without groups the cheapest are those of least r_j.
 # With groups, n free items of a group cost at least h(n) = table(n and those fixed to 1) + the n least r_j, and the
-# cheapest choice of numbers that sum to k is found by adding one group after the other.
+# cheapest choice of numbers that sum to k is found by adding one group after the other. In an ordered group the n free
+# items are the first ones instead of those of least r_j, and none of them comes after an item that is fixed to 0, or
+# before one that is fixed to 1.
 
 
 def least_by_number(groups: tuple[ItemGroup, ...], fixed: NDArray[np.int8], reduced: Floats) -> Floats:
@@ -477,11 +491,12 @@ def own_and_turned(
         for n in range(rest.shape[1]):
             first = (rest[:, n] + way.table[:, n])[:, None]
             if n:
-                joins = np.where(way.rank < n, way.least[:, n, None], way.least[:, n - 1, None] + way.value)
+                instead = np.inf if way.ordered else way.least[:, n - 1, None] + way.value
+                joins = np.where(way.rank < n, way.least[:, n, None], instead)
                 turned = np.where(inside, turned, np.minimum(turned, first + joins))
             if n + 1 < way.least.shape[1]:
                 longer, value = way.least[:, n + 1, None], np.where(way.free, way.value, 0.0)
-                leaves = np.where(way.rank >= n, way.least[:, n, None], longer - value)
+                leaves = np.where(way.rank >= n, way.least[:, n, None], np.inf if way.ordered else longer - value)
                 turned = np.where(inside, np.minimum(turned, first + leaves), turned)
         own[:, way.items] += inside.astype(np.uint8)
         more[:, way.items] = np.where(way.free, turned - np.where(np.isfinite(best), best, 0.0), np.inf)
@@ -497,17 +512,23 @@ class _Ways(NamedTuple):
     rank: NDArray[np.int64]  # (rows, size): each item's place in their order
     least: Floats  # (rows, size + 1): the sum of the 0, 1, ... least
     table: Floats  # (rows, size + 1): what as many free defectives cost the group
+    ordered: bool
 
     @classmethod
     def of(cls, group: ItemGroup, fixed: NDArray[np.int8], reduced: Floats) -> "_Ways":
         here = fixed[:, group.items]
         free = here == FREE
         value = np.where(free, reduced[:, group.items], np.inf)
-        rank = np.argsort(np.argsort(value, 1, kind="stable"), 1, kind="stable")
-        least = _sums_from_zero(np.sort(value, 1))
+        order = np.argsort(~free if group.ordered else value, 1, kind="stable")  # free items first, in their order
+        rank = np.argsort(order, 1, kind="stable")
+        least = _sums_from_zero(np.take_along_axis(value, order, 1))
         at = (here == 1).sum(1)[:, None] + np.arange(least.shape[1])
         table = np.where(at <= len(group.items), group.table[np.minimum(at, len(group.items))], np.inf)
-        return cls(group.items, free, value, rank, least, table)
+        if group.ordered:
+            inside = np.arange(len(group.items)) < at[..., None]  # (rows, size + 1, size)
+            broken = np.where(inside, here[:, None] == 0, here[:, None] == 1).any(2)
+            table = np.where(broken, np.inf, table)
+        return cls(group.items, free, value, rank, least, table, group.ordered)
 
     @property
     def cost(self) -> Floats:
@@ -712,7 +733,11 @@ class _Verdict(NamedTuple):
     log_joint: float = -math.inf
 
 
-def check_claims(problem: Problem, y: Float64[Tensor, "instances pools"], result: Decoded) -> Claims:
+def check_claims(
+    problem: Problem,
+    y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"],
+    result: Decoded,
+) -> Claims:
     """Which claims about each instance its certificate shows; see `Claims`.
 
     Example:
@@ -722,6 +747,8 @@ def check_claims(problem: Problem, y: Float64[Tensor, "instances pools"], result
         >>> check_claims(problem, y, qgt.Certified(odds=1.0).bind(problem)(y)).optimal
         tensor([True])
     """
+    if problem.values is not None:
+        return _claims_of_values(problem, problem.values, check_counts(problem, y, missing=True).cpu(), result)
     proof, answers = result.proof, result.evidence.alternatives
     if proof is None or answers is None:
         raise ValueError("the result has no certificates: decode with Certified(certificates=True).")
@@ -748,13 +775,13 @@ def check_claims(problem: Problem, y: Float64[Tensor, "instances pools"], result
             some.probability.cpu().numpy(),
         )
         rows.append(_verdict(costs, Status(status), here, proof.of_instance(i)))
-    table = torch.tensor(rows, dtype=torch.float64).view(len(y), len(_Verdict._fields))
-    optimal, listed_, impossible, not_overconfident, weight, log_joint = table.unbind(1)
-    return Claims(optimal.bool(), listed_.bool(), impossible.bool(), not_overconfident.bool(), weight, log_joint)
+    return _claims(rows, len(y))
 
 
 def check_certificate(
-    problem: Problem, y: Float64[Tensor, "instances pools"], result: Decoded
+    problem: Problem,
+    y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"],
+    result: Decoded,
 ) -> Bool[Tensor, " instances"]:
     """Whether the claims of each instance are shown by its certificate.
 
@@ -776,7 +803,7 @@ def check_certificate(
 
 
 def claims_hold(claims: Claims, result: Decoded) -> Bool[Tensor, " instances"]:
-    """What `check_certificate` tells, from what `check_claims` found of the same result."""
+    """The verdict of `check_certificate`, from the claims that `check_claims` found true of the same result."""
     evidence, status = result.evidence, result.status.cpu()
     holds = (status == Status.PROVED) & claims.optimal & claims.not_overconfident
     if evidence.complete is not None:
@@ -786,6 +813,13 @@ def claims_hold(claims: Claims, result: Decoded) -> Bool[Tensor, " instances"]:
     if evidence.log_joint is not None:
         holds &= (evidence.log_joint.cpu() - claims.log_joint).abs() <= CHECKER_TOLERANCE
     return holds | ((status == Status.INFEASIBLE) & claims.impossible)
+
+
+def _claims(rows: list[_Verdict], instances: int) -> Claims:
+    """The verdicts of all instances."""
+    table = torch.tensor(rows, dtype=torch.float64).view(instances, len(_Verdict._fields))
+    optimal, listed, impossible, not_overconfident, weight, log_joint = table.unbind(1)
+    return Claims(optimal.bool(), listed.bool(), impossible.bool(), not_overconfident.bool(), weight, log_joint)
 
 
 class _Answers(NamedTuple):
@@ -798,7 +832,9 @@ class _Answers(NamedTuple):
 
 def _by_the_model(problem: Problem, y: Tensor, x: Tensor, owner: Tensor) -> Floats:
     """-log P(x, y) of each row by the prior's and the noise's own `log_prob`, a few rows at a time."""
-    x, owner = x.cpu().clamp(max=1), owner.cpu()  # other values than 0 and 1 are refused by their cost
+    x, owner = x.cpu(), owner.cpu()
+    if problem.values is None:
+        x = x.clamp(max=1)  # other values than 0 and 1 are refused by their cost
     rows = max(1, NUMBERS_AT_A_TIME // max(1, problem.items, problem.pools))
     parts = [-problem.log_joint(x[at], y[owner[at]]) for at in torch.arange(len(x)).split(rows)]
     return torch.cat([torch.zeros(0, dtype=torch.float64), *parts]).numpy()
@@ -848,7 +884,170 @@ def _weights(x: NDArray[np.uint8], cost: Floats) -> tuple[float, Floats]:
     return math.exp(least - float(cost[0])) / total, np.exp(least - cost[1:]) / total
 
 
-# --- 9. The border --------------------------------------------------------------------------------------------------
+# --- 9. Copies and categories ---------------------------------------------------------------------------------------
+#
+# Items with copies or categories are checked as 0/1 items, their parts (`qgt.model.categories`): each x of values is
+# one x of parts, which costs the same, and a proof is one of the parts.
+#
+# The categories of an x in which no item is in two may also be proved one by one. Such an x costs
+#
+#     constant + c_1(x_1) + c_2(x_2) + ...,        x_g: the items of category g, with c_g of `Problem.of_category`.
+#
+# Given are lists of answers to each category, and leaves for each. Let l_g be the least cost in a list, and L the limit
+# less the constant. A category is closed if none of its leaves contains an x_g that costs less than L less the other
+# categories' l_h, except those that are listed (section 4; at least to l_g itself, so that l_g is the least of all). If
+# every category is closed, an x below the limit has all its x_g in the lists: were x_g missing, it would cost at least
+# L less the other l_h, and the others cost l_h or more. So all combinations of the lists are looked at, and the claim
+# holds if each one below the limit has an item twice, or is listed, or is not better than the answer. Each category has
+# the tolerance of section 4, so that theirs add up.
+
+
+def _claims_of_values(problem: Problem, values: Categories | Copies, y: Tensor, result: Decoded) -> Claims:
+    """Which claims hold, by the proof of the parts, or by those of the categories where that proof has no leaves."""
+    parts, reports = to_parts(values, result), values.part_reports(y)
+    if result.blocks is None or result.proof is None:
+        return check_claims(problem.in_parts, reports, parts)
+    _refuse_malformed(problem.in_parts, reports, parts, result.proof)
+    together = (result.proof.spans.numbers > 0).cpu()
+    verdicts = _Categories.of(problem, y, result).verdicts(together)
+    if bool(together.any()):
+        some = together.nonzero()[:, 0]
+        shown = check_claims(problem.in_parts, reports[some], parts.pick(some.to(parts.x.device)))
+        for name in _Verdict._fields:
+            getattr(verdicts, name)[some] = getattr(shown, name)
+    return verdicts
+
+
+@dataclass(frozen=True, eq=False)
+class _Categories:
+    """A result of categories with the results of each category by itself."""
+
+    problem: Problem
+    y: Tensor
+    result: Decoded
+    factors: list[Factors]
+    shared: list[Shared]
+    constant: float
+
+    @classmethod
+    def of(cls, problem: Problem, y: Tensor, result: Decoded) -> "_Categories":
+        """Refuse results of categories that do not belong together."""
+        assert isinstance(problem.prior, Categories) and result.blocks is not None  # as the caller saw
+        first, *others = problem.prior.distribution
+        if len(result.blocks) != len(others):
+            raise ValueError(f"the result has {len(result.blocks)} blocks, and there are {len(others)} categories.")
+        factors = []
+        for category, block in enumerate(result.blocks, 1):
+            alone, reports = problem.of_category(category), problem.reports_of(y, category)
+            if block.proof is None or block.evidence.alternatives is None:
+                raise ValueError(f"blocks[{category - 1}] has no certificates: use Certified(certificates=True).")
+            _refuse_malformed(alone, reports, block, block.proof)
+            factors.append(alone.factors(reports))
+        beyond = sum(math.log(first / (first + rate)) for rate in others) - math.log(first)
+        return cls(problem, y, result, factors, [Shared.of(one) for one in factors], problem.items * beyond)
+
+    def verdicts(self, skipped: Tensor) -> Claims:
+        """What the proofs of the categories show of each instance."""
+        answers = self.result.evidence.alternatives
+        assert answers is not None  # as the border saw
+        every = torch.arange(len(self.y))
+        own = _by_the_model(self.problem, self.y, self.result.x, every)
+        listed = _by_the_model(self.problem, self.y, answers.x, answers.spans.owner)
+        rows = []
+        for i, status in enumerate(self.result.status.tolist()):
+            some = answers.of_instance(i)
+            here = _Answers(
+                np.concatenate([self.result.x[i : i + 1].cpu().numpy(), some.x.cpu().numpy()]),
+                np.concatenate([own[i : i + 1], listed[answers.spans.rows(i)]]),
+                some.probability.cpu().numpy(),
+            )
+            rows.append(_Verdict() if bool(skipped[i]) else self._verdict(i, Status(status), here))
+        return _claims(rows, len(self.y))
+
+    def _verdict(self, i: int, status: Status, answers: _Answers) -> _Verdict:
+        """What the proofs show of one instance."""
+        parts = [_Category.of(self, category, i, answers) for category in range(1, len(self.shared) + 1)]
+        if status == Status.INFEASIBLE:
+            return _Verdict(impossible=any(part.impossible for part in parts), not_overconfident=True)
+        each = [part.costs.of_x_and_blur((answers.x == g).astype(np.uint8)) for g, part in enumerate(parts, 1)]
+        every = np.sum([cost for cost, _ in each], axis=0) + self.constant
+        blur = np.sum([off for _, off in each], axis=0)
+        every = np.where((answers.x <= len(parts)).all(1), every, np.inf)
+        cost, others = float(every[0]), every[1:]
+        if not math.isfinite(cost) or not _same(every, answers.by_the_model, blur):
+            return _Verdict()
+        weight, weights = _weights(answers.x, every)
+        not_overconfident = bool((answers.probability <= weights + TOO_MUCH).all())
+        nothing = _Verdict(not_overconfident=not_overconfident, weight=weight, log_joint=-cost)
+        too_large = blur[0] > CHECKER_TOLERANCE / 4
+        better = bool((others - blur[1:] < cost - CHECKER_TOLERANCE).any())
+        if status != Status.PROVED or too_large or better or not all(part.covered for part in parts):
+            return nothing
+        assert self.result.proof is not None
+        odds = self.result.proof.odds
+        if self._closed(parts, cost + math.log(odds) - CHECKER_TOLERANCE, answers.x):
+            return nothing._replace(optimal=True, listed=True)
+        return nothing._replace(optimal=odds > 1 and self._closed(parts, cost - CHECKER_TOLERANCE, answers.x))
+
+    def _closed(self, parts: "list[_Category]", limit: float, listed: NDArray[np.uint8]) -> bool:
+        """Whether every x below the limit is listed."""
+        room = limit - self.constant - sum(part.least for part in parts)  # beyond the least costs
+        if not all(part.closed_to(max(part.least + room, part.least - CHECKER_TOLERANCE)) for part in parts):
+            return False
+        x, cost = np.zeros((1, listed.shape[1]), dtype=np.uint8), np.zeros(1)
+        for category, part in enumerate(parts, 1):
+            both = cost[:, None] + (part.cost - part.least)
+            here, there = np.nonzero(both < room)
+            apart = ~((x[here] > 0) & (part.x[there] > 0)).any(1)
+            here, there = here[apart], there[apart]
+            x, cost = x[here] + category * part.x[there], both[here, there]
+        return {row.tobytes() for row in x} <= {row.tobytes() for row in listed}
+
+
+class _Category(NamedTuple):
+    """One category of one instance: its costs, what is listed of it, and its leaves."""
+
+    costs: InstanceCosts
+    x: NDArray[np.uint8]  # (answers, items), different ones: those of the category, and those of the combinations
+    cost: Floats  # (answers,), lowered by what they may be off
+    least: float
+    leaves: LeafTable
+    possible: bool  # whether the result says so
+
+    @classmethod
+    def of(cls, all_: _Categories, category: int, i: int, answers: _Answers) -> "_Category":
+        blocks = all_.result.blocks
+        assert blocks is not None
+        block = blocks[category - 1]
+        proof, given = block.proof, block.evidence.alternatives
+        assert proof is not None and given is not None  # as the border saw
+        costs = InstanceCosts.of(all_.shared[category - 1], all_.factors[category - 1], i)
+        own = block.x[i : i + 1].cpu().numpy(), given.of_instance(i).x.cpu().numpy()
+        x = np.unique(np.concatenate([*own, (answers.x == category).astype(np.uint8)]), axis=0)
+        cost, blur = costs.of_x_and_blur(x)
+        x, cost = x[np.isfinite(cost)], (cost - blur)[np.isfinite(cost)]
+        possible = Status(int(block.status[i])) != Status.INFEASIBLE
+        return cls(costs, x, cost, float(cost.min(initial=np.inf)), LeafTable.of(proof.of_instance(i)), possible)
+
+    @property
+    def covered(self) -> bool:
+        """Whether the leaves contain every x of the category."""
+        return hold_every_x(self.costs.shared, self.leaves)
+
+    @property
+    def impossible(self) -> bool:
+        """Whether the leaves show that no x of the category is possible."""
+        return not self.possible and (
+            not self.costs.possible
+            or (self.covered and bool(closed(self.costs, self.costs.more_than_any, self.x[:0], self.leaves).all()))
+        )
+
+    def closed_to(self, limit: float) -> bool:
+        """Whether what costs less than the limit is listed."""
+        return bool(closed(self.costs, limit, self.x, self.leaves).all())
+
+
+# --- 10. The border -------------------------------------------------------------------------------------------------
 
 
 def _refuse_malformed(problem: Problem, y: Tensor, result: Decoded, proof: Proof) -> None:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from qgt.decoders.contract import BoundDecoder
+from qgt.decoders.contract import BoundDecoder, no_values, refuse_unsupported
 from qgt.decoders.results import Decoded, Status
 from qgt.model.design import Design
 from qgt.model.loads import reads_empty
@@ -38,11 +38,12 @@ class COMP:
     """  # noqa: E501 - an example in one line
 
     def supports(self, problem: Problem) -> str | None:
-        """Every problem: neither prior nor noise is used."""
-        return None
+        """Every problem whose items are 0 or 1, or have amounts: neither prior nor noise is used."""
+        return no_values(problem)
 
     def bind(self, problem: Problem) -> BoundDecoder:
         """Nothing to prepare."""
+        refuse_unsupported(self, problem)
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
             return _decoded(_Pools.of(problem, y).open)
@@ -62,11 +63,12 @@ class DD:
     """  # noqa: E501 - an example in one line
 
     def supports(self, problem: Problem) -> str | None:
-        """Every problem: neither prior nor noise is used."""
-        return None
+        """Every problem whose items are 0 or 1, or have amounts: neither prior nor noise is used."""
+        return no_values(problem)
 
     def bind(self, problem: Problem) -> BoundDecoder:
         """Nothing to prepare."""
+        refuse_unsupported(self, problem)
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
             return _decoded(_definite(_Pools.of(problem, y)))
@@ -86,11 +88,12 @@ class SCOMP:
     """
 
     def supports(self, problem: Problem) -> str | None:
-        """Every problem: neither prior nor noise is used."""
-        return None
+        """Every problem whose items are 0 or 1, or have amounts: neither prior nor noise is used."""
+        return no_values(problem)
 
     def bind(self, problem: Problem) -> BoundDecoder:
         """Nothing to prepare."""
+        refuse_unsupported(self, problem)
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
             return _decoded(_explained(_Pools.of(problem, y)))

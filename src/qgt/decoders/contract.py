@@ -17,6 +17,7 @@ from torch import Tensor
 
 from qgt.decoders.results import Decoded, Status
 from qgt.decoders.threads import available_threads, in_own_thread, shared_out
+from qgt.model.categories import Copies
 from qgt.model.loads import detects_nothing
 from qgt.model.prior import FactoredPrior
 from qgt.model.problem import Problem
@@ -33,7 +34,9 @@ LEAST_PART = 64  # instances for each thread: with fewer, operations take longer
 class Decode(Protocol):
     """A bound decoder: counts in, calls out."""
 
-    def __call__(self, y: Float64[Tensor, "instances pools"]) -> Decoded:
+    def __call__(
+        self, y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"]
+    ) -> Decoded:
         """Decode a batch."""
         ...
 
@@ -116,20 +119,21 @@ class BoundDecoder:
 
 def check_counts(
     problem: Problem, y: Tensor, *, missing: bool = False, without: str = NEEDS_ALL
-) -> Float64[Tensor, "instances pools"]:
+) -> Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"]:
     """Return y as float64, or raise a ValueError that says which entry cannot be used: NaN too unless `missing`."""
-    if not isinstance(y, Tensor) or y.dim() != 2 or y.shape[1] != problem.pools:
+    if not isinstance(y, Tensor) or y.dim() == 0 or y.shape[1:] != problem.report_shape:
         shape = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
-        raise ValueError(f"y of shape {shape} is not valid: give a tensor (instances, {problem.pools}).")
+        wanted = ", ".join(map(str, problem.report_shape))
+        raise ValueError(f"y of shape {shape} is not valid: give a tensor (instances, {wanted}).")
     if y.is_complex() or y.dtype == torch.bool:
         raise ValueError(f"y of {y.dtype} is not valid: give counts as float64.")
     y = y.detach().to(torch.float64)
     infinite = y == -torch.inf if detects_nothing(problem.noise) else torch.isinf(y)
-    for instance, pool in (infinite | (y.isnan() & (not missing))).nonzero()[:1].tolist():
-        value = y[instance, pool].item()
+    for place in (infinite | (y.isnan() & (not missing))).nonzero()[:1].tolist():
+        value, name = y[tuple(place)].item(), ", ".join(map(str, place))
         if value == value:
-            raise ValueError(f"y[{instance}, {pool}]={value} is not a count: give finite numbers, NaN where missing.")
-        raise ValueError(f"y[{instance}, {pool}]={value} is a missing count, and {without}")
+            raise ValueError(f"y[{name}]={value} is not a count: give finite numbers, NaN where missing.")
+        raise ValueError(f"y[{name}]={value} is a missing count, and {without}")
     return y
 
 
@@ -141,10 +145,20 @@ def refuse_unsupported(decoder: Decoder, problem: Problem) -> None:
 
 
 def no_amounts(problem: Problem) -> str | None:
-    """None if items are statuses, else why a decoder of counts cannot decode the problem."""
+    """None if items are statuses, else why a decoder of counts of 0/1 items cannot decode the problem."""
+    if problem.values is not None:
+        return no_values(problem)
     return (
         None if problem.loads is None else "its items have amounts, and its pools report no counts; use LoadPosterior."
     )
+
+
+def no_values(problem: Problem) -> str | None:
+    """None if items are 0 or 1, or have amounts; else why a decoder of 0/1 items cannot decode the problem."""
+    if problem.values is None:
+        return None
+    kind = "copies" if isinstance(problem.values, Copies) else "categories"
+    return f"its items have {kind}, and this decoder is for items that are 0 or 1; use Certified."
 
 
 def _per_instance(defectives: Tensor | int, y: Tensor, items: int) -> Int64[Tensor, " instances"]:
@@ -160,6 +174,8 @@ def _per_instance(defectives: Tensor | int, y: Tensor, items: int) -> Int64[Tens
 
 def without_costs(problem: Problem) -> str | None:
     """None if the cost of x is a sum over items, groups of them and pools; otherwise the reason that it is not."""
+    if problem.values is not None:
+        return no_values(problem)
     if isinstance(problem.prior, FactoredPrior):
         return None
     kind = type(problem.prior).__name__

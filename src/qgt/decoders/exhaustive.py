@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from qgt.decoders.contract import BoundDecoder, refuse_unsupported
+from qgt.decoders.parts import through_parts
 from qgt.decoders.results import Decoded, Evidence, Status
 from qgt.model.factors import pool_costs
 from qgt.model.prior import Prior
@@ -44,6 +45,10 @@ class Exhaustive:
 
     def supports(self, problem: Problem) -> str | None:
         """Up to 20 items, any prior with `log_prob` and any noise."""
+        if problem.values is not None and problem.in_parts.items > MOST_ITEMS:
+            most = MOST_ITEMS // problem.values.levels
+            return f"it has {problem.items} items, and trying all their values is for up to {most} of them."
+        problem = problem.in_parts
         if problem.items > MOST_ITEMS:
             return f"it has {problem.items} items, and trying all 2^{problem.items} statuses is for up to {MOST_ITEMS}."
         return None if isinstance(problem.prior, Prior) else "its prior can only be sampled and has no `log_prob`."
@@ -51,6 +56,8 @@ class Exhaustive:
     def bind(self, problem: Problem) -> BoundDecoder:
         """Count every status once."""
         refuse_unsupported(self, problem)
+        if problem.values is not None:
+            return through_parts(self, problem)
         statuses = _Statuses.of(problem)
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from qgt.decoders.contract import BoundDecoder, no_amounts, refuse_unsupported
+from qgt.decoders.contract import BoundDecoder, no_amounts, no_values, refuse_unsupported
 from qgt.decoders.results import Decoded, Status
 from qgt.model.prior import Prior
 from qgt.model.problem import Problem
@@ -37,6 +37,8 @@ class Prevalence:
 
     def supports(self, problem: Problem) -> str | None:
         """Any prior that knows its marginals."""
+        if reason := no_values(problem):
+            return reason
         return None if isinstance(problem.prior, Prior) else "its prior can only be sampled and has no marginals."
 
     def bind(self, problem: Problem) -> BoundDecoder:
@@ -73,6 +75,7 @@ class MaximumNeighborhood:
 
     def bind(self, problem: Problem) -> BoundDecoder:
         """Look the sizes of the pools up once."""
+        refuse_unsupported(self, problem)
         sizes = problem.design.pool_sizes.to(torch.float64)
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:

@@ -21,6 +21,8 @@ DECODER_CLASSES = {
     "load_posterior": "loads.posterior.LoadPosterior",
     "maximum_neighborhood": "greedy.MaximumNeighborhood",
     "peeling": "peeling.Peeling",
+    "pooled_amp": "pooled.PooledAMP",
+    "pooled_iht": "pooled.PooledIHT",
     "pretrained": "neural.any_design.Pretrained",
     "prevalence": "greedy.Prevalence",
     "scomp": "classical.SCOMP",

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from qgt.decoders.contract import BoundDecoder, refuse_unsupported
+from qgt.decoders.contract import BoundDecoder, no_values, refuse_unsupported
 from qgt.decoders.results import Decoded, Status
 from qgt.model.design import Design
 from qgt.model.noise import Noiseless
@@ -51,6 +51,8 @@ class Peeling:
         """Counts without errors, and a prior by which an impossible answer can be told."""
         if not isinstance(problem.noise, Noiseless):
             return f"its noise is {type(problem.noise).__name__}, and peeling believes every count."
+        if reason := no_values(problem):
+            return reason
         return None if isinstance(problem.prior, Prior) else "its prior can only be sampled and has no log probability."
 
     def bind(self, problem: Problem) -> BoundDecoder:

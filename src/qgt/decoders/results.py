@@ -121,7 +121,7 @@ class Answers:
         """The probability that an item is defective, as far as the answers listed have it."""
         owner = self.spans.owner
         found = torch.zeros(len(self.spans), self.x.shape[1], dtype=torch.float64, device=self.x.device)
-        return found.index_add_(0, owner, self.probability[:, None] * self.x)
+        return found.index_add_(0, owner, self.probability[:, None] * self.x.clamp(max=1))
 
     def listed(self) -> Float64[Tensor, " instances"]:
         """The probability of all answers listed for an instance together."""
@@ -207,6 +207,7 @@ class Evidence:
     complete: Bool[Tensor, " instances"] | None = None  # whether every answer that comes close is listed
     confidence: Float64[Tensor, " instances"] | None = None  # the probability of the answer, as far as is known
     marginals: Float64[Tensor, "instances items"] | None = None  # of each item being defective; NaN where not known
+    values: Float64[Tensor, "instances items values"] | None = None  # the probability of each copy number or category
     interval: Float64[Tensor, "instances items 2"] | None = None  # 90 % of the amount, where called; NaN elsewhere
     unsettled: Bool[Tensor, "instances items"] | None = None  # items on which the answers listed differ
     alternatives: Answers | None = None  # the answers that come close, the answer itself first
@@ -230,7 +231,8 @@ class Decoded:
     """The calls for a batch of instances, with what is known about them.
 
     `scores` (None where a decoder has none) rank the items of an instance, larger meaning more surely defective. Where
-    items have loads, `amounts` says how much each item has that is called defective, and 0 for the others.
+    items have loads, `amounts` says how much each item has that is called defective, and 0 for the others. Where items
+    have copies or categories, x says how many and which, and `scores` rank items by the probability of not being 0.
 
     Example:
         >>> import torch
@@ -245,6 +247,7 @@ class Decoded:
     evidence: Evidence = field(default_factory=Evidence)
     proof: Proof | None = None
     amounts: Float64[Tensor, "instances items"] | None = None
+    blocks: "tuple[Decoded, ...] | None" = None  # of categories: the result, with its proof, of each by itself
 
     @property
     def values(self) -> UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"]:
@@ -271,9 +274,11 @@ def _names(record: Any) -> list[str]:
     return [field.name for field in dataclasses.fields(record)]
 
 
-def _pick(part: Tensor | Answers | Evidence | Proof | None, instances: Tensor) -> Any:
+def _pick(part: Tensor | Answers | Evidence | Proof | tuple[Decoded, ...] | None, instances: Tensor) -> Any:
     if part is None:
         return None
+    if isinstance(part, tuple):
+        return tuple(one.pick(instances) for one in part)
     return part[instances] if isinstance(part, Tensor) else part.pick(instances)
 
 
@@ -281,6 +286,8 @@ def _on_cpu(part: Any) -> Any:
     """A record with its tensors on the CPU; what is neither a record nor a tensor stays as it is."""
     if isinstance(part, Tensor):
         return part.cpu()
+    if isinstance(part, tuple):
+        return tuple(map(_on_cpu, part))
     if not dataclasses.is_dataclass(part) or isinstance(part, type):
         return part
     return dataclasses.replace(part, **{name: _on_cpu(getattr(part, name)) for name in _names(part)})
@@ -291,8 +298,18 @@ def _joined(parts: Sequence[Any]) -> Any:
     first = parts[0]
     if isinstance(first, Tensor):
         return torch.cat(list(parts))
+    if isinstance(first, tuple):
+        return tuple(map(_joined, zip(*parts, strict=True)))
     if isinstance(first, Spans):
         return Spans(torch.cat([part.numbers for part in parts]).cumsum(0))
     if first is None or isinstance(first, float):
         return first
+    if isinstance(first, Proof):  # some batches have no shares
+        width = max(part.shares.shape[1] for part in parts)
+        parts = [dataclasses.replace(part, shares=_wider(part.shares, width)) for part in parts]
     return type(first)(**{name: _joined([getattr(part, name) for part in parts]) for name in _names(first)})
+
+
+def _wider(shares: Tensor, width: int) -> Tensor:
+    """Shares (leaves, memberships), of nothing where there are none."""
+    return shares if shares.shape[1] == width else shares.new_zeros(len(shares), width)

@@ -145,6 +145,7 @@ def train_many(
     """
     if not problems or len({problem.items for problem in problems}) != 1:
         raise ValueError("problems must be at least one, all with the same number of items.")
+    problems = [problem.in_parts for problem in problems]  # networks of copies and categories learn their parts
     if len({problem.loads is None for problem in problems}) != 1:
         raise ValueError("problems with and without loads have networks of different shapes: train them apart.")
     together = Together(group)

@@ -543,14 +543,14 @@ def log_totals(noise: Noise, y: Numbers, sizes: Float64[Tensor, " pools"]) -> Nu
 
 
 def as_statuses(x: Tensor) -> UInt8[Tensor, "instances items"]:
-    """Who is defective: x itself for statuses, and what is more than 0 for amounts.
+    """Who is defective: x itself for statuses, and what is more than 0 for amounts, copies and categories.
 
     Example:
         >>> import torch
         >>> as_statuses(torch.tensor([[0.0, 12.5]], dtype=torch.float64))
         tensor([[0, 1]], dtype=torch.uint8)
     """
-    return x if x.dtype == torch.uint8 else (x > 0).to(torch.uint8)
+    return x.clamp(max=1) if x.dtype == torch.uint8 else (x > 0).to(torch.uint8)
 
 
 def reads_empty(

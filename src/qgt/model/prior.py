@@ -9,7 +9,7 @@ to one over the 2^items statuses. The priors whose items depend on each other co
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import lgamma
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -65,15 +65,21 @@ ALONE = -1  # an item that is in no group
 class Groups:
     """Disjoint groups of items, each with a table of what it costs that 0, 1, ... of its items are defective.
 
+    The items of an `ordered` group are defective in order: the second only if the first is, the third only if the
+    second is. So equal items, such as the copies of a gene, have one x for each number of them, and not many.
+
     Example:
         >>> import torch
         >>> groups = Groups(torch.tensor([0, 0, ALONE]), torch.tensor([[0.0, 2.0, 1.0]], dtype=torch.float64))
         >>> groups.of(torch.tensor([[1, 1, 0], [0, 1, 1]], dtype=torch.uint8))
         tensor([1., 2.], dtype=torch.float64)
+        >>> Groups(groups.group, groups.tables, ordered=True).of(torch.tensor([[0, 1, 1]], dtype=torch.uint8))
+        tensor([inf], dtype=torch.float64)
     """
 
     group: Int64[Tensor, " items"]  # the group of each item, counted from 0, or ALONE
     tables: Float64[Tensor, "groups numbers"]  # infinite where impossible, and beyond the group's size
+    ordered: bool = False
 
     @property
     def sizes(self) -> Int64[Tensor, " groups"]:
@@ -93,10 +99,35 @@ class Groups:
         counts = torch.zeros(len(x), len(self.tables), dtype=torch.int64, device=x.device)
         return counts.index_add_(1, group[inside], x[:, inside].to(torch.int64))
 
+    @cached_property
+    def places(self) -> Int64[Tensor, " items"]:
+        """The place of each item in its group, counted from 0; 0 for items in no group."""
+        order = self.group.argsort(stable=True)
+        ordered = self.group[order]
+        first = torch.searchsorted(ordered, ordered)  # where each item's group begins
+        place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device) - first)
+        return torch.where(self.group == ALONE, 0, place)
+
+    def in_order(self, x: UInt8[Tensor, "instances items"]) -> UInt8[Tensor, "instances items"]:
+        """The same numbers in all groups, of their first items; x itself unless groups are ordered.
+
+        Example:
+            >>> import torch
+            >>> groups = Groups(torch.tensor([0, 0, ALONE]), torch.zeros(1, 3, dtype=torch.float64), ordered=True)
+            >>> groups.in_order(torch.tensor([[0, 1, 1]], dtype=torch.uint8))
+            tensor([[1, 0, 1]], dtype=torch.uint8)
+        """
+        if not self.ordered:
+            return x
+        group, places = self.group.to(x.device), self.places.to(x.device)
+        first = places < self.count(x)[:, group.clamp(min=0)]
+        return torch.where(group == ALONE, x, first.to(torch.uint8))
+
     def of(self, x: UInt8[Tensor, "instances items"]) -> Float64[Tensor, " instances"]:
         """What the groups of each row of x cost together."""
         counts = self.count(x)
-        return self.tables.to(x.device)[torch.arange(counts.shape[1], device=x.device), counts].sum(1)
+        cost = self.tables.to(x.device)[torch.arange(counts.shape[1], device=x.device), counts].sum(1)
+        return torch.where((self.in_order(x) == x).all(1), cost, torch.inf) if self.ordered else cost
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +217,8 @@ class ItemCosts:
             mine = group.clamp(min=0)
             number = self.groups.count(x)[:, mine]
             after = tables[mine, (number + turn).clamp(0, tables.shape[1] - 1)] - tables[mine, number]
+            if self.groups.ordered:  # only the next item comes in, and only the last one goes out
+                after = after.masked_fill(self.groups.places.to(x.device) != number - x, torch.inf)
             cost = torch.where(inside, cost + after, cost)
         cost = cost.nan_to_num(nan=0.0, posinf=torch.inf, neginf=-torch.inf)  # from one impossible x to another
         return torch.where(self.known.to(x.device) == FREE, cost, torch.inf)

@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from torch import Generator, Tensor
 from qgt.arguments import whole
 from qgt.files import codec, documents, plugins
 from qgt.files.grids import csv_bytes
+from qgt.model.categories import Categories, Copies, PartsPrior
 from qgt.model.design import Design
 from qgt.model.factors import Factors, pool_costs
 from qgt.model.loads import Amount, CycleThreshold, Loads, as_statuses, possible_totals
@@ -45,9 +47,12 @@ from qgt.model.prior import Bernoulli, FactoredPrior, FixedWeight, Households, P
 
 PRIORS: dict[str, type] = {
     "bernoulli": Bernoulli,
+    "categories": Categories,
+    "copies": Copies,
     "fixed_weight": FixedWeight,
     "households": Households,
     "loads": Loads,
+    "parts": PartsPrior,
     "unknown_level": UnknownLevel,
     "unknown_rate": UnknownRate,
 }
@@ -84,10 +89,10 @@ DRAWN_AT_A_TIME = 2**20  # numbers drawn at a time on a CPU, so that scratch mem
 
 
 class Instances(NamedTuple):
-    """Statuses, or amounts where items have loads, and what was observed for them, row by row."""
+    """Statuses, copies, categories, or amounts where items have loads, and what was observed for them, row by row."""
 
     x: UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"]
-    y: Float64[Tensor, "instances pools"]
+    y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"]
 
     @property
     def statuses(self) -> UInt8[Tensor, "instances items"]:
@@ -124,6 +129,65 @@ class Problem:
                 raise ValueError(
                     f"noise={self.noise} reports whole numbers, and items have amounts: give CycleThreshold or Amount."
                 )
+        if self.values is not None and isinstance(self.noise, CycleThreshold | Amount):
+            raise ValueError(f"noise={self.noise} is for items with amounts: give a noise of counts, such as Reads.")
+
+    @property
+    def values(self) -> Categories | Copies | None:
+        """The prior of copies or categories, where items have any; None where they are 0 or 1, or have amounts."""
+        return self.prior if isinstance(self.prior, Categories | Copies) else None
+
+    def refuse_values(self, what: str) -> None:
+        """Raise a ValueError where items have copies or categories, for what takes only items that are 0 or 1.
+
+        Example:
+            >>> Problem(Design.from_rows(["11"]), Copies(frequency=0.1)).refuse_values("verify")
+            Traceback (most recent call last):
+            ValueError: verify is for items that are 0 or 1, and the items of this problem have copies.
+        """
+        if self.values is not None:
+            kind = "copies" if isinstance(self.values, Copies) else "categories"
+            raise ValueError(f"{what} is for items that are 0 or 1, and the items of this problem have {kind}.")
+
+    @property
+    def report_shape(self) -> tuple[int, ...]:
+        """The shape of an instance's reports: pools; or pools and categories, where each category is reported."""
+        return (self.pools, len(self.prior.columns)) if isinstance(self.prior, Categories) else (self.pools,)
+
+    @cached_property
+    def in_parts(self) -> "Problem":
+        """The same problem with 0/1 items, several for each item with copies or categories; itself where it has none.
+
+        Example:
+            >>> Problem(Design.from_rows(["110", "011"]), Categories(rates=(0.1, 0.1))).in_parts.design.rows
+            ('110000', '011000', '000110', '000011')
+            >>> Problem(Design.from_rows(["110", "011"]), Copies(frequency=0.1, ploidy=2)).in_parts.design.rows
+            ('110110', '011011')
+        """
+        if self.values is None:
+            return self
+        values = self.values
+        return Problem(values.part_design(self.design), PartsPrior(values), values.part_noise(self.noise))
+
+    def of_category(self, category: int) -> "Problem":
+        """The problem of one category by itself, with 0/1 items that are in it or in the first category.
+
+        Example:
+            >>> Problem(Design.from_rows(["11"]), Categories(rates=(0.25, 0.5))).of_category(1).prior
+            Bernoulli(rate=0.5)
+        """
+        assert isinstance(self.prior, Categories)  # other problems have no categories
+        return Problem(self.design, Bernoulli(self.prior.alone(category)), self.noise)
+
+    def reports_of(
+        self, y: Float64[Tensor, "instances pools categories"], category: int
+    ) -> Float64[Tensor, "instances pools"]:
+        """What the pools report of one category; missing where they do not report it."""
+        assert isinstance(self.prior, Categories)
+        columns = self.prior.columns
+        if category in columns:
+            return y[:, :, columns.index(category)].contiguous()
+        return torch.full_like(y[:, :, 0], torch.nan)
 
     @property
     def loads(self) -> Loads | None:
@@ -145,40 +209,62 @@ class Problem:
         instances, device = whole("instances", instances), generator.device
         kind = torch.uint8 if self.loads is None else torch.float64
         x = torch.empty(instances, self.items, dtype=kind, device=device)
-        y = torch.empty(instances, self.pools, dtype=torch.float64, device=device)
+        y = torch.empty(instances, *self.report_shape, dtype=torch.float64, device=device)
         # On a GPU large launches are the cheap ones.
         rows = max(1, DRAWN_AT_A_TIME // max(self.items, self.pools)) if device.type == "cpu" else 2**18
-        sizes = self.design.pool_sizes.to(device, torch.float64)
+        sizes = self.sizes(device)
         for start in range(0, instances, rows):
             chunk = slice(start, start + rows)
             x[chunk] = self.prior.sample(len(x[chunk]), self.items, generator=generator)
-            y[chunk] = self.noise.sample(self.design.count(x[chunk]), sizes, generator=generator)
+            y[chunk] = self._sample_reports(self.totals(x[chunk]), sizes, generator)
         return Instances(x, y)
+
+    def totals(
+        self, x: UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"]
+    ) -> Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"]:
+        """What the items of each pool add up to, which the noise then reports; for categories, one number for each."""
+        return self.design.count(x) if self.values is None else self.values.totals(self.design, x)
+
+    def sizes(self, device: torch.device) -> Float64[Tensor, " pools"]:
+        """What each pool's items may add up to at most, for noises that depend on it: items, or all their copies."""
+        sizes = self.design.pool_sizes.to(device, torch.float64)
+        return sizes * self.prior.levels if isinstance(self.prior, Copies) else sizes
+
+    def _sample_reports(self, totals: Tensor, sizes: Tensor, generator: Generator) -> Tensor:
+        if totals.dim() == 2:
+            return self.noise.sample(totals, sizes, generator=generator)
+        return torch.stack([self.noise.sample(one, sizes, generator=generator) for one in totals.unbind(2)], 2)
 
     def log_joint(
         self,
         x: UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"],
-        y: Float64[Tensor, "instances pools"],
+        y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"],
     ) -> Float64[Tensor, " instances"]:
         """The log probability of x and y together, missing counts (NaN) left out: the oracle for every decoder."""
-        if not isinstance(self.prior, Prior | Loads):
+        if not isinstance(self.prior, Prior | Loads | Categories | Copies):
             raise ValueError(f"{self.prior} can only be sampled: give it methods `log_prob` and `marginals`.")
-        return self.prior.log_prob(x) + self.log_reports(x, y).sum(1)
+        return self.prior.log_prob(x) + self.log_reports(x, y).flatten(1).sum(1)
 
     def log_reports(
         self,
         x: UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"],
-        y: Float64[Tensor, "instances pools"],
-    ) -> Float64[Tensor, "instances pools"]:
+        y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"],
+    ) -> Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"]:
         """The log probability, or density, of each report given x; 0 where the report is missing."""
-        sizes = self.design.pool_sizes.to(y.device, torch.float64)
-        counts = self.design.count(x)
+        if y.dim() == 3:
+            assert isinstance(self.prior, Categories)
+            parts = self.in_parts.log_reports(self.prior.to_parts(x), self.prior.part_reports(y))
+            found: Tensor = parts.unflatten(1, (-1, self.pools)).transpose(1, 2)  # (instances, pools, categories)
+            return found
+        sizes, counts = self.sizes(y.device), self.totals(x)
         missing = y.isnan()
         each = self.noise.log_prob(torch.where(missing, counts, y), counts, sizes)  # noises need not know of NaN
         return torch.where(missing, 0.0, each)
 
     def blur(
-        self, x: UInt8[Tensor, "instances items"], y: Float64[Tensor, "instances pools"]
+        self,
+        x: UInt8[Tensor, "instances items"],
+        y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"],
     ) -> Float64[Tensor, " instances"]:
         """How far `log_joint` may be off because float64 rounds: answers that differ by less cannot be told apart.
 
@@ -189,16 +275,22 @@ class Problem:
             >>> bool(problem.blur(x, y) > 1)  # the density is exp of about -1e17
             True
         """
+        if self.values is not None:
+            return self.in_parts.blur(self.values.to_parts(x), self.values.part_reports(y))
         size = self.log_reports(x, y).abs().sum(1)
         if isinstance(self.prior, FactoredPrior):
             size = size + self.prior.costs(self.items).size(x)
         return 4 * torch.finfo(torch.float64).eps * (80 + math.log2(self.items + self.pools)) * size
 
-    def explainable(self, y: Float64[Tensor, "instances pools"]) -> Bool[Tensor, " instances"]:
+    def explainable(
+        self, y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"]
+    ) -> Bool[Tensor, " instances"]:
         """Whether each pool's count, taken alone, is possible for some number of defectives in that pool, or missing.
 
         False proves that no x explains the instance; True proves nothing, since pools may contradict each other.
         """
+        if self.values is not None:
+            return self.in_parts.explainable(self.values.part_reports(y))
         if self.loads is not None:
             sizes = self.design.pool_sizes.to(y.device, torch.float64)
             return possible_totals(self.loads, self.noise, y, sizes).all(1)
@@ -206,6 +298,8 @@ class Problem:
 
     def factors(self, y: Float64[Tensor, "instances pools"]) -> Factors:
         """The problem and some counts as costs, for decoders that search among all x."""
+        if self.values is not None:
+            raise ValueError(f"{self.prior} has items of other values than 0 and 1: ask `in_parts` for its factors.")
         if not isinstance(self.prior, FactoredPrior):
             raise ValueError(f"{self.prior} is not a sum over items and groups: give it a method `costs`.")
         return Factors(self.design, self.prior.costs(self.items), pool_costs(self.design, self.noise, y))

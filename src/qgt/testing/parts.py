@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
+from qgt.model.categories import Categories, Copies
 from qgt.model.design import Design
 from qgt.model.factors import pool_costs
 from qgt.model.loads import Loads
@@ -95,6 +96,8 @@ def check_prior(prior: Sampler, *, items: int = 8) -> Conformance:
         raise ValueError(f"prior={prior!r} is not valid: give an object with the method `sample`.")
     if isinstance(prior, Loads):
         raise ValueError("prior has amounts: check the prior of who is positive, prior.statuses().")
+    if isinstance(prior, Categories | Copies):
+        raise ValueError("prior has items of other values than 0 and 1: check that of their parts, PartsPrior(prior).")
     if not 1 <= items <= MOST_ITEMS:
         raise ValueError(f"items={items} is not valid: give a number from 1 to {MOST_ITEMS}, every x is tried.")
     return run_checks(prior, PRIOR_CHECKS, PriorTrial(prior, items))

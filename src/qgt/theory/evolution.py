@@ -6,17 +6,23 @@ M alpha (1 - alpha)), the effective noise of AMP's iterations follows
     tau^2 <- sigma^2 + mmse(tau^2) / delta,      from tau^2 = sigma^2 + pi (1 - pi) / delta,
 
 where mmse(tau^2) is the mean squared error of the best guess of a Bernoulli(pi) item seen in Gaussian noise of variance
-tau^2 (Tan, Pascual Cobo, Scarlett, Venkataramanan 2024, section on state evolution).
+tau^2 (Tan, Pascual Cobo, Scarlett, Venkataramanan 2024, section on state evolution). Where items have vectors, such as
+those of categories, covariance matrices follow the same rule.
 """
 
 import math
+from collections.abc import Sequence
 from statistics import NormalDist
 
 import torch
+from jaxtyping import Float64
+from torch import Generator, Tensor
 
 from qgt.arguments import fraction, positive
 
 GRID = torch.linspace(-12.0, 12.0, 4801, dtype=torch.float64)  # standard deviations, for one Gaussian integral
+DRAWS = 50_000  # of items, for means over vectors
+LEAST_NOISE = 1e-9  # a covariance of nothing cannot be inverted
 WEIGHTS = torch.exp(-GRID.square() / 2) / math.sqrt(2 * math.pi) * (GRID[1] - GRID[0])
 
 
@@ -50,6 +56,54 @@ def evolve(rate: float, ratio: float, noise: float = 0.0, iterations: int = 500)
             break
         variance = after
     return variance
+
+
+def evolve_vectors(
+    vectors: Float64[Tensor, "values reports"],
+    shares: Sequence[float],
+    ratio: float,
+    noise: float = 0.0,
+    *,
+    generator: Generator,
+    iterations: int = 200,
+) -> Float64[Tensor, "reports reports"]:
+    """The effective noise covariance at which AMP ends for items with vectors, such as categories (`PooledAMP`).
+
+    The matrix T follows T <- noise + E[(v - E[v | s]) (v - E[v | s])'] / ratio, with s = v + Gaussian noise of
+    covariance T. The mean is over draws, the same ones in every iteration.
+
+    Args:
+        vectors: Of each value of an item, 0 included.
+        shares: The probability of each value.
+        ratio: M / N.
+        noise: The scaled noise variance of each report.
+        generator: For the draws.
+        iterations: At most so many.
+
+    Example:
+        >>> import torch
+        >>> g = torch.Generator().manual_seed(0)
+        >>> found = evolve_vectors(torch.tensor([[0.0], [1.0]]).double(), (0.94, 0.06), 0.2, 1e-3, generator=g)
+        >>> abs(float(found) / evolve(0.06, 0.2, 1e-3) - 1) < 0.1  # 0/1 items are a special case
+        True
+    """
+    probability = torch.tensor(shares, dtype=torch.float64)
+    value = torch.multinomial(probability, DRAWS, replacement=True, generator=generator)
+    errors = torch.randn(DRAWS, vectors.shape[1], dtype=torch.float64, generator=generator)
+    truth, unit = vectors[value], torch.eye(vectors.shape[1], dtype=torch.float64)
+    mean = probability @ vectors
+    covariance: Tensor = noise * unit + (vectors.T * probability @ vectors - torch.outer(mean, mean)) / ratio
+    for _ in range(iterations):
+        spread = covariance + LEAST_NOISE * unit
+        noisy = truth + errors @ torch.linalg.cholesky(spread).T
+        pulled = torch.linalg.solve(spread, vectors.T)  # (reports, values)
+        odds = probability.log() + noisy @ pulled - (vectors.T * pulled).sum(0) / 2
+        wrong = truth - odds.softmax(1) @ vectors
+        after: Tensor = noise * unit + wrong.T @ wrong / DRAWS / ratio
+        if float((after - covariance).abs().max()) <= 1e-9:
+            return after
+        covariance = after
+    return covariance
 
 
 def predicted_success(rate: float, variance: float, items: int) -> float:

@@ -520,7 +520,9 @@ class Calibrated:
         object.__setattr__(self, "simulations", whole("simulations", self.simulations, least=1))
 
     def supports(self, problem: Problem) -> str | None:
-        """What the decoder supports."""
+        """What the decoder supports, where items are 0 or 1, or have amounts."""
+        if problem.values is not None:
+            return "calibration is for items that are 0 or 1, or have amounts; use the decoder's own confidence."
         return self.decoder.supports(problem)
 
     def bind(self, problem: Problem) -> "BoundCalibrated":

@@ -63,7 +63,7 @@ class Misfit:
 
 def misfit(
     problem: Problem,
-    y: Float64[Tensor, "instances pools"],
+    y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"],
     x: Values,
 ) -> Misfit:
     """How badly calls, or amounts where items have loads, and reports go together.
@@ -75,6 +75,8 @@ def misfit(
         >>> misfit(problem, torch.tensor([[1.0, 1.0]], dtype=torch.float64), x).pools.exp()  # one count is off
         tensor([[ 1.2500, 10.0000]], dtype=torch.float64)
     """
+    if problem.values is not None:  # the pools of one category come after those of another
+        return misfit(problem.in_parts, problem.values.part_reports(y), problem.values.to_parts(x))
     if problem.loads is not None:
         return Misfit(-problem.log_reports(x, y), -problem.loads.log_prob(x))
     costs = pool_costs(problem.design, problem.noise, y)
@@ -178,7 +180,7 @@ class Reference:
     def of_answers(
         cls,
         problem: Problem,
-        y: Float64[Tensor, "instances pools"],
+        y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"],
         answers: Values,
         truths: Values,
         *,
@@ -266,7 +268,7 @@ MANY_SUSPECT, MOST_SUSPECT = 3, 0.25  # suspect instances, by number and by shar
 
 def instance_fit(
     problem: Problem,
-    y: Float64[Tensor, "instances pools"],
+    y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"],
     x: Values,
     reference: Reference,
 ) -> Float64[Tensor, " instances"]:
@@ -349,7 +351,7 @@ class FileFit:
 
 def file_fit(
     problem: Problem,
-    y: Float64[Tensor, "instances pools"],
+    y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"],
     x: Values,
     reference: Reference,
 ) -> FileFit:
@@ -378,7 +380,7 @@ def _file_fit(problem: Problem, y: Tensor, x: Tensor, found: Misfit, reference: 
     by_pool = _pools_fit(found, reference)
     worst = int(by_pool.argmin())
     off, noun = _off(problem, y, x), reports_of(problem.noise).noun
-    name, p = problem.design.pool_names[worst], _file_p(found, by_pool, reference)
+    name, p = problem.design.pool_names[worst % problem.pools], _file_p(found, by_pool, reference)
     blind = reference.noise_spread.freedom < BLIND
     return FileFit(len(y), p, off, expected_off(problem), name, float(by_pool[worst]), noun, blind)
 
@@ -466,6 +468,8 @@ def _off(problem: Problem, y: Tensor, x: Tensor) -> float:
 
 def off_reports(problem: Problem, y: Tensor, x: Tensor) -> Bool[Tensor, "instances pools"]:
     """Which reports are not what an answer makes usual; those of amounts, which are more than three errors off it."""
+    if problem.values is not None:
+        return off_reports(problem.in_parts, problem.values.part_reports(y), problem.values.to_parts(x))
     sizes = problem.design.pool_sizes.to(x.device, torch.float64)
     totals = problem.design.count(x)
     usual = usual_reports(problem.noise, totals, sizes)

@@ -179,7 +179,10 @@ def triples(
         raise ValueError(f"x of shape {tuple(x.shape)} and x_hat of {tuple(x_hat.shape)}: give the same (n, items).")
     for name, given in (("x", x), ("x_hat", x_hat)):
         if bool(((given != 0) & (given != 1)).any()):
-            raise ValueError(f"{name} holds other numbers than 0 and 1: give statuses, not scores or counts.")
+            raise ValueError(
+                f"{name} holds other numbers than 0 and 1: give statuses, not scores or counts; count right "
+                "copies or categories by (x == x_hat).all(1)."
+            )
     truth, calls = x.bool(), x_hat.to(x.device).bool()
     return torch.stack([(truth & calls).sum(1), (~truth & calls).sum(1), (truth & ~calls).sum(1)], dim=1)
 

@@ -429,7 +429,7 @@ def verify(
     *,
     estimator: str = BEST,
     instances: int = 1000,
-    counts: Float64[Tensor, "instances pools"] | None = None,
+    counts: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"] | None = None,
     generator: Generator | None = None,
 ) -> VerificationReport:
     """Compare the design that a decoder reveals with the one that `problem` claims.
@@ -451,6 +451,9 @@ def verify(
         raise ValueError(f"estimator={estimator!r} is not known: give one of {', '.join((BEST, *ESTIMATORS))}.")
     if estimator not in (BEST, "regression") and not isinstance(decoder, NeuralDecoder):
         raise ValueError(f"estimator={estimator!r} needs a network's gradients: use estimator='regression'.")
+    if problem.values is not None:  # the design of their parts
+        counts = None if counts is None else problem.values.part_reports(counts)
+        problem = problem.in_parts
     own = decoder.problem if isinstance(decoder, NeuralDecoder) else problem
     if (own.pools, own.items) != (problem.pools, problem.items):
         raise ValueError(

@@ -16,9 +16,10 @@ from qgt.arguments import positive, whole
 from qgt.decoders.belief.graph import MOST_TOTAL, FactorCosts, Graph, prior_odds
 from qgt.decoders.belief.sweeps import sweep
 from qgt.decoders.contract import LEAST_PART, BoundDecoder, refuse_unsupported, without_costs
+from qgt.decoders.parts import through_parts
 from qgt.decoders.results import Decoded, Evidence, Status
 from qgt.model.factors import finite_tables
-from qgt.model.prior import FREE, ItemCosts
+from qgt.model.prior import ALONE, FREE, Groups, ItemCosts
 from qgt.model.problem import Problem
 
 # Repair: change calls that are impossible together, few items at a time, until every factor allows them.
@@ -73,6 +74,44 @@ def _best_around(graph: Graph, gain: Tensor) -> Tensor:
     return gain.clone().scatter_reduce_(1, entries.expand(len(gain), -1), best[:, owners], "amin")
 
 
+# Equal items of a group, such as copies: from the probability of each to that of each number of them.
+#
+# All items of an ordered group are in the same pools, so that these tell all of them the same log odds t, and n of them
+# are defective with a probability in proportion to exp(t n) times the group's table. The t that gives the mean number
+# which the sweeps ended with is found by halving an interval.
+
+HALVINGS = 60
+STEEPEST = 60.0  # the largest log odds that are looked at
+
+
+def in_order(groups: Groups, marginals: Tensor) -> Tensor:
+    """For items that are defective in any order the probabilities that, in order, as many or more are.
+
+    Example:
+        >>> import torch
+        >>> table = -torch.tensor([[0.25, 0.5, 0.25]], dtype=torch.float64).log()
+        >>> groups = Groups(torch.tensor([0, 0]), table, ordered=True)
+        >>> in_order(groups, torch.tensor([[0.5, 0.5]], dtype=torch.float64))
+        tensor([[0.7500, 0.2500]], dtype=torch.float64)
+    """
+    group, places, tables = (part.to(marginals.device) for part in (groups.group, groups.places, groups.tables))
+    inside = group != ALONE
+    mean = marginals.new_zeros(len(marginals), len(tables)).index_add_(1, group[inside], marginals[:, inside])
+    numbers = torch.arange(tables.shape[1], dtype=torch.float64, device=tables.device)
+
+    def law(odds: Tensor) -> Tensor:  # (instances, groups, numbers)
+        return (odds[:, :, None] * numbers - tables).softmax(2)
+
+    low, high = torch.full_like(mean, -STEEPEST), torch.full_like(mean, STEEPEST)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        more = law(middle) @ numbers < mean
+        low, high = torch.where(more, middle, low), torch.where(more, high, middle)
+    at_least = law((low + high) / 2).flip(2).cumsum(2).flip(2)  # (instances, groups, numbers)
+    found = at_least[:, group.clamp(min=0), places + 1]
+    return torch.where(inside, found.clamp(max=1.0), marginals)
+
+
 # The decoder.
 
 MOST_IN_POOL = 2048  # a pool of n items takes n^2 operations where every count is possible
@@ -107,9 +146,9 @@ class BeliefPropagation:
 
     def supports(self, problem: Problem) -> str | None:
         """Priors of items, groups and a number; pools of up to 2048 items."""
-        if reason := without_costs(problem):
+        if reason := without_costs(problem.in_parts):
             return reason
-        largest = int(problem.design.pool_sizes.max())
+        largest = int(problem.in_parts.design.pool_sizes.max())
         if largest > MOST_IN_POOL:
             return f"it has a pool of {largest} items, and messages are summed exactly up to {MOST_IN_POOL}; use GAMP."
         return None
@@ -117,6 +156,8 @@ class BeliefPropagation:
     def bind(self, problem: Problem) -> BoundDecoder:
         """Lay the factor graph out once."""
         refuse_unsupported(self, problem)
+        if problem.values is not None:
+            return through_parts(self, problem)
         graph = Graph.of(problem.factors(torch.zeros(0, problem.pools, dtype=torch.float64)))
         rows = max(1, MESSAGES_AT_A_TIME // max(problem.design.transfers, 1))
 
@@ -135,12 +176,16 @@ def _decode(config: BeliefPropagation, problem: Problem, graph: Graph, y: Tensor
     prior = prior_odds(factors).to(y.device)
     beliefs = sweep(graph, costs.likelihoods(), prior, total, config.iterations, config.tolerance)
     scores = torch.where(known == FREE, beliefs.marginals.T, known.to(torch.float64)).contiguous()  # (instances, items)
+    groups = factors.items.groups
+    if groups is not None and groups.ordered:
+        scores = in_order(groups, scores)
     x = (scores > 0.5).to(torch.uint8)
     cost = factors.cost(x, torch.arange(len(y), device=y.device))
     # The most probable status of each item by itself may be no possible answer together.
     broken = (cost == torch.inf).nonzero()[:, 0]
     if len(broken):
         x[broken] = repaired(graph, costs, factors.items, x[broken], broken)
+        x = x if groups is None else groups.in_order(x)
         cost[broken] = factors.cost(x[broken], broken)
     fine = beliefs.settled & (cost < torch.inf)
     status = torch.where(fine, int(Status.OK), int(Status.NOT_CONVERGED)).to(torch.uint8)

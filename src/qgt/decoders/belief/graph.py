@@ -22,7 +22,7 @@ from torch import Tensor
 from qgt.model.design import Design
 from qgt.model.factors import Factors
 from qgt.model.lists import Lists, starts_of
-from qgt.model.prior import ALONE, FREE
+from qgt.model.prior import ALONE, FREE, Groups
 
 LAYERS = 8  # steps that pools of one size are dealt out to: with 4, sweeps swing near the threshold; 16 are as good
 FEW_POOLS = 128  # pools up to which all speak at once
@@ -111,7 +111,7 @@ class FactorCosts:
         kinds, which = [factors.pools.tables], [factors.pools.which.T]
         device, instances = which[0].device, which[0].shape[1]
         groups, total = factors.items.groups, factors.items.total
-        for tables in (None if groups is None else groups.tables, None if total is None else total[None]):
+        for tables in (None if groups is None else symmetric(groups), None if total is None else total[None]):
             if tables is not None:
                 numbers = sum(map(len, kinds)) + torch.arange(len(tables), device=device)
                 kinds.append(tables.to(device))
@@ -127,6 +127,20 @@ class FactorCosts:
         possible = (likelihood > 0).any(1).nonzero()
         last = int(possible.max()) + 1 if len(possible) else 1
         return Likelihoods(likelihood[:last].contiguous(), self.which)
+
+
+def symmetric(groups: Groups) -> Tensor:
+    """The tables of groups for items that are defective in any order: (groups, numbers).
+
+    Of equal items in order there is one x for each number of them. Messages do not look at orders: there the same
+    probability is shared out among all sets of as many items.
+    """
+    if not groups.ordered:
+        return groups.tables
+    number = torch.arange(groups.tables.shape[1], dtype=torch.float64, device=groups.tables.device)
+    size = groups.sizes.to(torch.float64)[:, None]
+    sets = torch.lgamma(size + 1) - torch.lgamma(number + 1) - torch.lgamma((size - number).clamp(min=0) + 1)
+    return groups.tables + sets
 
 
 def prior_odds(factors: Factors) -> Tensor:

@@ -10,5 +10,6 @@ those before it:
     nodes        nodes, how they split, which come next, and what whole answers cost
     search       branch and bound on all trees together, and its outcome as a result
     large        only for large sparse problems: one instance after the other
+    blocks       only for categories: each by itself, and their answers put together
     decoder      `qgt.Certified`
 """

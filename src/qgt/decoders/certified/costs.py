@@ -44,7 +44,8 @@ def softened(tables: Tensor) -> Tensor:
 #     min over n_1 + n_2 + ... = k of h_1(n_1) + h_2(n_2) + ...,
 #
 # found group by group (a convolution of minima and sums). Done from both ends it also says what the cheapest x costs in
-# which a given item is turned round.
+# which a given item is turned round. Items of ordered groups are taken in their own order, not in that of their r_j; an
+# item of theirs is then turned round by another number alone.
 #
 # Relaxed, a group whose table is concave, as those of households are, costs what its steps cost times the sorted x (the
 # Lovasz extension). Two of its steps are kept here, the first one and the mean of the others: charge times the largest
@@ -59,9 +60,10 @@ class Members:
 
     items: Tensor  # (groups, size): the items of each group, and beyond them the number of all items
     costs: Tensor  # (groups, size + 1), float64: of 0, 1, ... defectives, infinite where impossible
-    place: Tensor  # (items,): where each item stands in `items`, flattened
+    place: Tensor  # (items,): the place of each item in `items`, flattened
     charge: Tensor  # (groups,), float32: what the largest relaxed x of a group is charged
     slope: Tensor  # (items,), float64: what the sum of the relaxed x of its group is charged
+    ordered: bool  # whether the items of a group are defective in order
 
     @classmethod
     def of(cls, groups: Groups, device: torch.device) -> "Members":
@@ -86,9 +88,14 @@ class Members:
         place[items.flatten()] = torch.arange(items.numel())
         group = place[:-1] // items.shape[1]
         whole = (last - soft[:, 0]) / sizes.clamp(min=1)  # of tables that are not concave: no charge, one slope
-        slope = torch.where(charge > 0, slope, whole)
-        parts = items, costs, place[:-1], charge.clamp(min=0.0).float(), slope[group]
-        return cls(*(part.to(device) for part in parts))
+        slope = torch.where(charge > 0, slope, whole)[group]
+        if groups.ordered:  # each item pays the step that it makes, where steps rise
+            steps = soft.diff(dim=1)  # (groups, size)
+            rising = (steps.diff(dim=1) >= 0).all(1)[group]
+            slope = torch.where(rising, steps.flatten()[place[:-1]], slope)
+        parts = items, costs, place[:-1], charge.clamp(min=0.0).float(), slope
+        items, costs, place, charge, slope = (part.to(device) for part in parts)
+        return cls(items, costs, place, charge, slope, groups.ordered)
 
     def gathered(self, values: Tensor, beyond: float) -> Tensor:
         """Values (nodes, items) by group: (nodes, groups, size)."""
@@ -97,6 +104,22 @@ class Members:
     def scattered(self, values: Tensor) -> Tensor:
         """Values (nodes, groups, size) by item: (nodes, items)."""
         return values.flatten(1)[:, self.place]
+
+    @cached_property
+    def steps(self) -> Tensor | None:
+        """What each item of ordered groups adds to its group's cost, where these steps rise in every group: (items,).
+
+        Then the cheapest x is in order by itself, and its items can be looked at one by one.
+        """
+        steps = self.costs.diff(dim=1)
+        if not self.ordered or not bool(self.costs.isfinite().all()) or not bool((steps.diff(dim=1) >= 0).all()):
+            return None
+        return steps.flatten()[self.place]
+
+    @cached_property
+    def charged(self) -> bool:
+        """Whether any group has a charge."""
+        return bool((self.charge > 0).any())
 
     def charges(self, fixed: Tensor) -> "Charges":
         """The charges of some nodes, whose largest relaxed x may be cut off."""
@@ -136,25 +159,35 @@ class _GroupWays(NamedTuple):
     """The groups of some nodes, each with its free items in order of their reduced costs."""
 
     value: Tensor  # (nodes, groups, size): reduced costs of free items, infinite of others
-    rank: Tensor  # (nodes, groups, size): where each item stands in that order
+    rank: Tensor  # (nodes, groups, size): the place of each item in that order
     least: Tensor  # (nodes, groups, size + 1): the sum of the 0, 1, ... least
     table: Tensor  # (nodes, groups, size + 1): what as many cost the group
 
     @classmethod
     def of(cls, members: Members, fixed: Tensor, reduced: Tensor) -> "_GroupWays":
         value = members.gathered(torch.where(fixed == FREE, reduced, torch.inf), torch.inf)
-        ordered, order = value.sort(2)
+        ordered, order = _in_order(value) if members.ordered else value.sort(2)
         rank = torch.empty_like(order).scatter_(2, order, torch.arange(order.shape[2]).to(order).expand_as(order))
         least = torch.nn.functional.pad(ordered.cumsum(2), (1, 0))
         ones = members.gathered((fixed == 1).long(), 0.0).sum(2)
         at = (ones[:, :, None] + torch.arange(least.shape[2], device=ones.device)).clamp(max=least.shape[2] - 1)
         table = members.costs.expand(len(ones), -1, -1).gather(2, at)  # beyond the last entry, `least` is infinite
+        if members.ordered:  # none of those fixed to 0 comes before one that is defective, nor after it one fixed to 1
+            status = members.gathered(fixed, 0.0)[:, :, None]  # (nodes, groups, 1, size)
+            inside = torch.arange(status.shape[3], device=at.device) < at[..., None]
+            table = table.masked_fill(torch.where(inside, status == 0, status == 1).any(3), torch.inf)
         return cls(value, rank, least, table)
 
     @property
     def cost(self) -> Tensor:
         """Of having 0, 1, ... free items defective: (nodes, groups, size + 1)."""
         return self.least + self.table
+
+
+def _in_order(value: Tensor) -> tuple[Tensor, Tensor]:
+    """Free items, whose values are finite, in their own order, before all others; and that order."""
+    order = value.isinf().to(torch.uint8).argsort(dim=2, stable=True)
+    return value.gather(2, order), order
 
 
 def group_minimum(members: Members, fixed: Tensor, reduced: Tensor) -> Tensor:
@@ -182,10 +215,12 @@ def group_swaps(members: Members, fixed: Tensor, reduced: Tensor, number: Tensor
         rest = (others[:, :, n] + ways.table[:, :, n])[:, :, None]
         least = ways.least[:, :, n, None]
         if n > 0:  # an item that comes in is among the n least, or takes the last one's place
-            joins = torch.where(ways.rank < n, least, ways.least[:, :, n - 1, None] + ways.value)
+            instead = torch.inf if members.ordered else ways.least[:, :, n - 1, None] + ways.value
+            joins = torch.where(ways.rank < n, least, instead)
             turned = torch.where(inside, turned, torch.minimum(turned, rest + joins))
         if n < last:  # one that goes out is not among them, or leaves its place to the next one
-            leaves = torch.where(ways.rank >= n, least, ways.least[:, :, n + 1, None] - ways.value)
+            instead = torch.inf if members.ordered else ways.least[:, :, n + 1, None] - ways.value
+            leaves = torch.where(ways.rank >= n, least, instead)
             turned = torch.where(inside, torch.minimum(turned, rest + leaves), turned)
     best = cost[:, 0]
     free = fixed == FREE

@@ -19,18 +19,21 @@ The proof is data: the leaves of each instance's tree, with the multipliers that
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from qgt.arguments import fraction, positive
 from qgt.decoders.certified import large as large_problems
+from qgt.decoders.certified.blocks import by_category
 from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.relaxation import Recordings
 from qgt.decoders.certified.search import BatchOutcome, Search, SearchOptions, as_decoded
 from qgt.decoders.contract import LEAST_PART, BoundDecoder, refuse_unsupported, without_costs
+from qgt.decoders.parts import through_parts
 from qgt.decoders.results import Decoded
+from qgt.model.categories import Categories
 from qgt.model.factors import pool_costs
 from qgt.model.problem import Problem
 
@@ -81,13 +84,21 @@ class Certified:
 
     def supports(self, problem: Problem) -> str | None:
         """Any prior with `integer_program`, and any noise."""
-        return without_costs(problem)
+        return without_costs(problem.in_parts)
 
     def bind(self, problem: Problem) -> BoundDecoder:
         """Set up what all instances share, once for each device."""
         refuse_unsupported(self, problem)
+        if isinstance(problem.prior, Categories):
+            return by_category(problem, self._alone, math.log(self.odds), self.time_limit)
+        if problem.values is not None:
+            return through_parts(self, problem)
         options = SearchOptions(math.log(self.odds), self.certificates, most_bytes=self.memory * 1e9)
         return _bound(problem, options, self.odds, self.time_limit)
+
+    def _alone(self, problem: Problem, slack: float, seconds: float | None) -> BoundDecoder:
+        """The same for one category of a problem, or for its parts, with a list of its own length."""
+        return replace(self, odds=math.exp(slack), time_limit=seconds).bind(problem)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,9 @@ def least_items(model: Model, fixed: Tensor, reduced: Tensor) -> Tensor:
     """The least that the items of a node cost, with any number of defectives: (nodes,)."""
     if model.members is None:
         return torch.where(fixed == FREE, reduced.clamp(max=0.0), reduced * fixed).sum(1)
+    if model.members.steps is not None:  # without orders among what is fixed: a little less at times, and far faster
+        each = reduced + model.members.steps
+        return torch.where(fixed == FREE, each.clamp(max=0.0), each * fixed).sum(1) + model.members.costs[:, 0].sum()
     return (reduced * (fixed == 1)).sum(1) + group_minimum(model.members, fixed, reduced)
 
 
@@ -88,7 +91,7 @@ def _sorted_swaps(free: Tensor, reduced: Tensor, number: Tensor) -> tuple[Tensor
 
 
 def places(order: Tensor) -> Tensor:
-    """Where each item stands in each row's order."""
+    """The place of each item in each row's order."""
     positions = torch.arange(order.shape[1], device=order.device).expand_as(order)
     return torch.empty_like(order).scatter_(1, order, positions)
 
@@ -149,7 +152,7 @@ class Multipliers(NamedTuple):
 
 
 class Iterates(NamedTuple):
-    """Where the iteration stands: relaxed x, relaxed counts, multipliers; float32."""
+    """The state of the iteration: relaxed x, relaxed counts, multipliers; float32."""
 
     x: Tensor  # (nodes, items)
     counts: Tensor  # (nodes, rows)
@@ -268,7 +271,8 @@ class _Run:
         shifts = (rows.start + before + step * rows.slopes).float()
         x = torch.clamp(state.x, lower, upper)
         zero = torch.zeros_like(state.pi)
-        charges = None if model.members is None else model.members.charges(fixed)
+        members = model.members
+        charges = members.charges(fixed) if members is not None and members.charged else None
         return cls(
             model, rows, fixed, lower, upper, shifts, rows.lengths.float(), rows.start.float(), x,
             state.counts.clone(), state.pi.clone(), zero, charges, raising, step,
@@ -338,7 +342,7 @@ LEAST_NODES, MOST_NODES = 2**8, 2**15  # nodes: with more, the kernels are what 
 
 
 class _Inputs(NamedTuple):
-    """What a recording reads: the nodes' rows, what is fixed in them, and where the iteration stands."""
+    """What a recording reads: the nodes' rows, what is fixed in them, and the state of the iteration."""
 
     rows: Rows
     fixed: Tensor

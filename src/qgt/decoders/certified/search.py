@@ -12,8 +12,9 @@ it splits: the root by k, a node with a fractional item by that, others by the f
 All instances' open nodes lie on common stacks (`nodes`), from which as many as make a good batch are relaxed together:
 hard instances fill the batch with their own nodes, and new instances are fed in when it runs low.
 
-Where tables have steps, pools tell little of k, and nodes leave it open for longer; and items that no x below the limit
-has otherwise are fixed before a node splits, for every item fixed makes the envelopes of its pools tighter (`steps`).
+Where tables have steps, pools determine k poorly, and nodes leave k open for longer. Before a node splits, items are
+fixed whose status is the same in every x below the limit, because every fixed item makes the envelopes of its pools
+tighter (`steps`).
 """
 
 import math
@@ -277,9 +278,13 @@ class Search:
         nodes.state.pi[unsplit, -1] = 0.0  # their leaves have no multiplier of the number of defectives
         own, swap, bound = self._swaps(nodes)
         nodes = nodes._replace(bound=torch.where(unsplit, bound, torch.maximum(nodes.bound, bound)))
-        loose = swap < (self.enough(nodes.owner, nodes.total) - nodes.bound)[:, None]  # (nodes, items)
+        enough = self.enough(nodes.owner, nodes.total)
+        loose = swap < (enough - nodes.bound)[:, None]  # (nodes, items)
         done = ~loose.any(1)
-        self._record(nodes.owner[done], own[done])
+        held = done & (
+            nodes.bound < enough
+        )  # with groups, the own x of a node without any below the limit is another's
+        self._record(nodes.owner[held], own[held])
         nodes, loose, swap, own = self._close(nodes, done), loose[~done], swap[~done], own[~done]
         if self.ranges is not None:
             nodes, loose, swap = self._fix_settled(nodes, loose, swap, own)
@@ -315,7 +320,7 @@ class Search:
     def _split_by_total(self, nodes: Nodes) -> Nodes:
         """One child for each number of defectives that the parent's multipliers do not exclude.
 
-        Where pools have steps they tell little of that number: nodes with many numbers come back unsplit.
+        Where pools have steps they determine that number poorly: nodes with many numbers come back unsplit.
         """
         if not len(nodes.owner):
             return nodes
@@ -339,6 +344,7 @@ class Search:
 
     def _propose(self, owner: Tensor, x: Tensor) -> None:
         """Keep answers that are better than the best known."""
+        x = x if self.model.groups is None else self.model.groups.in_order(x)  # moves do not look at orders
         cost = cost_of(self.model, self.tables, owner, x)
         better = cost < self.best[owner] - SEARCH_TOLERANCE / 2
         owner, x, cost = owner[better], x[better], cost[better]

@@ -25,8 +25,10 @@ from qgt.arguments import positive, whole
 from qgt.decoders.contract import BoundDecoder, refuse_unsupported, without_costs
 from qgt.decoders.highs import integer_program
 from qgt.decoders.highs.integer_program import ROUNDING, ProgramOutcome
+from qgt.decoders.parts import through_parts
 from qgt.decoders.results import Decoded, Evidence, Status
 from qgt.model.factors import pool_costs
+from qgt.model.prior import FactoredPrior
 from qgt.model.problem import Problem
 
 OUTCOMES = {
@@ -65,11 +67,13 @@ class ExactMAP:
 
     def supports(self, problem: Problem) -> str | None:
         """Any prior with `integer_program`, and any noise."""
-        return without_costs(problem)
+        return without_costs(problem.in_parts)
 
     def bind(self, problem: Problem) -> BoundDecoder:
         """Set up what all instances share."""
         refuse_unsupported(self, problem)
+        if problem.values is not None:
+            return through_parts(self, problem)
         program = integer_program.program_of(problem)
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
@@ -90,6 +94,8 @@ def _decoded(problem: Problem, y: Tensor, solutions: list[integer_program.Soluti
     x = torch.zeros(len(y), problem.items, dtype=torch.uint8)
     for row, solution in zip(x, solutions, strict=True):
         row.copy_(torch.from_numpy(solution.x))
+    groups = problem.prior.costs(problem.items).groups if isinstance(problem.prior, FactoredPrior) else None
+    x = x if groups is None else groups.in_order(x)  # the programs do not look at orders, which cost nothing
     log_joint = problem.log_joint(x, y.cpu())
     cost, bound = (
         torch.tensor([getattr(solution, field) for solution in solutions], dtype=torch.float64)

@@ -22,8 +22,10 @@ from torch import Tensor
 from qgt.decoders.contract import BoundDecoder, refuse_unsupported, without_costs
 from qgt.decoders.highs import integer_program
 from qgt.decoders.highs.integer_program import ProgramOutcome
+from qgt.decoders.parts import through_parts
 from qgt.decoders.results import Decoded, Evidence, Status
 from qgt.model.factors import pool_costs
+from qgt.model.prior import FactoredPrior
 from qgt.model.problem import Problem
 
 
@@ -44,11 +46,13 @@ class LinearProgram:
 
     def supports(self, problem: Problem) -> str | None:
         """Any prior with `integer_program`, and any noise."""
-        return without_costs(problem)
+        return without_costs(problem.in_parts)
 
     def bind(self, problem: Problem) -> BoundDecoder:
         """Set up what all instances share."""
         refuse_unsupported(self, problem)
+        if problem.values is not None:
+            return through_parts(self, problem)
         program = integer_program.program_of(problem)
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
@@ -95,6 +99,10 @@ def dual_bound(
 
 def _decoded(problem: Problem, y: Tensor, relaxed: Tensor, bound: Tensor, infeasible: Tensor) -> Decoded:
     """Round, and compare with the bound."""
+    groups = problem.prior.costs(problem.items).groups if isinstance(problem.prior, FactoredPrior) else None
+    if groups is not None and groups.ordered:  # equal items share a number in any way: the first take what there is
+        number = torch.zeros(len(relaxed), len(groups.tables), dtype=relaxed.dtype).index_add_(1, groups.group, relaxed)
+        relaxed = (number[:, groups.group] - groups.places).clamp(0.0, 1.0)
     x = (relaxed > 0.5).to(torch.uint8)
     x[infeasible] = 0
     log_joint = problem.log_joint(x, y.cpu())

@@ -20,6 +20,7 @@ from qgt.decoders.neural.model_file import ModelFileError
 from qgt.decoders.neural.network import MOST_LAYERS, Architecture, Network
 from qgt.decoders.neural.record import Training
 from qgt.decoders.neural.refining import Refining, RefiningStack
+from qgt.decoders.parts import through_parts
 from qgt.decoders.results import Decoded, Status
 from qgt.files import codec
 from qgt.model.problem import Problem, Spec, fingerprint_of, stored_design
@@ -85,8 +86,8 @@ class NeuralDecoder:
         return f"NeuralDecoder({self.architecture}, threshold={self.threshold:.4g}, problem={self.fingerprint[:12]})"
 
     def supports(self, problem: Problem) -> str | None:
-        """Only the problem it was trained for."""
-        if problem.fingerprint == self.fingerprint:
+        """Only the problem it was trained for: for copies and categories, the one of their parts."""
+        if problem.in_parts.fingerprint == self.fingerprint:
             return None
         return (
             f"it was trained for problem {self.fingerprint[:12]} and this is {problem.fingerprint[:12]}; "
@@ -96,6 +97,8 @@ class NeuralDecoder:
     def bind(self, problem: Problem) -> BoundDecoder:
         """Get ready to decode on any device."""
         refuse_unsupported(self, problem)
+        if problem.values is not None:
+            return through_parts(self, problem, probabilities=False)
         copies: dict[torch.device, Network] = {}
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:

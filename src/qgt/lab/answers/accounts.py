@@ -165,6 +165,7 @@ def accounts(
         >>> str(made[1].verdict), [str(one.call) for one in made[1].calls]
         ('impossible', ['none', 'none', 'none'])
     """
+    problem.refuse_values("accounts")
     names = numbers(len(y)) if names is None else names
     if not len(names) == len(y) == len(result.x):
         raise ValueError(f"{len(names)} names, {len(y)} rows of y and {len(result.x)} results: give one of each.")

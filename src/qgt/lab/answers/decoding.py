@@ -174,6 +174,7 @@ def decode_sheet(
         >>> [(one.name, str(one.verdict)) for one in sheet.accounts]
         [('a', 'certain'), ('b', 'impossible')]
     """
+    problem.refuse_values("decode of a sheet")
     measured = isinstance(decoder, BoundCalibrated) or (calibrate is not None and defectives is None)
     if not measured or bool(y.isnan().any()):  # before anything is simulated
         own = decoder.config.decoder if isinstance(decoder, BoundCalibrated) else decoder
