@@ -36,11 +36,16 @@ from qgt.model.problem import Problem
 KIND = "any_design"
 SHIPPED = "any_design.safetensors"
 LARGEST_MATRIX = 2**24  # entries of a design: the matrix is dense here, and each instance has hidden vectors beside it
+# Entries of a design that is decoded in float64: there it costs little, and rounding, which grows from round to round
+# where counts say little, does not make an instance in a batch differ from the same instance alone.
+SMALL_MATRIX = 2**11
 HIDDEN_AT_A_TIME = 2**24  # numbers of hidden vectors held at a time
 WINDOW = 64  # totals of a table that are looked at, where a pool has more
 SETTLED = math.log(0.98)  # the network's own log probability of its calls from which on they stand
+BELIEF_MARGIN = 0.01  # beliefs this close are equal: rounding must not decide whose probabilities are given
 DOUBT = 5.0  # the logit of an item that is taken to be the opposite of what was called
 LEAST_RATE = 1e-6
+LEAST_PART = 8  # instances that a thread decodes together at least
 ROUNDS, TRIES = 24, 24
 TRIES_TOGETHER = 8  # tries of an instance that are made side by side
 
@@ -144,7 +149,7 @@ class AnyDesign:
             status = torch.full((len(y),), Status.OK, dtype=torch.uint8, device=y.device)
             return Decoded(x, status, scores, Evidence(iterations=iterations))
 
-        return BoundDecoder(problem, decode, takes_missing=True)
+        return BoundDecoder(problem, decode, takes_missing=True, least_part=LEAST_PART)
 
     def save(self, path: str | Path) -> None:
         """Write the folder `path` with the model file in it, all or nothing."""
@@ -302,7 +307,9 @@ def _decode(config: AnyDesign, network: MessageNetwork, problem: Problem, y: Ten
     """Calls, probabilities, and the number of rounds that each instance took."""
     costs = pool_costs(problem.design, problem.noise, y)
     seen = shown(problem, y, costs)
-    best = _Best.none(problem, costs)
+    if problem.pools * problem.items <= SMALL_MATRIX:
+        seen = Seen(*(part.to(torch.float64) for part in seen))
+    best = _Best.none(problem, costs, seen.prior.dtype)
     _try(config, network, seen, best, torch.arange(len(y), device=y.device), 1)
     doubtful = best.logits.abs().argsort(dim=1, stable=True)[:, : config.tries]  # the most doubtful first
     calls = best.logits > 0
@@ -312,7 +319,7 @@ def _decode(config: AnyDesign, network: MessageNetwork, problem: Problem, y: Ten
             copies = items.shape[1]
             several = rows.repeat_interleave(copies)
             item = items[rows].flatten()[:, None]
-            opposite = torch.where(calls[several].gather(1, item), -DOUBT, DOUBT)
+            opposite = torch.where(calls[several].gather(1, item), -DOUBT, DOUBT).to(seen.prior.dtype)
             part = Seen(*(one[several] for one in seen))
             _try(config, network, part._replace(prior=part.prior.scatter(1, item, opposite)), best, rows, copies)
     return best.x, best.logits.sigmoid().to(torch.float64), best.rounds
@@ -349,13 +356,13 @@ class _Best:
     belief: Tensor  # (instances,): the network's log probability of the answer, at most 0
 
     @classmethod
-    def none(cls, problem: Problem, costs: PoolCosts) -> "_Best":
+    def none(cls, problem: Problem, costs: PoolCosts, dtype: torch.dtype) -> "_Best":
         n, device = len(costs.which), costs.which.device
         x = torch.zeros(n, problem.items, dtype=torch.uint8, device=device)
         cost = torch.full((n,), torch.inf, dtype=torch.float64, device=device)
-        logits = torch.zeros(n, problem.items, device=device)
+        logits = torch.zeros(n, problem.items, dtype=dtype, device=device)
         rounds = torch.zeros(n, dtype=torch.int64, device=device)
-        return cls(problem, costs, x, cost, logits, rounds, torch.full((n,), -torch.inf, device=device))
+        return cls(problem, costs, x, cost, logits, rounds, torch.full((n,), -torch.inf, dtype=dtype, device=device))
 
     def settled(self) -> Tensor:
         """Which answers stand."""
@@ -372,7 +379,8 @@ class _Best:
         x, logits = (_picked(part, which) for part in (calls.view_as(logits), logits))
         belief = torch.nn.functional.logsigmoid(logits.abs()).sum(1)
         same, first = (x == self.x[rows]).all(1), self.rounds[rows] == 0
-        better = (cost < self.cost[rows]) | first | (same & (belief > self.belief[rows]))
+        surer = same & (belief > self.belief[rows] + BELIEF_MARGIN)
+        better = (cost < self.cost[rows]) | first | surer
         self.rounds[rows] += copies
         chosen = rows[better]
         self.x[chosen], self.cost[chosen], self.logits[chosen] = x[better], cost[better], logits[better]

@@ -113,8 +113,8 @@ class MessageNetwork(nn.Module):
         return fixed, State(h, g, logits, torch.zeros_like(seen.first), number, doubt)
 
     def inner_dtype(self, like: Tensor) -> torch.dtype:
-        """What hidden vectors are: bfloat16 while it trains on a GPU, otherwise float32."""
-        return torch.bfloat16 if self.training and like.is_cuda else torch.float32
+        """What hidden vectors are: bfloat16 while it trains on a GPU, otherwise what the network is shown."""
+        return torch.bfloat16 if self.training and like.is_cuda else like.dtype
 
     def each(self, seen: Seen, rounds: int, start: Tensor | None = None) -> Iterator[Tensor]:
         """The logits (instances, items) of one round after the other."""
