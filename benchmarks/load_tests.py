@@ -1,7 +1,7 @@
 """Tests that plates of amounts need for 99 % of them to be exactly right; and what `certain` is worth after rounds.
 
-    python benchmarks/load_tests.py stages --device cuda --processes 4 --minutes 8    # results/load_tests.json
-    python benchmarks/load_tests.py rounds --processes 12 --minutes 8                 # results/load_rounds.json
+    python benchmarks/load_tests.py stages --device cuda --processes 4 --minutes 7    # results/load_tests.json
+    python benchmarks/load_tests.py rounds --processes 12 --minutes 7                 # results/load_rounds.json
     python benchmarks/load_tests.py draw                                              # docs/images/loads_tests.png
 
 The first two may run at the same time, one on the GPU and one on the other cores. Both keep what has ended when the
@@ -60,6 +60,7 @@ MANY, MANY_WEIGHTS, FEW_WEIGHTS = 0.05, (2, 3, 4), (3, 4, 5)  # weights of one s
 FIRST_STAGES, FIRST_STAGE_WEIGHTS = (0.25, 0.31, 0.37, 0.43, 0.5, 0.6, 0.7), (2, 3)  # of two stages; pools as shares
 COMP_WEIGHTS = (2, 3, 4, 5, 6, 7, 8)
 DRAWN = 4000  # plates of each rate: the first half to choose by, the second to measure on
+FRESH = 60.0  # seconds for plates to measure on, however long the searches took
 PART = 250  # plates decoded together, after which a search may give a design up
 FIRSTS = {  # first rounds: pools, and the weight
     0.005: ((6, 2), (9, 3)),
@@ -343,20 +344,26 @@ def run_task(task: Task) -> tuple[list[Any], list[dict[str, Any]]]:
 
 
 def tasks_of(rates: Sequence[float], plates: int, seed: int, device: str) -> Iterator[Task]:
-    """All searches, the longest first."""
-    for rate in sorted(rates, reverse=True):
-        for weight in MANY_WEIGHTS if rate >= MANY else FEW_WEIGHTS:
-            yield Task(ONE, rate, weight, plates, seed, device)
+    """All searches, the shortest first: when time is over, whole rates are done."""
+    for rate in sorted(rates):
+        yield Task("detected", rate, 0, plates, seed, "cpu")
         for weight in FIRST_STAGE_WEIGHTS:
             sizes = {max(fewest_pools(weight), round(share * GUESS[rate])) for share in FIRST_STAGES}
             yield from (Task(TWO, rate, weight, plates, seed, device, pools) for pools in sorted(sizes))
-        yield Task("detected", rate, 0, plates, seed, "cpu")
+        for weight in MANY_WEIGHTS if rate >= MANY else FEW_WEIGHTS:
+            yield Task(ONE, rate, weight, plates, seed, device)
+
+
+def whole_rates(tasks: Sequence[Task], done: Sequence[list[Any]]) -> set[float]:
+    """The rates of which all searches have ended."""
+    ended = {json.dumps(key) for key in done}
+    return {task.rate for task in tasks} - {task.rate for task in tasks if json.dumps(task.key) not in ended}
 
 
 def chosen(rows: Sequence[dict[str, Any]], plates: int, seed: int, device: str) -> list[Task]:
-    """What is to be measured on fresh plates, the longest first."""
+    """What is to be measured on fresh plates, the shortest first."""
     best = [row for by_rate in needed(rows).values() for row in by_rate.values()]
-    best.sort(key=lambda row: -row["rate"])
+    best.sort(key=lambda row: float(row["rate"]))
     return [
         Task("fresh", row["rate"], row["weight"], plates, seed, device, row["pools"], row["scheme"]) for row in best
     ]
@@ -476,7 +483,7 @@ def curves(stages: Sequence[dict[str, Any]], rounds: Sequence[dict[str, Any]]) -
         {
             words: [(rate, row["tests"], row["error"]) for rate, row in sorted(found[name].items())]
             for name, words in schemes.items()
-            if name in found
+            if found.get(name)
         }
         for schemes in (OURS, OTHERS)
     )
@@ -551,9 +558,9 @@ def main() -> None:
     path, plates = given.output or STAGES, given.plates or 1000
     tasks = list(tasks_of(given.rates, plates, given.seed, given.device))
     found = work_off(path, about, tasks, run_task, processes=given.processes, seconds=60 * given.minutes)
-    if len({json.dumps(task.key) for task in tasks} - {json.dumps(key) for key in found["done"]}) == 0:
-        tasks, left = chosen(found["rows"], plates, given.seed, given.device), end - time.perf_counter()
-        found = work_off(path, about, tasks, run_task, processes=given.processes, seconds=left)
+    whole, left = whole_rates(tasks, found["done"]), max(FRESH, end - time.perf_counter())
+    fresh = [task for task in chosen(found["rows"], plates, given.seed, given.device) if task.rate in whole]
+    found = work_off(path, about, fresh, run_task, processes=given.processes, seconds=left)
     for best in (needed(found["rows"]), on_fresh_plates(found["rows"])):
         for by_rate in best.values():
             for row in by_rate.values():

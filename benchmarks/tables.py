@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from page_tables import categories, certified, decoders, lab, learning, loads, rounds, scale, trust
+from page_tables import any_design, categories, certified, decoders, lab, learning, loads, rounds, scale, trust
 from qgt import paper
 from qgt.paper.drawing import draw
 
@@ -28,6 +28,7 @@ def paper_table(name: str, root: Path) -> str:
 
 
 TABLES = {
+    **any_design.TABLES,
     **certified.TABLES,
     **decoders.TABLES,
     **lab.TABLES,

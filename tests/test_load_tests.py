@@ -131,6 +131,13 @@ def test_tasks_and_cases_have_names_of_their_own_and_keep_to_the_largest_pool(sc
     assert int(script.design_of(9, 3, 0).pool_sizes.max()) == 32
 
 
+def test_a_rate_is_whole_when_all_its_searches_have_ended(script: Any) -> None:
+    tasks = list(script.tasks_of((0.01, 0.02), 10, 0, "cpu"))
+    assert [task.rate for task in tasks] == sorted(task.rate for task in tasks)
+    assert script.whole_rates(tasks, [task.key for task in tasks[:-1]]) == {0.01}
+    assert script.whole_rates(tasks, [task.key for task in tasks]) == {0.01, 0.02}
+
+
 def test_rounds_end_with_verdicts_and_count_all_pools(script: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(script, "SHEET", 3)
     key, rows = script.run_case(script.Case(0.02, 9, 3, 0, 0))

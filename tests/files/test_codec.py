@@ -134,7 +134,7 @@ def test_none_is_left_out_only_where_that_means_none():
     assert codec.encode("it", Waiting(None), Waiting) == {"patience": None}
     assert codec.decode("it", {"patience": None}, Waiting) == Waiting(None)
     assert codec.decode("it", {}, Waiting) == Waiting(15)
-    with pytest.raises(ValueError, match=r"^patience is None, for which TOML has no word: give a name .* \.json\.$"):
+    with pytest.raises(ValueError, match=r"^patience is None, which TOML cannot express: give a name .* \.json\.$"):
         to_toml(codec.encode("it", Waiting(None), Waiting))
 
 

@@ -34,7 +34,7 @@ def test_saved_data_is_loaded(tmp_path, name):
 
 
 def test_none_has_no_word_in_toml(tmp_path):
-    with pytest.raises(ValueError, match=r"^a\.b\[1\] is None, for which TOML has no word: give a name that ends in"):
+    with pytest.raises(ValueError, match=r"^a\.b\[1\] is None, which TOML cannot express: give a name that ends in"):
         documents.save(tmp_path / "it.toml", {"a": {"b": [1, None]}})
     assert not list(tmp_path.iterdir())
     documents.save(tmp_path / "it.json", {"a": None})

@@ -52,3 +52,20 @@ def test_the_fit_of_all_rounds_sees_a_report_that_does_not_belong() -> None:
     history = History.start(first, spoiled)
     result = Settle(confidence=0.99)([history])
     assert history_fit(history, result.values[0], generator=generator) < 1e-3
+
+
+def test_a_sample_that_no_listed_set_has_is_worth_a_pool() -> None:
+    """Where one set is listed, the doubt is in weak positives under strong ones: follow-up stopped there."""
+    generator = torch.Generator().manual_seed(1)
+    design = qgt.Design.column_regular(pools=24, items=96, weight=4, generator=generator)
+    loads = qgt.Loads(rate=0.03, mean=2.9, sd=1.9, low=0.0)
+    plates = qgt.Problem(design, loads, qgt.CycleThreshold(sigma=0.25, limit=38.0))
+    y = plates.simulate(30, generator=generator).y[[10, 23]]
+    result = qgt.LoadPosterior().bind(plates)(y)
+    answers, confidence, marginals = (
+        getattr(result.evidence, at) for at in ("alternatives", "confidence", "marginals")
+    )
+    for i, chosen in enumerate(qgt.next_pools(plates, y, result, pools=3, generator=generator)):
+        assert len(answers.of_instance(i).x) == 1 and float(confidence[i]) < 0.99
+        hidden = torch.where(result.x[i] == 1, 0.0, marginals[i])
+        assert len(chosen.matrix) and bool(chosen.matrix[:, int(hidden.argmax())].any())

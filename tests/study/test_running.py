@@ -14,6 +14,7 @@ import torch
 from studies import DECODERS, NETWORK, small
 
 import qgt
+from qgt.decoders.certified.decoder import Certified
 from qgt.study import Study, ensure_stack, network_path, networks_folder, run_study, study_results
 from qgt.study import batch as batches
 from qgt.study.networks import ensure_network, weights_digest
@@ -329,3 +330,23 @@ def test_a_is_read_back_from_networks_once(tmp_path, monkeypatch):
 def test_verify_needs_a_network():
     with pytest.raises(ValueError, match="verify has no meaning without a network"):
         Study.from_plain(small(verify=10))
+
+
+def test_a_limit_asks_for_the_proof_alone(monkeypatch, tmp_path):
+    asked = []
+    bind = Certified.bind
+
+    def spied(self, problem):
+        asked.append((self.odds, self.certificates))
+        return bind(self, problem)
+
+    monkeypatch.setattr(Certified, "bind", spied)
+    batches._ready.cache_clear()
+    design = {"kind": "bernoulli", "pools": 8, "items": 20}
+    problem = {"design": design, "prior": {"kind": "bernoulli", "rate": 0.1}}
+    decoders = {
+        "limit": {"kind": "certified", "limit": True, "instances": 20},
+        "lists": {"kind": "certified", "odds": 50.0, "instances": 20},
+    }
+    run_study(Study.from_plain({"problem": problem, "decoders": decoders}), tmp_path / "study.db")
+    assert asked == [(1.0, False), (50.0, True)]

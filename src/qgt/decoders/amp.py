@@ -24,7 +24,7 @@ from torch import Tensor
 
 from qgt.arguments import fraction, whole
 from qgt.decoders.affine import Affine
-from qgt.decoders.contract import BoundDecoder, no_values, refuse_unsupported
+from qgt.decoders.contract import LEAST_PART, BoundDecoder, no_values, refuse_unsupported
 from qgt.decoders.results import Decoded, Evidence, Spans, Status
 from qgt.model.noise import reports_of
 from qgt.model.prior import Prior
@@ -89,7 +89,7 @@ class AMP:
             calls = (run.x >= self.threshold).to(torch.uint8)
             return Decoded(calls, _status(run), run.x, Evidence(iterations=run.iterations))
 
-        return BoundDecoder(problem, decode, takes_defectives=True)
+        return BoundDecoder(problem, decode, takes_defectives=True, least_part=LEAST_PART)
 
 
 Estimator = Callable[[Tensor, Tensor], "Estimate"]

@@ -150,7 +150,7 @@ def load_certificate(path: str | Path, problem: Problem, y: Float64[Tensor, "ins
 
 
 def digest_of_table(values: Tensor) -> str:
-    """The SHA-256 of a table of numbers, the same on every machine; NaN stands for what is missing."""
+    """The SHA-256 of a table of numbers, the same on every machine; NaN marks a missing number."""
     table = values.cpu().numpy().astype("<f8") + 0.0  # no negative zeros
     table[np.isnan(table)] = np.nan  # one of many
     return hashlib.sha256(json.dumps(table.shape).encode() + table.tobytes()).hexdigest()

@@ -803,7 +803,7 @@ def check_certificate(
 
 
 def claims_hold(claims: Claims, result: Decoded) -> Bool[Tensor, " instances"]:
-    """What `check_certificate` tells, from what `check_claims` found of the same result."""
+    """The verdict of `check_certificate`, from the claims that `check_claims` found true of the same result."""
     evidence, status = result.evidence, result.status.cpu()
     holds = (status == Status.PROVED) & claims.optimal & claims.not_overconfident
     if evidence.complete is not None:

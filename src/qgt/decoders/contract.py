@@ -16,6 +16,7 @@ from jaxtyping import Float64, Int64
 from torch import Tensor
 
 from qgt.decoders.results import Decoded, Status
+from qgt.decoders.threads import available_threads, in_own_thread, shared_out
 from qgt.model.categories import Copies
 from qgt.model.loads import detects_nothing
 from qgt.model.prior import FactoredPrior
@@ -25,6 +26,8 @@ NEEDS_ALL = (
     "this decoder needs every count: leave the instance out, or use a decoder that accepts missing counts, such as "
     "certified."
 )
+SMALL = 2**18  # numbers of a tensor that is never split over threads
+LEAST_PART = 64  # instances for each thread: with fewer, operations take longer to begin than to do
 
 
 @runtime_checkable
@@ -60,6 +63,9 @@ class BoundDecoder:
     given). Instances with a count that no number of defectives explains come back INFEASIBLE, unless the function says
     that its answer is PROVED: its tables have shown then that the counts are possible.
 
+    Where the instances do not depend on each other, `least_part` may say how many of them keep one thread busy: larger
+    batches are shared out among as many threads as `torch.get_num_threads()` allows (see docs/scale.md).
+
     Example:
         >>> import torch, qgt
         >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1))
@@ -75,14 +81,22 @@ class BoundDecoder:
     takes_defectives: bool = False
     takes_missing: bool = False
     without: str = NEEDS_ALL  # why it does not, and what to do then
+    least_part: int | None = None  # instances that a thread decodes together at least; None: torch splits operations
 
     def __call__(self, y: Tensor, *, defectives: Tensor | int | None = None) -> Decoded:
         """Decode a batch of counts, optionally given the true number of defectives (one value, or one each)."""
+        if self.least_part is None or not isinstance(y, Tensor) or y.device.type != "cpu":
+            return self._checked(y, defectives)
+        if len(y) < 2 * self.least_part and len(y) * self.problem.items > SMALL:
+            return self._checked(y, defectives)  # few instances, each of them large
+        return in_own_thread(lambda: self._checked(y, defectives))
+
+    def _checked(self, y: Tensor, defectives: Tensor | int | None) -> Decoded:
         y = check_counts(self.problem, y, missing=self.takes_missing, without=self.without)
         if defectives is not None and not self.takes_defectives:
             raise ValueError("defectives was given, but this decoder cannot use it: leave it out.")
         known = None if defectives is None else _per_instance(defectives, y, self.problem.items)
-        result = self.decode(y, known)
+        result = self._in_parts(y, known)
         status = result.status.to(torch.uint8)
         # A proved answer has a probability above 0, so its counts are possible: there is nothing to ask.
         asked = ((status != Status.PROVED) & (status != Status.INFEASIBLE)).nonzero().flatten()
@@ -90,6 +104,17 @@ class BoundDecoder:
             impossible = asked[~self.problem.explainable(y[asked])]
             status = status.index_fill(0, impossible, Status.INFEASIBLE)
         return replace(result, status=status)
+
+    def _in_parts(self, y: Tensor, known: Tensor | None) -> Decoded:
+        """Decode a batch, shared out among threads where it is large enough."""
+        threads = available_threads() if y.device.type == "cpu" else 1
+        if self.least_part is None or threads == 1 or len(y) < 2 * self.least_part:
+            return self.decode(y, known)
+        # As few parts as there are threads: in smaller ones operations take longer to begin than to do.
+        size = max(self.least_part, -(-len(y) // threads))
+        places = torch.arange(len(y)).split(size)
+        parts = [(y[some], None if known is None else known[some]) for some in places]
+        return Decoded.joined(shared_out(lambda part: self.decode(*part), parts))
 
 
 def check_counts(

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from qgt.arguments import fraction, whole
 from qgt.decoders.affine import Affine
-from qgt.decoders.contract import BoundDecoder, refuse_unsupported
+from qgt.decoders.contract import LEAST_PART, BoundDecoder, refuse_unsupported
 from qgt.decoders.results import Decoded, Evidence, Status
 from qgt.model.factors import pool_costs
 from qgt.model.prior import Bernoulli
@@ -79,7 +79,7 @@ class GAMP:
             status = torch.where(settled, int(Status.OK), int(Status.NOT_CONVERGED)).to(torch.uint8)
             return Decoded((x > 0.5).to(torch.uint8), status, x, Evidence(iterations=count))
 
-        return BoundDecoder(problem, decode, takes_missing=True)
+        return BoundDecoder(problem, decode, takes_missing=True, least_part=LEAST_PART)
 
 
 class _Model(NamedTuple):

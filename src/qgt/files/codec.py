@@ -2,7 +2,7 @@
 
 Annotations say what a field may be, and so how it looks in a file:
 
-    bool, int, float, str, None, Literal     themselves; a bool is no number, and no number is NaN or infinite
+    bool, int, float, str, None, Literal     themselves; a bool is not a number; NaN and infinity are refused
     tuple[X, ...], Sequence[X], list[X]      a list
     Mapping[str, X]                          a table
     Mapping[tuple[...], X]                   a list of rows: the key's entries, then the value
@@ -12,7 +12,7 @@ Annotations say what a field may be, and so how it looks in a file:
     Diverging                                a finite number, or None for any other: JSON has no NaN
     Any, object                              plain data as it is
 
-Other types, such as tensors, may stand beside these in a union, for callers in Python; in files they do not occur.
+A union may also contain other types, such as tensors, for callers in Python; files do not contain them.
 A field that is None is left out where leaving it out means None; one with the metadata `UNSTORED` is in no file.
 """
 
@@ -510,7 +510,7 @@ def _fields_of(where: str, value: Any, kinds: Kinds) -> dict[str, object]:
 
 
 def _given(value: object) -> dict[str, object]:
-    """What the constructor was given, those fields included that no file holds."""
+    """What the constructor was given, including the fields that files do not contain."""
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}  # type: ignore[arg-type]
 
 

@@ -114,7 +114,7 @@ def to_toml(data: Table) -> str:
 
 def _refuse_none(where: str, data: object) -> None:
     if data is None:
-        raise ValueError(f"{where} is None, for which TOML has no word: give a name that ends in .json.")
+        raise ValueError(f"{where} is None, which TOML cannot express: give a name that ends in .json.")
     if isinstance(data, Mapping):
         for key, value in data.items():
             _refuse_none(key_path(where, key), value)

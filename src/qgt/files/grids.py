@@ -110,7 +110,7 @@ MOST_CELLS = 2_000_000  # of a grid, empty ones included
 MOST_XLSX = 250_000  # cells of an XLSX file, whose reading takes some ten microseconds for each
 LAST_ROW = 100_000  # of an XLSX sheet: a single cell further down would take as long as all rows above it
 SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
-DATE = "date "  # what stands before a date in the cell of a grid
+DATE = "date "  # the prefix of a date in the cell of a grid
 _TAG = re.compile(rb"<(?:[^\s<>/:]+:)?([cf])(?=[\s/>])")  # of a cell, or of a formula, in a sheet's XML
 _SEP = re.compile(r"sep=([\t;,])\s*", re.IGNORECASE)
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -313,9 +313,9 @@ def _closing_quote(text: str, start: int, row: int) -> int:
 
 
 def _separator(name: str, text: str, header: frozenset[str]) -> str:
-    """What separates cells: what makes a word of the header a cell, or stands outside quotes on every line.
+    """The separator of cells: what makes a word of the header a cell, or occurs outside quotes on every line.
 
-    Where several stand on every line, it is the one that is rarest in numbers.
+    Where several occur on every line, the separator is the one that is rarest in numbers.
     """
     for separator in reversed(SEPARATORS) if header else ():  # commas first: we write them
         if not header.isdisjoint(_words(text, separator)):
@@ -340,7 +340,7 @@ def _words(text: str, separator: str) -> set[str]:
 
 
 def _unquoted(line: str) -> str:
-    """A line without what stands in quotation marks."""
+    """A line without its parts in quotation marks."""
     return "".join(line.split('"')[::2])
 
 
@@ -461,7 +461,7 @@ def _rows(sheet: Any, *, values_only: bool) -> Iterator[Any]:
 
 
 def _cell_text(value: object) -> str:
-    """A cell's value as text; a date is marked as one, for a spreadsheet may have made it of something else."""
+    """A cell's value as text; a date is marked as one, because a spreadsheet may have made it of something else."""
     if value is None:
         return ""
     if isinstance(value, datetime.datetime | datetime.date | datetime.time | datetime.timedelta):

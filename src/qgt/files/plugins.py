@@ -157,7 +157,7 @@ def _own_kinds(data: object) -> Iterator[str]:
 def _imported(path: Path) -> ModuleType | None:
     """The module that Python has imported from the file; a ValueError where its name means another module."""
     if not path.stem.isidentifier() or path.suffix != ".py":
-        raise ValueError(f"{path}: is no name for a plugin; use letters, digits and _, and .py at the end.")
+        raise ValueError(f"{path}: is not a valid name for a plugin; use letters, digits and _, and .py at the end.")
     module = sys.modules.get(path.stem)
     if module is not None:
         taken = getattr(module, "__file__", None) or "built in"

@@ -137,7 +137,7 @@ PAUSE = 0.2  # seconds between two tries
 
 @contextmanager
 def locked(path: Path, on_wait: Callable[[], None] | None = None, *, keep: bool = True) -> Iterator[None]:
-    """Hold the lock that a file stands for; wait while another process holds it.
+    """Hold the lock of a file; wait while another process holds it.
 
     The file is an empty SQLite database, whose locks work on every system and end with the process that holds them,
     however it ends: a file left by a kill locks nothing.

@@ -120,7 +120,7 @@ def report_cell(value: int | float | None) -> int | float | str | None:
 _WHOLE = re.compile(r"(?:0|[1-9]\d*)(?!\d)", re.ASCII)  # 0,02 is not a range from 0 to 02
 _UNSIGNED = re.compile(rf"(?:{_WHOLE.pattern}(?:[.,]\d+)?|[.,]\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _SIGN = re.compile(r"\s*%")
-_LIST = re.compile(r"\s*[,;/]\s*|\s+")  # what stands between two of several numbers
+_LIST = re.compile(r"\s*[,;/]\s*|\s+")  # the separator of several numbers
 _RANGE = re.compile(r"\s*(?:-|\u2013|\u2014|to|bis|\.\.)\s*|\s*[,;]\s*|\s+")  # \u2013 and \u2014 are dashes
 
 
@@ -376,8 +376,8 @@ def write_table(
 ) -> None:
     """Write a table with both kinds of names, straight to the path.
 
-    Whole numbers stand without a decimal point; NaN is an empty cell, and infinity is "not detected". Names that a
-    spreadsheet would take for formulas are escaped; `read_table` gives them back as they were.
+    Whole numbers are written without a decimal point; NaN is an empty cell, and infinity is "not detected". Names that
+    a spreadsheet would take for formulas are escaped; `read_table` gives them back as they were.
     """
     write_rows(path, table_rows(values, row_names=row_names, column_names=column_names, corner=corner))
 
@@ -418,7 +418,7 @@ def _layout(path: str, cells: Sequence[Sequence[str]], known: Set[str], is_name:
         if known.isdisjoint(first[1:]):
             return True, not corner or any(map(is_name, below))
         return True, names_after_corner or first[0] not in known
-    # From here on row 1 holds numbers, but for its first cell.
+    # From here on row 1 has numbers, except perhaps in its first cell.
     if names_after_corner and _no_finite(corner):
         return True, True
     if only_names:
@@ -440,7 +440,7 @@ def _layout(path: str, cells: Sequence[Sequence[str]], known: Set[str], is_name:
 
 
 def _has_words(path: str, first: Sequence[str], known: Set[str], is_name: IsName) -> bool:
-    """Whether a file's first row holds names that are no numbers, leaving aside the first, which may name the row."""
+    """Whether a file's first row has names that are not numbers; the first cell may name the row and is left aside."""
     cells = list(enumerate(first, 1))[1:] or [(1, first[0])]
     words = [(column, cell) for column, cell in cells if is_name(cell)]
     if words and any(not is_name(cell) and cell not in known for _, cell in cells):

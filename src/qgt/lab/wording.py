@@ -129,6 +129,22 @@ def standing(status: Status, word: Verdict, confidence: float | None, at_most: f
     return "The decoder makes no claim about this answer."
 
 
+FAR_BEHIND = 14.0  # nats: beyond a million times, the number says no more
+
+
+def gap_words(gap: float) -> str:
+    """How much more probable an answer may be that the search did not get to, from the gap in nats.
+
+    Example:
+        >>> gap_words(0.7)
+        'An answer that the search did not get to may be up to 2.0 times as probable.'
+    """
+    if gap > FAR_BEHIND:
+        return "An answer that the search did not get to may be far more probable."
+    times = f"{math.exp(gap):.1f}" if gap < math.log(10) else f"{math.exp(gap):,.0f}"
+    return f"An answer that the search did not get to may be up to {times} times as probable."
+
+
 def misfit_words(fit: float | None, word: Verdict, *, file_fits: bool = True, noun: str = "counts") -> str:
     """That the reports of a plate, or those of its file, do not fit the model, where they do not."""
     if word is not Verdict.SUSPECT:

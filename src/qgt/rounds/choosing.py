@@ -252,6 +252,7 @@ def _some_opposite(x: Tensor, item: Tensor, free: Tensor, key: Tensor) -> Tensor
 # *chosen* by them: a poor sample costs tests, and never makes an answer look surer than it is.
 
 MOST_ANSWERS = 192  # answers that a choice looks at: more tell little, and take time
+LEAST_HIDDEN = 1e-4  # the probability from which an item that no answer has is worth a pool
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,6 +279,32 @@ class Posterior:
     def open_items(self) -> Bool[Tensor, " items"]:
         """Items on which the answers differ: all others say nothing in a pool."""
         return (self.x != self.x[0]).any(0)
+
+    def with_hidden(self, marginals: Float64[Tensor, " items"], listed: float) -> "Posterior":
+        """The same with items that may be defective unseen, each with the likeliest answer.
+
+        A weak positive under a strong one is in no answer of a list. What its probability is beyond the answers' own
+        says how likely it is, and a pool that settles it is worth a test.
+
+        Args:
+            marginals: The probability that each item is defective; NaN where it is not known.
+            listed: The probability of all answers together.
+
+        Example:
+            >>> import torch
+            >>> known = Posterior(torch.tensor([[1, 0, 0]], dtype=torch.uint8), torch.ones(1, dtype=torch.float64))
+            >>> known.with_hidden(torch.tensor([1.0, 0.04, 0.0], dtype=torch.float64), 0.96)
+            Posterior(x=tensor([[1, 0, 0],
+                    [1, 1, 0]], dtype=torch.uint8), weight=tensor([0.9600, 0.0400], dtype=torch.float64))
+        """
+        share = listed * self.weight
+        beyond = (marginals - share @ self.x.double()).nan_to_num(0.0)
+        best = self.x[self.weight.argmax()]
+        items = ((beyond > LEAST_HIDDEN) & (best == 0)).nonzero().flatten()
+        more = best.repeat(len(items), 1)
+        more[torch.arange(len(items)), items] = 1
+        weight = torch.cat([share, beyond[items]])
+        return Posterior(torch.cat([self.x, more]), weight / weight.sum())
 
     def at_most(self, number: int, *, generator: Generator) -> "Posterior":
         """The same in so many answers: the likeliest half of them stay, and the others are drawn by their weight."""
@@ -311,7 +338,11 @@ def posterior_of(
     # Of loads nothing is sampled: a list that is not complete is the best there is.
     if listed is not None and len(listed.x) and (whole or problem.loads or (proved and len(listed.x) > 1)):
         weight = listed.log_joint.softmax(0)  # probabilities may leave room for what is not listed, up to all of it
-        return Posterior(listed.x.cpu(), weight.cpu()).at_most(MOST_ANSWERS, generator=generator)
+        known = Posterior(listed.x.cpu(), weight.cpu())
+        marginals = result.evidence.marginals
+        if problem.loads is not None and marginals is not None:
+            known = known.with_hidden(marginals[instance].cpu(), float(listed.probability.sum()))
+        return known.at_most(MOST_ANSWERS, generator=generator)
     start = result.x[instance][None] if listed is None or not len(listed.x) else listed.x
     x = sample_posterior(problem, y, start.cpu(), generator=generator)
     same, number = x.unique(dim=0, return_counts=True)

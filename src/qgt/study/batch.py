@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
+from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.contract import BoundDecoder, Decode, Decoder
 from qgt.decoders.highs.exact import ExactMAP
 from qgt.decoders.neural.decoder import load
@@ -89,7 +90,7 @@ def _ready(task: Task, device: str, networks: Path) -> Ready:
     if isinstance(method, Recipe):
         net = load(network_path(networks, task))
         method, network = net, weights_digest(net)
-    decode = _single_threaded(method).bind(problem)
+    decode = _proofs_alone(task.entry, _single_threaded(method)).bind(problem)
     threshold = _tuned(task, problem, decode, device) if task.entry.tune else None
     return Ready(problem, decode, threshold, network)
 
@@ -97,6 +98,13 @@ def _ready(task: Task, device: str, networks: Path) -> Ready:
 def _single_threaded(decoder: Decoder) -> Decoder:
     """A decoder that would start a thread for every core takes one: the study's workers already share the cores."""
     return replace(decoder, workers=1) if isinstance(decoder, ExactMAP) and decoder.workers is None else decoder
+
+
+def _proofs_alone(entry: Entry, decoder: Decoder) -> Decoder:
+    """A limit is the share of proved answers that are right: answers that come close to them are not asked for."""
+    if not isinstance(decoder, Certified) or not entry.limit or entry.tune:
+        return decoder
+    return replace(decoder, odds=1.0, certificates=False)
 
 
 def _tuned(task: Task, problem: Problem, decode: Decode, device: str) -> float:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.signal import fftconvolve
 from torch import Tensor
 
 from qgt.arguments import fraction, whole
@@ -152,6 +151,8 @@ def _summed(one: Tensor, other: Tensor) -> Tensor:
     """The law of the sum of two independent whole numbers."""
     short, long = sorted((one, other), key=len)
     if len(short) > SHORT:
+        from scipy.signal import fftconvolve  # takes a second to import
+
         return torch.from_numpy(fftconvolve(short.numpy(), long.numpy())).clamp(min=0.0)
     total = torch.zeros(len(one) + len(other) - 1, dtype=torch.float64)
     for shift, weight in enumerate(short.tolist()):

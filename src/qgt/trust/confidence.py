@@ -25,7 +25,6 @@ from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Float64, Int64
-from scipy.optimize import isotonic_regression
 from torch import Tensor
 
 from qgt.arguments import positive, whole
@@ -171,6 +170,8 @@ class Monotone:
 
         Equal scores are one neighbour: where instances are few and alike, their order would make steps of chance.
         """
+        from scipy.optimize import isotonic_regression  # takes half a second to import
+
         values, which, number = score.mul(EQUAL).round().unique(return_inverse=True, return_counts=True)
         hits = torch.zeros(len(values), dtype=torch.float64).index_add_(0, which, yes.double())
         if not len(values):

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float64, UInt8
-from scipy.special import stdtr
 from torch import Generator, Tensor
 
 from qgt.model.factors import pool_costs
@@ -123,6 +122,8 @@ class Spread:
 
     def tail(self, value: Tensor, number: int = 1) -> Float64[Tensor, " n"]:
         """The chance that the mean of so many further ones is at least as large; 1 where nothing is known."""
+        from scipy.special import stdtr  # a tenth of a second to import
+
         if self.freedom < 1:
             return torch.ones(len(value), dtype=torch.float64)
         deviation = math.sqrt(self.variance / number + self.mean_variance)

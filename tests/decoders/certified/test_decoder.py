@@ -428,5 +428,21 @@ def test_lists_cannot_be_cut_short_anyhow(given, said):
         CertifiedUntilDoubtful(odds, None, stop_confidence=confidence, coarse_odds=coarse)
 
 
-def test_a_user_of_certified_sees_three_options():
-    assert [field.name for field in fields(qgt.Certified)] == ["odds", "time_limit", "certificates"]
+def test_a_user_of_certified_sees_four_options():
+    assert [field.name for field in fields(qgt.Certified)] == ["odds", "time_limit", "certificates", "memory"]
+
+
+def test_a_search_ends_where_its_memory_is_used_up():
+    g = torch.Generator().manual_seed(0)
+    design = qgt.Design.bernoulli(pools=14, items=100, generator=g)
+    problem = qgt.Problem(design, qgt.Bernoulli(0.1), qgt.SparseInteger(0.1, 1))
+    y = problem.simulate(3, generator=g).y
+    result = qgt.Certified(memory=0.002).bind(problem)(y)  # without a time limit
+    late = result.status == qgt.Status.TIME_LIMIT
+    assert bool(late.any())
+    assert bool((result.evidence.gap[late] >= 0).all()) and not bool(result.evidence.complete[late].any())
+
+
+def test_memory_must_be_positive():
+    with pytest.raises(ValueError, match=r"memory=0\.0"):
+        qgt.Certified(memory=0.0)

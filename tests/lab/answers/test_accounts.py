@@ -8,6 +8,7 @@ import torch
 
 import qgt
 from qgt.decoders.results import Answers, Decoded, Evidence, Spans, Status
+from qgt.lab import wording
 from qgt.lab.answers.accounts import Account, accounts, tally
 from qgt.lab.verdicts import Call, Verdict
 
@@ -279,3 +280,15 @@ def test_no_other_comes_close_only_where_others_are_listed():
         "The probability of this answer is 92 %." in accounts(problem, y, None, replace(result, evidence=sure))[0].words
     )
     assert "no other answer comes close" in accounts(problem, y, None, qgt.Certified().bind(problem)(y))[0].words
+
+
+def test_a_gap_is_said_in_times():
+    g = torch.Generator().manual_seed(0)
+    design = qgt.Design.bernoulli(pools=14, items=100, generator=g)
+    problem = qgt.Problem(design, qgt.Bernoulli(0.1), qgt.SparseInteger(0.1, 1))
+    y = problem.simulate(1, generator=g).y
+    result = qgt.Certified(memory=0.001).bind(problem)(y)
+    assert int(result.status[0]) == qgt.Status.TIME_LIMIT
+    (one,) = qgt.accounts(problem, y, ["A"], result)
+    assert wording.gap_words(float(result.evidence.gap[0])) in one.words
+    assert wording.gap_words(3.0).endswith("up to 20 times as probable.")

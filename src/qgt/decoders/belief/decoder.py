@@ -15,7 +15,7 @@ from torch import Tensor
 from qgt.arguments import positive, whole
 from qgt.decoders.belief.graph import MOST_TOTAL, FactorCosts, Graph, prior_odds
 from qgt.decoders.belief.sweeps import sweep
-from qgt.decoders.contract import BoundDecoder, refuse_unsupported, without_costs
+from qgt.decoders.contract import LEAST_PART, BoundDecoder, refuse_unsupported, without_costs
 from qgt.decoders.parts import through_parts
 from qgt.decoders.results import Decoded, Evidence, Status
 from qgt.model.factors import finite_tables
@@ -165,7 +165,7 @@ class BeliefPropagation:
             here = graph.to(y.device)
             return Decoded.joined([_decode(self, problem, here, part) for part in y.split(rows)])
 
-        return BoundDecoder(problem, decode, takes_missing=True)
+        return BoundDecoder(problem, decode, takes_missing=True, least_part=LEAST_PART)
 
 
 def _decode(config: BeliefPropagation, problem: Problem, graph: Graph, y: Tensor) -> Decoded:

@@ -60,7 +60,7 @@ class Members:
 
     items: Tensor  # (groups, size): the items of each group, and beyond them the number of all items
     costs: Tensor  # (groups, size + 1), float64: of 0, 1, ... defectives, infinite where impossible
-    place: Tensor  # (items,): where each item stands in `items`, flattened
+    place: Tensor  # (items,): the place of each item in `items`, flattened
     charge: Tensor  # (groups,), float32: what the largest relaxed x of a group is charged
     slope: Tensor  # (items,), float64: what the sum of the relaxed x of its group is charged
     ordered: bool  # whether the items of a group are defective in order
@@ -159,7 +159,7 @@ class _GroupWays(NamedTuple):
     """The groups of some nodes, each with its free items in order of their reduced costs."""
 
     value: Tensor  # (nodes, groups, size): reduced costs of free items, infinite of others
-    rank: Tensor  # (nodes, groups, size): where each item stands in that order
+    rank: Tensor  # (nodes, groups, size): the place of each item in that order
     least: Tensor  # (nodes, groups, size + 1): the sum of the 0, 1, ... least
     table: Tensor  # (nodes, groups, size + 1): what as many cost the group
 

@@ -30,7 +30,7 @@ from qgt.decoders.certified.blocks import by_category
 from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.relaxation import Recordings
 from qgt.decoders.certified.search import BatchOutcome, Search, SearchOptions, as_decoded
-from qgt.decoders.contract import BoundDecoder, refuse_unsupported, without_costs
+from qgt.decoders.contract import LEAST_PART, BoundDecoder, refuse_unsupported, without_costs
 from qgt.decoders.parts import through_parts
 from qgt.decoders.results import Decoded
 from qgt.model.categories import Categories
@@ -48,7 +48,8 @@ class Certified:
 
     `odds=1` stops at the proof, and gives no probabilities. `time_limit` is in seconds per instance, shared: a
     batch may take that times its length, and what easy instances leave goes to hard ones. `certificates=False` keeps no
-    proofs, for batches of many hard instances.
+    proofs, for batches of many hard instances. A search that would need more than `memory` GB ends as if its time were
+    up; a batch that is shared out among threads has one search in each.
 
     `scores` are the items' probabilities, the evidence is complete (see `qgt.Evidence`), and the proof is one that
     `qgt.check_certificate` checks. The `confidence` in an answer is its weight among those listed.
@@ -71,11 +72,13 @@ class Certified:
     odds: float = 100.0
     time_limit: float | None = None
     certificates: bool = True
+    memory: float = 2.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "odds", positive("odds", self.odds))
         if self.odds < 1:
             raise ValueError(f"odds={self.odds} is not valid: give 1 or more.")
+        object.__setattr__(self, "memory", positive("memory", self.memory))
         if self.time_limit is not None:
             object.__setattr__(self, "time_limit", positive("time_limit", self.time_limit))
 
@@ -90,7 +93,8 @@ class Certified:
             return by_category(problem, self._alone, math.log(self.odds), self.time_limit)
         if problem.values is not None:
             return through_parts(self, problem)
-        return _bound(problem, SearchOptions(math.log(self.odds), self.certificates), self.odds, self.time_limit)
+        options = SearchOptions(math.log(self.odds), self.certificates, most_bytes=self.memory * 1e9)
+        return _bound(problem, options, self.odds, self.time_limit)
 
     def _alone(self, problem: Problem, slack: float, seconds: float | None) -> BoundDecoder:
         """The same for one category of a problem, or for its parts, with a list of its own length."""
@@ -159,7 +163,7 @@ def _bound(problem: Problem, options: SearchOptions, odds: float, time_limit: fl
         order = torch.cat([known.nonzero()[:, 0], (~known).nonzero()[:, 0]])
         return Decoded.joined(parts).pick(order.argsort())
 
-    return BoundDecoder(problem, decode, takes_missing=True)
+    return BoundDecoder(problem, decode, takes_missing=True, least_part=None if large else LEAST_PART)
 
 
 def batch_of(device: torch.device, items: int) -> int:

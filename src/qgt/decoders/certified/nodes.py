@@ -93,8 +93,8 @@ def enough_for_each(levels: Levels | None, limit: Tensor, numbers: int) -> Tenso
 #
 #     w_j + sum_i A_ij up_i,        dropping it        -w_j + sum_i A_ij down_i,
 #
-# and swapping j for l costs the two together less sum_i A_ij A_il (up_i + down_i), for pools that hold both keep their
-# count.
+# and swapping j for l costs the two together less sum_i A_ij A_il (up_i + down_i), because pools with both items keep
+# their count.
 
 POLISH_GAIN = 1e-4  # a move must save this much, more than float32 rounds off
 SWAPS = 12  # calls that may be swapped out: the cheapest to miss
@@ -244,9 +244,14 @@ class Found(NamedTuple):
     cost: Tensor  # float64
 
 
+def bytes_of(block: Nodes | Leaves | Found | Iterates) -> int:
+    """The memory that a block takes up."""
+    return sum(part.nbytes if isinstance(part, Tensor) else bytes_of(part) for part in block)
+
+
 def as_leaves(nodes: Nodes, least: Tensor, most: Tensor, shares: Shares | None) -> Leaves:
     """Nodes that are done, or left as they are."""
-    pi = nodes.state.pi[:, :-1]  # the last one shifts all reduced costs, which tells nothing at one k
+    pi = nodes.state.pi[:, :-1]  # the last one shifts all reduced costs, which changes nothing at one k
     given = nodes.state.shares if shares is None else shares.of_memberships(nodes.state.shares)
     return Leaves(nodes.owner, nodes.fixed, least, most, pi, given)
 

@@ -91,7 +91,7 @@ def _sorted_swaps(free: Tensor, reduced: Tensor, number: Tensor) -> tuple[Tensor
 
 
 def places(order: Tensor) -> Tensor:
-    """Where each item stands in each row's order."""
+    """The place of each item in each row's order."""
     positions = torch.arange(order.shape[1], device=order.device).expand_as(order)
     return torch.empty_like(order).scatter_(1, order, positions)
 
@@ -152,7 +152,7 @@ class Multipliers(NamedTuple):
 
 
 class Iterates(NamedTuple):
-    """Where the iteration stands: relaxed x, relaxed counts, multipliers; float32."""
+    """The state of the iteration: relaxed x, relaxed counts, multipliers; float32."""
 
     x: Tensor  # (nodes, items)
     counts: Tensor  # (nodes, rows)
@@ -342,7 +342,7 @@ LEAST_NODES, MOST_NODES = 2**8, 2**15  # nodes: with more, the kernels are what 
 
 
 class _Inputs(NamedTuple):
-    """What a recording reads: the nodes' rows, what is fixed in them, and where the iteration stands."""
+    """What a recording reads: the nodes' rows, what is fixed in them, and the state of the iteration."""
 
     rows: Rows
     fixed: Tensor

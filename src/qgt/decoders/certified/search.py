@@ -12,8 +12,9 @@ it splits: the root by k, a node with a fractional item by that, others by the f
 All instances' open nodes lie on common stacks (`nodes`), from which as many as make a good batch are relaxed together:
 hard instances fill the batch with their own nodes, and new instances are fed in when it runs low.
 
-Where tables have steps, pools tell little of k, and nodes leave it open for longer; and items that no x below the limit
-has otherwise are fixed before a node splits, for every item fixed makes the envelopes of its pools tighter (`steps`).
+Where tables have steps, pools determine k poorly, and nodes leave k open for longer. Before a node splits, items are
+fixed whose status is the same in every x below the limit, because every fixed item makes the envelopes of its pools
+tighter (`steps`).
 """
 
 import math
@@ -56,6 +57,7 @@ from qgt.decoders.certified.relaxation import (
 )
 from qgt.decoders.certified.steps import TIED, Given, Ranges, Shares, nothing_due, turning_costs
 from qgt.decoders.results import Answers, Decoded, Evidence, Proof, Spans, Status
+from qgt.decoders.threads import stop_if_given_up
 from qgt.model.prior import FREE, Prior
 from qgt.model.problem import Problem
 
@@ -78,6 +80,7 @@ class SearchOptions:
     keep_leaves: bool = True
     stop_confidence: float = 0.0
     coarse_slack: float = 0.0
+    most_bytes: float = 2e9  # of open nodes, leaves and answers: beyond them the search ends
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +111,7 @@ class Search:
     found: list[Found] = field(default_factory=list)
     leaves: list[Leaves] = field(default_factory=list)
     left: list[Nodes] = field(default_factory=list)  # open nodes that are not looked at any more
+    kept: int = 0  # bytes of the answers found and the leaves
 
     @classmethod
     def start(
@@ -183,7 +187,8 @@ class Search:
         """The same step by step."""
         roots = iter(torch.arange(len(self.best), device=self.best.device).split(batch))
         iterations = ITERATIONS if self.ranges is None else ITERATIONS_WITH_STEPS
-        while deadline is None or time.perf_counter() < deadline:
+        while (deadline is None or time.perf_counter() < deadline) and self.bytes < self.options.most_bytes:
+            stop_if_given_up()
             proofs_first = deadline is not None and not self.stacks.crowded
             waiting = self.stacks.can_improve if proofs_first else self.stacks.open
             few = sum(len(block.owner) for block in waiting) < batch
@@ -204,6 +209,11 @@ class Search:
     def unexplored(self) -> Tensor:
         """The least bound of the open nodes of each instance, infinite where there is none: (instances,)."""
         return sets.least_bounds(self.open, len(self.best), self.best.device)
+
+    @property
+    def bytes(self) -> int:
+        """The memory that is taken up by what is open and what is kept."""
+        return self.kept + sum(sets.bytes_of(block) for block in self.stacks.open)
 
     @property
     def open(self) -> list[Nodes]:
@@ -310,7 +320,7 @@ class Search:
     def _split_by_total(self, nodes: Nodes) -> Nodes:
         """One child for each number of defectives that the parent's multipliers do not exclude.
 
-        Where pools have steps they tell little of that number: nodes with many numbers come back unsplit.
+        Where pools have steps they determine that number poorly: nodes with many numbers come back unsplit.
         """
         if not len(nodes.owner):
             return nodes
@@ -351,6 +361,7 @@ class Search:
         good = cost < self.limit(owner)
         self.weight.index_add_(0, owner[good], (self.best[owner[good]] - cost[good]).exp())
         self.found.append(Found(owner[good], x[good], cost[good]))
+        self.kept += sets.bytes_of(self.found[-1])
 
     def _close(self, nodes: Nodes, done: Tensor) -> Nodes:
         """Make leaves of the nodes that are done; return the others."""
@@ -365,6 +376,7 @@ class Search:
         if self.options.keep_leaves:
             some = least <= most
             self.leaves.append(as_leaves(nodes.pick(some), least[some], most[some], self.shares))
+            self.kept += sets.bytes_of(self.leaves[-1])
 
     def open_leaves(self) -> list[Leaves]:
         """The open nodes as leaves: what is left of a search that ran out of time."""

@@ -23,7 +23,7 @@ from qgt.model.prior import FREE
 WIDE_RANGE = 200  # a range of more counts than this is as good as none
 STEPS_OFTEN = 0.05  # of a batch's counts
 LEAST_CHARGE = 1e-3  # nats: a smaller charge is none
-TIED = 1e-9  # nats: costs that differ by less are equal but for rounding
+TIED = 1e-9  # nats: costs that differ by less are equal except for rounding
 BIG_M = 1e6  # nats: what an impossible range costs more, in sums
 
 
@@ -75,7 +75,7 @@ class Ranges:
 
     @classmethod
     def of(cls, tables: Tables, *, charged: bool = False) -> "Ranges | None":
-        """None where few counts have tables with steps, and ranges would cost more than they tell."""
+        """None where few counts have tables with steps, and ranges would cost more than they save."""
         steps = torch.tensor([has_steps(row) for row in tables.costs.cpu().numpy()], dtype=torch.bool)
         steps = steps.to(tables.which.device)
         often = float(steps[tables.which].float().mean()) >= STEPS_OFTEN if tables.which.numel() else False
@@ -187,7 +187,7 @@ def turning_costs(
 # The shares are found with the other multipliers (`relaxation`): they step up with the relaxed x of their items, and
 # are projected on the simplex of those that give out no more than b, by Newton's method on its threshold.
 
-SHARES_OFTEN = 0.25  # of a batch's counts must have a charge, or shares cost more than they tell
+SHARES_OFTEN = 0.25  # of a batch's counts must have a charge, or shares cost more than they save
 MOST_PLACES = 4  # times as many places as memberships: else pools differ too much in size for a table of them
 
 

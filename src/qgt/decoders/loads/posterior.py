@@ -13,7 +13,7 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from qgt.arguments import positive, whole
-from qgt.decoders.contract import BoundDecoder, refuse_unsupported
+from qgt.decoders.contract import LEAST_PART, BoundDecoder, refuse_unsupported
 from qgt.decoders.loads.evidence import DrawnLoads, Fitted, Plates, PositiveSets
 from qgt.decoders.loads.search import RARE, SetListing, SetSearch
 from qgt.decoders.loads.tables import LEAST_NODES, NEVER
@@ -79,7 +79,7 @@ class LoadPosterior:
             rows = max(1, MOST_TABLES // (LEAST_NODES * problem.pools))
             return Decoded.joined([_decoded(self, Plates.of(problem, loads, costs, part)) for part in y.split(rows)])
 
-        return BoundDecoder(problem, decode, takes_missing=True)
+        return BoundDecoder(problem, decode, takes_missing=True, least_part=LEAST_PART)
 
 
 def _decoded(options: LoadPosterior, plates: Plates) -> Decoded:

@@ -7,8 +7,9 @@ from, and ends where the neighbours of every set within the odds have been looke
 Shotgun stochastic search for large p regression, J. Am. Stat. Assoc. 102, 507-516; here only
 the chains are random).
 
-Where this takes `HARD` sets or more, neighbours may lead to a set that is only the best of its surroundings. Such an
-instance gets annealed chains (`chains`), and the search goes on from the best of the sets in which they end.
+Where this takes `HARD` sets or more, for a best set of `MANY_POSITIVES` or more, neighbours may lead to a set that is
+only the best of its surroundings. Such an instance gets annealed chains (`chains`), and the search goes on from the best
+of the sets in which they end.
 
 Items that a plate hardly speaks about, such as a weak positive below the limit of detection, would multiply the number
 of sets without end. Where adding an item gains less than `RARE` in odds, the set with it is not listed; its odds are
@@ -37,6 +38,7 @@ REPAIRS = 2  # the best additions to a neighbour that explains too little
 FITTED_AT_A_TIME = 2**14
 ENDS = 3  # of chains that the search goes on from, the best
 HARD = 600  # sets looked at, from which on an instance gets chains as well
+MANY_POSITIVES = 8  # in the best set: with fewer, neighbours miss nothing, and chains would take most of the time
 CLIMB = 150  # sets fitted without a better one, after which the search from the end of a chain ends
 
 
@@ -62,7 +64,7 @@ class SetSearch:
         may_be = candidates(self.plates)
         found = _Found(self, self.plates.fit(self._start()))
         self._go_on(found, may_be)
-        hard = (found.number >= HARD).nonzero()[:, 0]
+        hard = ((found.number >= HARD) & (found.positives >= MANY_POSITIVES)).nonzero()[:, 0]
         if len(hard):
             found.add(self._elsewhere(found, hard, may_be[hard]))
             self._go_on(found, may_be)
@@ -235,6 +237,13 @@ class _Found:
         self.number = torch.bincount(self.fitted.sets.owner, minlength=len(best))
         self.number_at_best = torch.where(best > self.best + BETTER, self.number, self.number_at_best)
         self.best = best
+
+    @property
+    def positives(self) -> Int64[Tensor, " instances"]:
+        """The number of positives in the best set of each instance."""
+        owner, sizes = self.fitted.sets.owner, (self.fitted.sets.items != NONE).sum(1)
+        best = self.fitted.evidence == self.best[owner]
+        return torch.zeros_like(self.number).scatter_reduce(0, owner[best], sizes[best], "amax")
 
     def open(self) -> Bool[Tensor, " sets"]:
         """Sets within the window that the search has not gone on from."""

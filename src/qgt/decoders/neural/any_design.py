@@ -42,6 +42,7 @@ SETTLED = math.log(0.98)  # the network's own log probability of its calls from 
 DOUBT = 5.0  # the logit of an item that is taken to be the opposite of what was called
 LEAST_RATE = 1e-6
 ROUNDS, TRIES = 24, 24
+TRIES_TOGETHER = 8  # tries of an instance that are made side by side
 
 
 class OutsideTraining(UserWarning):
@@ -136,7 +137,7 @@ class AnyDesign:
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
             if y.device not in copies:
                 copies[y.device] = _copy(self.network, y.device)
-            at_a_time = max(1, HIDDEN_AT_A_TIME // (problem.items * self.network.inside))
+            at_a_time = _at_a_time(self.network, problem)
             parts = [_decode(self, copies[y.device], problem, part) for part in y.split(at_a_time)]
             parts = parts or [_decode(self, copies[y.device], problem, y)]
             x, scores, iterations = (torch.cat(column) for column in zip(*parts, strict=True))
@@ -302,36 +303,37 @@ def _decode(config: AnyDesign, network: MessageNetwork, problem: Problem, y: Ten
     costs = pool_costs(problem.design, problem.noise, y)
     seen = shown(problem, y, costs)
     best = _Best.none(problem, costs)
-    rows = torch.arange(len(y), device=y.device)
-    _try(config, network, seen, best, rows)
-    order = best.logits.abs().argsort(dim=1, stable=True)  # the most doubtful first
+    _try(config, network, seen, best, torch.arange(len(y), device=y.device), 1)
+    doubtful = best.logits.abs().argsort(dim=1, stable=True)[:, : config.tries]  # the most doubtful first
     calls = best.logits > 0
-    for number in range(min(config.tries, problem.items)):
-        rows = (~best.settled()).nonzero()[:, 0]
-        if not len(rows):
-            break
-        item = order[rows, number]
-        opposite = torch.where(calls[rows, item], -DOUBT, DOUBT)
-        part = Seen(*(one[rows] for one in seen))
-        prior = part.prior.scatter(1, item[:, None], opposite[:, None])
-        _try(config, network, part._replace(prior=prior), best, rows)
+    for items in doubtful.split(TRIES_TOGETHER, dim=1) if config.tries else ():
+        unsettled = (~best.settled()).nonzero()[:, 0]
+        for rows in unsettled.split(max(1, _at_a_time(network, problem) // TRIES_TOGETHER)):
+            copies = items.shape[1]
+            several = rows.repeat_interleave(copies)
+            item = items[rows].flatten()[:, None]
+            opposite = torch.where(calls[several].gather(1, item), -DOUBT, DOUBT)
+            part = Seen(*(one[several] for one in seen))
+            _try(config, network, part._replace(prior=part.prior.scatter(1, item, opposite)), best, rows, copies)
     return best.x, best.logits.sigmoid().to(torch.float64), best.rounds
 
 
-def _try(config: AnyDesign, network: MessageNetwork, seen: Seen, best: "_Best", rows: Tensor) -> None:
-    """Take all rounds with some instances; those whose answer stands leave."""
+def _at_a_time(network: MessageNetwork, problem: Problem) -> int:
+    """How many instances are decoded at a time, so that memory does not grow with the batch."""
+    return max(1, HIDDEN_AT_A_TIME // (problem.items * network.inside))
+
+
+def _try(config: AnyDesign, network: MessageNetwork, seen: Seen, best: "_Best", rows: Tensor, copies: int) -> None:
+    """Take all rounds with some instances, each in so many copies, one after the other; those that stand leave."""
     fixed, state = network.begin(seen)
-    here = torch.arange(len(rows), device=rows.device)
     for _ in range(config.rounds):
-        if not len(here):
+        if not len(rows):
             return
         state = network.round(fixed, state)
-        stands = best.update(rows[here], state.logits)
+        stands = best.update(rows, state.logits.unflatten(0, (len(rows), copies)))
         if bool(stands.any()):
-            keep = ~stands
-            here = here[keep]
-            fixed = fixed.at(keep)
-            state = type(state)(*(part[keep] for part in state))
+            rows, keep = rows[~stands], (~stands).repeat_interleave(copies)
+            fixed, state = fixed.at(keep), type(state)(*(part[keep] for part in state))
 
 
 @dataclass(eq=False)
@@ -360,17 +362,24 @@ class _Best:
         return self.belief >= SETTLED
 
     def update(self, rows: Tensor, logits: Tensor) -> Tensor:
-        """Judge a round's calls of some instances; which of them stand now."""
-        x = (logits > 0).to(torch.uint8)
-        counts = self.problem.design.count(x).to(torch.int64)  # (rows, pools)
+        """Judge a round's calls of some instances, logits (rows, copies, items); which instances stand now."""
         assert isinstance(self.problem.prior, Prior)
-        cost = self.costs.tables[self.costs.which[rows], counts].sum(1) - self.problem.prior.log_prob(x)
+        copies, calls = logits.shape[1], (logits.flatten(0, 1) > 0).to(torch.uint8)
+        counts = self.problem.design.count(calls).to(torch.int64)  # (rows * copies, pools)
+        reports = self.costs.tables[self.costs.which[rows.repeat_interleave(copies)], counts].sum(1)
+        each = (reports - self.problem.prior.log_prob(calls)).view(len(rows), copies)
+        cost, which = each.min(1)
+        x, logits = (_picked(part, which) for part in (calls.view_as(logits), logits))
         belief = torch.nn.functional.logsigmoid(logits.abs()).sum(1)
-        same = (x == self.x[rows]).all(1)
-        first = self.rounds[rows] == 0
+        same, first = (x == self.x[rows]).all(1), self.rounds[rows] == 0
         better = (cost < self.cost[rows]) | first | (same & (belief > self.belief[rows]))
-        self.rounds[rows] += 1
+        self.rounds[rows] += copies
         chosen = rows[better]
         self.x[chosen], self.cost[chosen], self.logits[chosen] = x[better], cost[better], logits[better]
         self.belief[chosen] = belief[better]
         return same & ~first & (belief >= SETTLED) & (cost < torch.inf)
+
+
+def _picked(parts: Tensor, which: Tensor) -> Tensor:
+    """One copy (rows, items) of each row of (rows, copies, items)."""
+    return parts.take_along_dim(which[:, None, None], 1)[:, 0]

@@ -260,16 +260,20 @@ def _account(problem: Problem, one: _Instance, result: Decoded) -> Account:
         return replace(made, words=_why_impossible(problem, one))
     if nothing:
         return replace(made, words=OUT_OF_TIME)
-    words = _in_words(problem, made, counted, listed_all=whole is True, file_fits=one.file_fits)
+    gap = _number(evidence.gap, i) if status == Status.TIME_LIMIT else None
+    words = _in_words(problem, made, counted, gap, listed_all=whole is True, file_fits=one.file_fits)
     return replace(made, words=words)
 
 
-def _in_words(problem: Problem, made: Account, counted: int, *, listed_all: bool, file_fits: bool) -> str:
-    """A possible answer in two to seven sentences."""
+def _in_words(
+    problem: Problem, made: Account, counted: int, gap: float | None, *, listed_all: bool, file_fits: bool
+) -> str:
+    """A possible answer in two to eight sentences."""
     word, status, proved, noise = made.verdict, made.status, made.status == Status.PROVED, problem.noise
     sentences = (
         wording.called(made.answer, problem.items, trusted=word in (Verdict.CERTAIN, Verdict.CONFIDENT)),
         wording.standing(status, word, made.confidence, made.at_most, alone=listed_all and not made.alternatives),
+        "" if gap is None or word is Verdict.SUSPECT else wording.gap_words(gap),
         wording.loads_words([(one.sample, one.load.words) for one in made.calls if one.load is not None]),
         wording.misfit_words(made.fit, word, file_fits=file_fits, noun=reported.noun(noise)),
         wording.explained_words(made.residuals, counted, whole=reported.exact(noise), noun=reported.noun(noise))

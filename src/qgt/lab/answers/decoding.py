@@ -22,6 +22,7 @@ from qgt.decoders.gamp import GAMP
 from qgt.decoders.neural.decoder import NeuralDecoder
 from qgt.decoders.registry import DECODERS
 from qgt.decoders.results import Decoded, Status
+from qgt.decoders.threads import in_own_thread
 from qgt.lab.answers.accounts import Account, accounts, numbers
 from qgt.model.problem import Problem
 from qgt.rounds.history import History, by_problem
@@ -107,7 +108,7 @@ def with_settings(net: NeuralDecoder, options: Mapping[str, str]) -> NeuralDecod
 # Decoding.
 
 OnInstancesDone = Callable[[int, int], None]  # instances done, and of how many
-PART, PART_ON_GPU = 128, 2**15  # instances decoded together: smaller parts lose speed, larger ones say nothing long
+PART, PART_ON_GPU = 512, 2**15  # instances decoded together: smaller parts lose speed, larger ones say nothing long
 SWEEPS = 30  # of belief propagation, where it asks for causes: counts that fit take ten, others never settle
 RESCUE = 5.0  # seconds for all impossible instances together
 
@@ -180,7 +181,9 @@ def decode_sheet(
         refuse_short_lists(own, "where counts are missing" if measured else "without simulations")
     decode, trust = _bound(problem, decoder, defectives, calibrate, cache)
     way = BySimulation(decode, trust, defectives, device, on_progress)
-    return decode_history(problem, [History.start(problem, row) for row in y], names, way)
+    histories = [History.start(problem, row) for row in y]
+    # What follows from the answers works on tensors as small as theirs.
+    return in_own_thread(lambda: decode_history(problem, histories, names, way))
 
 
 def decode_history(
