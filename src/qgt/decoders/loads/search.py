@@ -8,8 +8,8 @@ Shotgun stochastic search for large p regression, J. Am. Stat. Assoc. 102, 507-5
 the chains are random).
 
 Where this takes `HARD` sets or more, for a best set of `MANY_POSITIVES` or more, neighbours may lead to a set that is
-only the best of its surroundings. Such an instance gets annealed chains (`chains`), and the search goes on from the best
-of the sets in which they end.
+only the best of its surroundings. Such an instance gets annealed chains (`chains`), and the search goes on from the
+best of the sets in which they end.
 
 Items that a plate hardly speaks about, such as a weak positive below the limit of detection, would multiply the number
 of sets without end. Where adding an item gains less than `RARE` in odds, the set with it is not listed; its odds are
