@@ -115,6 +115,8 @@ def _row(name: str, prior: qgt.Categories | qgt.Copies, pools: int, rate: float,
 def brute(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """A row for each kind: problems, and those that agree with trying every x in everything."""
     for kind in ("copies", "categories"):
+        if not kind.startswith(arguments.rows):
+            continue
         g = torch.Generator().manual_seed(2027)
         odds = (1.0, 5.0, 100.0)
         equal = [equals_brute_force(random_case(kind, g), odds[number % 3]) for number in range(arguments.problems)]
@@ -170,7 +172,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--pools", type=int, nargs="+", default=[20, 25, 30, 35, 40])
-    parser.add_argument("--rows", default="", help="Only items of this kind, by the beginning of their name.")
+    parser.add_argument("--rows", default="", help="Only the kind whose name begins so.")
     parser.add_argument("--instances", type=int, default=100)
     parser.add_argument("--problems", type=int, default=500)
     parser.add_argument("-o", "--output", type=Path)

@@ -340,7 +340,10 @@ def measured_again(task: Task) -> list[dict[str, Any]]:
 def run_task(task: Task) -> tuple[list[Any], list[dict[str, Any]]]:
     """In a process of its own."""
     work = {ONE: searched, TWO: with_pools, "detected": by_detection, "fresh": measured_again}[task.kind]
-    return task.key, work(task)
+    found = work(task)
+    if task.device != "cpu":
+        torch.cuda.empty_cache()  # several processes share one GPU: what one of them keeps, others miss
+    return task.key, found
 
 
 def tasks_of(rates: Sequence[float], plates: int, seed: int, device: str) -> Iterator[Task]:

@@ -23,8 +23,9 @@ def test_registered_decoder_conforms(name: str) -> None:
     few: dict[str, dict[str, int]] = {"pretrained": {"tries": 4}}  # 24 take long where the suite's counts say little
     decoder, home = qgt.DECODERS[name](**few.get(name, {})), small_problem(pools=8, items=12)
     exact_counts = qgt.Problem(home.design, home.prior)
+    one_copy = qgt.Problem(home.design, qgt.Copies(frequency=0.2, ploidy=1), home.noise)  # calls are 0 or 1 there too
     # The first is too noisy to peel, and of counts.
-    homes = (home, exact_counts, problem_with_amounts())
+    homes = (home, exact_counts, problem_with_amounts(), one_copy)
     result = check_decoder(decoder, next(one for one in homes if decoder.supports(one) is None))
     assert len(result.passed) + len(result.not_applicable) == len(CHECKS)
     assert len(result.passed) >= 25

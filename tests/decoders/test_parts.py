@@ -26,6 +26,7 @@ from qgt import (
     Status,
     TrainConfig,
     accounts,
+    check_certificate,
     instance_fit,
     load,
     next_pools,
@@ -153,6 +154,17 @@ def test_reads_of_genotypes_come_from_every_chromosome() -> None:
     x = torch.tensor([[1, 2, 0, 1]], dtype=torch.uint8)  # 4 of 8 chromosomes
     y = torch.tensor([[500.0]], dtype=torch.float64)
     assert math.isclose(float(problem.log_reports(x, y).exp()), math.comb(1000, 500) / 2**1000, rel_tol=1e-9)
+
+
+@pytest.mark.parametrize("prior", [Copies(frequency=0.1, ploidy=2), Categories((0.1, 0.1))])
+def test_no_instances_are_no_answers(prior: Copies | Categories) -> None:
+    problem = Problem(Design.from_rows(["110", "011"]), prior, SparseInteger(rate=0.1, bound=1))
+    y = problem.simulate(0, generator=torch.Generator().manual_seed(0)).y
+    for kind in DECODERS.values():
+        if kind().supports(problem) is None:
+            result = kind().bind(problem)(y)
+            assert tuple(result.x.shape) == (0, 3) and tuple(result.status.shape) == (0,)
+    assert check_certificate(problem, y, Certified().bind(problem)(y)).shape == (0,)
 
 
 def test_a_report_of_the_wrong_shape_is_refused() -> None:

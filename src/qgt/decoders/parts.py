@@ -43,14 +43,14 @@ def from_parts(values: Categories | Copies, result: Decoded, *, probabilities: b
     """
     evidence, scores, each = result.evidence, result.scores, None
     if scores is not None and not probabilities:
-        scores = scores.unflatten(1, (values.levels, -1)).amax(1)
+        scores = scores.unflatten(1, (values.levels, scores.shape[1] // values.levels)).amax(1)
     elif scores is not None:
         each = values.value_probabilities(scores)
         scores = 1 - each[:, :, 0]
     known = None if evidence.marginals is None else 1 - values.value_probabilities(evidence.marginals)[:, :, 0]
     unsettled = evidence.unsettled
     if unsettled is not None:
-        unsettled = unsettled.unflatten(1, (values.levels, -1)).any(1)
+        unsettled = unsettled.unflatten(1, (values.levels, unsettled.shape[1] // values.levels)).any(1)
     answers = evidence.alternatives
     if answers is not None:
         answers = Answers(answers.spans, values.from_parts(answers.x), answers.log_joint, answers.probability)

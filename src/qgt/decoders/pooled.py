@@ -33,6 +33,7 @@ from qgt.model.noise import reports_of
 from qgt.model.problem import Problem
 
 RIDGE = 1e-6  # added to the covariance, so that it can be inverted once nothing is left to explain
+ROUNDED = 9  # decimals at which entries are equal: they differ by the rounding of sums, and batches must not matter
 SETTLED = 1e-6  # change of a mean vector at which a run is done
 
 
@@ -99,7 +100,7 @@ class Scaled(NamedTuple):
 
 def _by_report(product: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     found = product(x.transpose(1, 2).flatten(0, 1))  # an instance and a report in each row
-    each: Tensor = found.unflatten(0, (len(x), -1)).transpose(1, 2)
+    each: Tensor = found.unflatten(0, (len(x), x.shape[2])).transpose(1, 2)
     return each
 
 
@@ -224,9 +225,10 @@ class PooledIHT:
 def _largest(scaled: Scaled, moved: Tensor, total: Tensor) -> Tensor:
     """The values of items: of the nearest vector, for as many items as there are, those with the largest entries."""
     pull = moved @ scaled.vectors.T - scaled.vectors.square().sum(1) / 2  # largest for the nearest vector
+    pull = pull.round(decimals=ROUNDED)
     gain, value = pull[:, :, 1:].max(2)  # of any value but 0
     used = scaled.vectors[value + 1]  # (instances, items, reports)
-    order = gain.argsort(1, descending=True)
+    order = gain.argsort(dim=1, descending=True, stable=True)
     so_far = used.gather(1, order[:, :, None].expand_as(used)).cumsum(1)
     allowed = (so_far <= total[:, None] + 0.5).all(2)
     kept = torch.zeros_like(allowed).scatter_(1, order, allowed)

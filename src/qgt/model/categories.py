@@ -106,12 +106,12 @@ class Categories:
     def from_parts(self, parts: UInt8[Tensor, "instances parts"]) -> UInt8[Tensor, "instances items"]:
         """The categories of items; the last one where more than one part is 1."""
         values = torch.arange(1, self.levels + 1, dtype=torch.uint8, device=parts.device)[:, None]
-        found: Tensor = (parts.unflatten(1, (self.levels, -1)) * values).amax(1)
+        found: Tensor = (_by_value(parts, self.levels) * values).amax(1)
         return found
 
     def allowed(self, parts: UInt8[Tensor, "instances parts"]) -> Bool[Tensor, " instances"]:
         """Whether no item is in two categories."""
-        alone: Tensor = parts.unflatten(1, (self.levels, -1)).sum(1) <= 1
+        alone: Tensor = _by_value(parts, self.levels).sum(1) <= 1
         return alone.all(1)
 
     def part_marginals(self) -> list[float]:
@@ -122,7 +122,7 @@ class Categories:
         self, marginals: Float64[Tensor, "instances parts"]
     ) -> Float64[Tensor, "instances items values"]:
         """The probability of each category, from those of its parts."""
-        others = marginals.unflatten(1, (self.levels, -1)).transpose(1, 2)  # (instances, items, categories but one)
+        others = _by_value(marginals, self.levels).transpose(1, 2)  # (instances, items, categories but one)
         return torch.cat([(1 - others.sum(2, keepdim=True)).clamp(min=0.0), others], 2)
 
     def part_costs(self, items: int) -> ItemCosts:
@@ -245,12 +245,12 @@ class Copies:
 
     def from_parts(self, parts: UInt8[Tensor, "instances parts"]) -> UInt8[Tensor, "instances items"]:
         """The numbers of copies."""
-        found: Tensor = parts.unflatten(1, (self.levels, -1)).sum(1, dtype=torch.uint8)
+        found: Tensor = _by_value(parts, self.levels).sum(1, dtype=torch.uint8)
         return found
 
     def allowed(self, parts: UInt8[Tensor, "instances parts"]) -> Bool[Tensor, " instances"]:
         """Whether each item's parts are 1 in order."""
-        each: Tensor = parts.unflatten(1, (self.levels, -1))
+        each: Tensor = _by_value(parts, self.levels)
         return (each[:, 1:] <= each[:, :-1]).flatten(1).all(1)
 
     def part_marginals(self) -> list[float]:
@@ -261,7 +261,7 @@ class Copies:
         self, marginals: Float64[Tensor, "instances parts"]
     ) -> Float64[Tensor, "instances items values"]:
         """The probability of each number of copies, from those of that many or more."""
-        more = marginals.unflatten(1, (self.levels, -1)).transpose(1, 2)  # (instances, items, levels)
+        more = _by_value(marginals, self.levels).transpose(1, 2)  # (instances, items, levels)
         edge = torch.ones_like(more[:, :, :1])
         return (torch.cat([edge, more], 2) - torch.cat([more, 0 * edge], 2)).clamp(min=0.0)
 
@@ -334,6 +334,12 @@ class PartsPrior:
         if rest:
             raise ValueError(f"{parts} parts are not {self.values.levels} for each item: give a multiple.")
         return items
+
+
+def _by_value(parts: Tensor, levels: int) -> Tensor:
+    """Numbers of parts (instances, parts) by value and item: (instances, levels, items)."""
+    found: Tensor = parts.unflatten(1, (levels, parts.shape[1] // levels))  # instances may be none
+    return found
 
 
 def _probabilities(name: str, given: object, *, least: int) -> tuple[float, ...]:

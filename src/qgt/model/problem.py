@@ -254,7 +254,9 @@ class Problem:
         if y.dim() == 3:
             assert isinstance(self.prior, Categories)
             parts = self.in_parts.log_reports(self.prior.to_parts(x), self.prior.part_reports(y))
-            found: Tensor = parts.unflatten(1, (-1, self.pools)).transpose(1, 2)  # (instances, pools, categories)
+            found: Tensor = parts.unflatten(1, (y.shape[2], self.pools)).transpose(
+                1, 2
+            )  # (instances, pools, categories)
             return found
         sizes, counts = self.sizes(y.device), self.totals(x)
         missing = y.isnan()

@@ -161,8 +161,9 @@ class _Blocks:
     ) -> Decoded:
         """Combinations as a result; without any, the answers to all categories, of which the last counts."""
         spans = Spans(torch.tensor([len(row.cost) for row in rows], dtype=torch.int64).cumsum(0).to(y.device))
-        answers = torch.from_numpy(np.concatenate([row.x for row in rows])).to(y.device)
-        cost = torch.from_numpy(np.concatenate([row.cost for row in rows])).to(y.device)
+        none = Combined(np.zeros((0, self.problem.items), dtype=np.uint8), np.zeros(0))  # there may be no instances
+        answers = torch.from_numpy(np.concatenate([row.x for row in (none, *rows)])).to(y.device)
+        cost = torch.from_numpy(np.concatenate([row.cost for row in (none, *rows)])).to(y.device)
         owner, some = spans.owner, spans.numbers > 0
         first = (spans.ends - spans.numbers)[some]
         x = self.categories.from_parts(torch.cat([one.x for one in found], 1))
