@@ -135,13 +135,14 @@ def test_amounts_are_a_truth_to_score_by(capsys: pytest.CaptureFixture[str]) -> 
     simulated(capsys)
     run("decode counts.csv --problem problem.toml --calibrate 0 --answers answers.csv", capsys)
     assert json.loads(run("score truth.csv answers.csv --json", capsys))["success_rate"]["mean"] == 1.0
-    Path("truth.csv").write_text("1,0.5,0\n0,-2,1\n")
+    Path("truth.csv").write_text("7,0.5,0\n0,-2,3.5\n")
     Path("answers.csv").write_text("1,1,0\n0,0,1\n")
     assert "row 2, column 2 holds -2; write an amount, 0 for a negative" in run(
         "score truth.csv answers.csv", capsys, 2
     )
-    Path("truth.csv").write_text("1,2,0\n0,0,1\n")
-    assert "row 1, column 2 holds 2; write 0 or 1" in run("score truth.csv answers.csv", capsys, 2)
+    for slip in ("2", "0.5"):
+        Path("truth.csv").write_text(f"1,{slip},0\n0,0,1\n")
+        assert f"row 1, column 2 holds {slip}; write 0 or 1" in run("score truth.csv answers.csv", capsys, 2)
 
 
 def test_the_example_of_the_docs_is_decoded(capsys: pytest.CaptureFixture[str]) -> None:

@@ -130,6 +130,7 @@ BROKEN: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], list[
 }
 
 
+@pytest.mark.usefixtures("unchecked")  # certificates by the thousand; types are checked in other tests
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_checker_is_seen_through(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spoil, make = BROKEN[name]

@@ -292,9 +292,9 @@ def _order(kind: str, path: str | Path, sheet: tables.Table, wanted: Sequence[st
 
 
 def _true_statuses(path: str | Path, sheet: tables.Table) -> Tensor:
-    """Who is positive: statuses of 0 and 1, or amounts from 0 up where some cell has a decimal fraction."""
+    """Who is positive: statuses of 0 and 1, or amounts from 0 up, which have decimal fractions and are never just 1."""
     values = torch.tensor(sheet.values, dtype=torch.float64)  # (instances, items)
-    if not bool((values != values.round()).any()):  # a 2 among 0s and 1s is a slip, not an amount
+    if bool((values == 1).any()) or bool((values == values.round()).all()):  # 2 or 0.5 among 0s and 1s is a slip
         return _statuses(path, sheet)
     for row, column in ((values < 0) | ~values.isfinite()).nonzero()[:1].tolist():
         place = sheet.place(row, column)
