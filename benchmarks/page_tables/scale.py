@@ -63,6 +63,16 @@ def schedules_table(root: Path) -> str:
     return markdown_table([*header, "same outcome in all orders"], lines)
 
 
+def busy_table(root: Path) -> str:
+    """Batches beside busy neighbours: threads by instances, and torch's threads, beside one thread."""
+    lines = []
+    for row in read(root, "busy")["rows"]:
+        times = [f"{1000 * row['one']:,.0f}", f"{row['shared_to_one']:.2f}", f"{row['split_to_one']:.2f}"]
+        lines.append([f"{row['batch']:,}", row["neighbours"], *times])
+    header = ["plates", "busy neighbours", "one thread, ms", "threads of qgt, times as long", "torch's threads"]
+    return markdown_table(header, lines)
+
+
 def cluster_table(root: Path) -> str:
     """Studies on a cluster beside the local pool."""
     found, lines = read(root, "cluster")["speed"], []
@@ -83,6 +93,7 @@ def kills_table(root: Path) -> str:
 
 
 TABLES = {
+    "busy": busy_table,
     "cluster": cluster_table,
     "cluster_kills": kills_table,
     "codes": codes_table,
