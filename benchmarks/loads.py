@@ -128,17 +128,22 @@ def scores(x: Tensor, called: Tensor) -> dict[str, Any]:
     }
 
 
+def timed(decode: qgt.Decode, y: Tensor) -> tuple[qgt.Decoded, float]:
+    """The answers, and how many seconds they took."""
+    synchronize(y.device.type)
+    start = time.perf_counter()
+    result = decode(y)
+    synchronize(y.device.type)
+    return result, time.perf_counter() - start
+
+
 def measured(row: Row, seed: int, number: int, device: str) -> dict[str, Any]:
     problem = problem_of(row, seed)
     generator = torch.Generator(device).manual_seed(seed)
     x, y = plates_of(row, problem, number, generator)
     decode = qgt.LoadPosterior().bind(problem)
     decode(y[:2])
-    synchronize(device)
-    start = time.perf_counter()
-    result = decode(y)
-    synchronize(device)
-    seconds = time.perf_counter() - start
+    result, seconds = timed(decode, y)
     confidence, complete = result.evidence.confidence, result.evidence.complete
     assert confidence is not None and complete is not None
     right = (result.x == (x > 0)).all(1)
@@ -224,17 +229,8 @@ def speed(seed: int, device: str, plates: int) -> list[dict[str, Any]]:
         x, y = problem.simulate(plates, generator=torch.Generator(device).manual_seed(seed))
         decode = qgt.LoadPosterior().bind(problem)
         decode(y[:4])
-        synchronize(device)
-        start = time.perf_counter()
-        result = decode(y)
-        synchronize(device)
-        seconds = time.perf_counter() - start
-        single = []
-        for i in range(min(20, plates)):
-            start = time.perf_counter()
-            decode(y[i : i + 1])
-            synchronize(device)
-            single.append(time.perf_counter() - start)
+        result, seconds = timed(decode, y)
+        single = [timed(decode, y[i : i + 1])[1] for i in range(min(20, plates))]
         right = int((result.x == (x > 0)).all(1).sum())
         alone = {"mean": sum(single) / len(single), "most": max(single)}
         found.append(

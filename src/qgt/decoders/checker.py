@@ -840,6 +840,19 @@ def _by_the_model(problem: Problem, y: Tensor, x: Tensor, owner: Tensor) -> Floa
     return torch.cat([torch.zeros(0, dtype=torch.float64), *parts]).numpy()
 
 
+def _without_proof(every: Floats, blur: Floats, answers: _Answers) -> tuple[_Verdict, bool]:
+    """What the costs of an answer and of those listed show by themselves, and whether a proof can show more."""
+    cost, others = float(every[0]), every[1:]
+    if not math.isfinite(cost) or not _same(every, answers.by_the_model, blur):
+        return _Verdict(), False
+    weight, weights = _weights(answers.x, every)
+    not_overconfident = bool((answers.probability <= weights + TOO_MUCH).all())
+    too_large = blur[0] > CHECKER_TOLERANCE / 4  # float64 cannot tell the answer's cost from others
+    better = bool((others - blur[1:] < cost - CHECKER_TOLERANCE).any())  # an answer that is listed and more probable
+    found = _Verdict(not_overconfident=not_overconfident, weight=weight, log_joint=-cost)
+    return found, not too_large and not better
+
+
 def _verdict(costs: InstanceCosts, status: Status, answers: _Answers, proof: Proof) -> _Verdict:
     """What the certificate of one instance shows."""
     leaves = LeafTable.of(proof)
@@ -850,15 +863,9 @@ def _verdict(costs: InstanceCosts, status: Status, answers: _Answers, proof: Pro
         )
         return _Verdict(impossible=bool(shown), not_overconfident=True)
     every, blur = costs.of_x_and_blur(answers.x)
-    cost, others = float(every[0]), every[1:]
-    if not math.isfinite(cost) or not _same(every, answers.by_the_model, blur):
-        return _Verdict()
-    weight, weights = _weights(answers.x, every)
-    not_overconfident = bool((answers.probability <= weights + TOO_MUCH).all())
-    nothing = _Verdict(not_overconfident=not_overconfident, weight=weight, log_joint=-cost)
-    too_large = blur[0] > CHECKER_TOLERANCE / 4  # float64 cannot tell the answer's cost from others
-    better = bool((others - blur[1:] < cost - CHECKER_TOLERANCE).any())  # an answer that is listed and more probable
-    if status != Status.PROVED or too_large or better or not hold_every_x(costs.shared, leaves):
+    cost = float(every[0])
+    nothing, may_be_proved = _without_proof(every, blur, answers)
+    if status != Status.PROVED or not may_be_proved or not hold_every_x(costs.shared, leaves):
         return nothing
     if closed(costs, cost + math.log(proof.odds) - CHECKER_TOLERANCE, answers.x, leaves).all():
         return nothing._replace(optimal=True, listed=True)
@@ -973,15 +980,9 @@ class _Categories:
         every = np.sum([cost for cost, _ in each], axis=0) + self.constant
         blur = np.sum([off for _, off in each], axis=0)
         every = np.where((answers.x <= len(parts)).all(1), every, np.inf)
-        cost, others = float(every[0]), every[1:]
-        if not math.isfinite(cost) or not _same(every, answers.by_the_model, blur):
-            return _Verdict()
-        weight, weights = _weights(answers.x, every)
-        not_overconfident = bool((answers.probability <= weights + TOO_MUCH).all())
-        nothing = _Verdict(not_overconfident=not_overconfident, weight=weight, log_joint=-cost)
-        too_large = blur[0] > CHECKER_TOLERANCE / 4
-        better = bool((others - blur[1:] < cost - CHECKER_TOLERANCE).any())
-        if status != Status.PROVED or too_large or better or not all(part.covered for part in parts):
+        cost = float(every[0])
+        nothing, may_be_proved = _without_proof(every, blur, answers)
+        if status != Status.PROVED or not may_be_proved or not all(part.covered for part in parts):
             return nothing
         assert self.result.proof is not None
         odds = self.result.proof.odds

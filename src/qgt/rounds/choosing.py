@@ -335,7 +335,7 @@ def posterior_of(
     listed = None if answers is None else answers.of_instance(instance)
     whole = complete is not None and bool(complete[instance])
     proved = int(result.status[instance]) == Status.PROVED
-    # Of loads nothing is sampled: a list that is not complete is the best there is.
+    # Loads have no sampler, so an incomplete list is used as it is.
     if listed is not None and len(listed.x) and (whole or problem.loads or (proved and len(listed.x) > 1)):
         weight = listed.log_joint.softmax(0)  # probabilities may leave room for what is not listed, up to all of it
         known = Posterior(listed.x.cpu(), weight.cpu())

@@ -73,7 +73,7 @@ def evolve_vectors(
     covariance T. The mean is over draws, the same ones in every iteration.
 
     Args:
-        vectors: Of each value of an item, 0 included.
+        vectors: The vector of each value of an item, the value 0 included.
         shares: The probability of each value.
         ratio: M / N.
         noise: The scaled noise variance of each report.

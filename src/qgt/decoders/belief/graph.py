@@ -132,8 +132,8 @@ class FactorCosts:
 def symmetric(groups: Groups) -> Tensor:
     """The tables of groups for items that are defective in any order: (groups, numbers).
 
-    Of equal items in order there is one x for each number of them. Messages do not look at orders: there the same
-    probability is shared out among all sets of as many items.
+    In an ordered group of equal items, only one x has a given number of defectives. Messages ignore the order, so the
+    probability of that x is divided equally among all sets with the same number of items.
     """
     if not groups.ordered:
         return groups.tables

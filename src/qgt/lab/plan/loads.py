@@ -107,8 +107,8 @@ def usual_loads(noise: Noise, mean: float | None = None, sd: float | None = None
 
     Args:
         noise: The assay.
-        mean: Of single positives: their cycle, or the log10 of their amount; None takes what is published.
-        sd: Its standard deviation.
+        mean: The mean cycle of positives tested alone, or the mean log10 of their amounts; None: published values.
+        sd: The standard deviation of the same.
 
     Example:
         >>> loads = usual_loads(CycleThreshold(sigma=0.25, limit=38.0))

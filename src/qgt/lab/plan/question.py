@@ -352,7 +352,7 @@ def parse_measured(
     """The noise of an assay that measures amounts and the loads of positives; None for an assay that counts.
 
     Args:
-        kind: Of the assay: one of `MEASURED`, or of `ASSAY_NUMBERS`.
+        kind: The kind of assay: a name in `MEASURED` or in `ASSAY_NUMBERS`.
         given: Options by their names in `MEASURED`; None, or no entry, takes the usual value.
         loads_data: The content of the file `loads`, as with an upload.
 

@@ -5,10 +5,10 @@ names (`Sample Name`, `Name`, `Pool`) or wells. It may also have columns of targ
 those of the design's pools. Rows of controls and standards, wells without a name, omitted wells and other targets are
 left out, and the notes say so.
 
-Nothing is chosen silently. Of several targets one must be named. Several wells of one pool are replicates: their mean
-is read where all of them amplified and agree, and nothing was detected where none amplified; otherwise the file is
-refused. Where a target is an internal control, a well in which the control did not amplify is not measured, because the
-reaction failed, and to read "not detected" there would be an all-clear by accident.
+Nothing is chosen silently. If the file has several targets, the user must name one. Several wells of one pool are
+replicates. If all of them amplified and agree, their mean is read; if none amplified, nothing was detected; otherwise
+the file is refused. Where a target is an internal control, a well in which the control did not amplify is not measured,
+because the reaction failed, and to read "not detected" there would be an all-clear by accident.
 """
 
 import math
