@@ -2,14 +2,17 @@
 
     python benchmarks/any_design.py train --device cuda --minutes 9 --total-minutes 25 --out FOLDER [--resume FOLDER]
     python benchmarks/any_design.py ship CHECKPOINT
-    python benchmarks/any_design.py measure --device cuda [-o results/any_design.json]
+    python benchmarks/any_design.py limits --processes 12 --minutes 9 -o LIMITS
+    python benchmarks/any_design.py measure --device cuda --limits LIMITS [-o results/any_design.json]
+    python benchmarks/any_design.py draw                                         # docs/images/any_design.png
 
 `train` simulates on the device: every instance has a design, rates and a noise of its own. The learning rate falls with
 the time that all calls together have taken, `--total-minutes`. FOLDER/checkpoint.safetensors, written every minute, has
 the weights, their running average, the optimiser's moments and how it was made; FOLDER/log.jsonl has the loss and quick
 evaluations. `ship` writes the average weights as the file in the package. `measure` decodes designs that training never
-saw, with the shipped weights. `--tiny` trains a small network to check the script on a CPU; `--no-compile` leaves
-torch.compile out.
+saw, with the shipped weights; `limits`, which needs no GPU, decodes the same instances exactly, and `measure --limits`
+counts the network on those that are there. `--tiny` trains a small network to check the script on a CPU;
+`--no-compile` leaves torch.compile out.
 """
 
 import argparse
@@ -18,7 +21,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,6 +39,7 @@ from qgt.decoders.neural.messages import LEAST_LOG, Fixed, MessageNetwork, Seen,
 from qgt.files import tensors as tensor_files
 from qgt.learning.optimizers import MOMENTUM, orthogonal
 from qgt.learning.training import estimated_seconds
+from qgt.pictures.figures import CountedPanel, counted_figure, save_figure
 from setting import in_processes, provenance, synchronize, write
 
 # Random problems, one for each instance.
@@ -525,7 +529,14 @@ def quick_looks(
 # What the shipped weights reach.
 
 DESIGNS, INSTANCES, SEED = 8, 250, 7
+PAPER = (15, 20, 25, 30, 35)  # pools for 100 items, 10 % of counts off by one
+TUNED = (25, 20, 30)  # of these, those with networks for one design
+LARGEST_EXACT = 500  # items: larger problems are not proved within EXACT seconds
+EXACT, TOGETHER = 4.0, 10  # seconds of the exact decoder for an instance; instances of a task
 SETTINGS = {"one pass": 0, "24 tries": 24}  # tries of the decoder
+BEST = "24 tries"
+SPEEDS = ("N = 100, M = 25", "N = 100, M = 35", "N = 100, M = 30, weight 8", "N = 500, M = 125, density 0.5")
+PARTS = ("rows", "wrong", "speeds", "tuned")
 
 
 class Row(NamedTuple):
@@ -561,7 +572,7 @@ def regular(pools: int, weight: int, items: int = 100) -> Callable[[Generator], 
 def rows() -> list[Row]:
     """All problems: those near the paper's, then sizes, rates, noises, priors, and designs of held-out families."""
     six, paper = qgt.Bernoulli(0.06), qgt.SparseInteger(rate=0.1, bound=1)
-    found = [Row("paper", f"N = 100, M = {m}", dense(m), six, paper) for m in (25, 30, 35)]
+    found = [Row("paper", f"N = 100, M = {m}", dense(m), six, paper) for m in PAPER]
     found += [Row("weight 8", f"N = 100, M = {m}, weight 8", regular(m, 8), six, paper) for m in (25, 30)]
     found += [Row("density", "N = 100, M = 30, density 0.2", dense(30, probability=0.2), six, paper)]
     found += [
@@ -606,14 +617,26 @@ def scored(x: Tensor, calls: Tensor) -> tuple[int, int]:
     return int((x == calls).all(1).sum()), len(x)
 
 
-def measure_row(row: Row, device: str, designs: int, instances: int) -> dict[str, Any]:
-    """The network, GAMP and belief propagation on the same instances."""
+def paper_row(pools: int) -> Row:
+    return rows()[PAPER.index(pools)]
+
+
+def numbers(row: Row, instances: int = INSTANCES) -> int:
+    """How many instances of each design: fewer of large ones."""
+    return max(20, instances * 100 // max(100, problem_items(row)))
+
+
+def measure_row(
+    row: Row, device: str, designs: int, instances: int, most: int, exact: Sequence["Exact"]
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """The network, GAMP and belief propagation on the same instances; and the network where the limit is known."""
     decoders: dict[str, Any] = {name: qgt.pretrained(tries=tries) for name, tries in SETTINGS.items()}
     decoders |= {"gamp": qgt.GAMP(), "belief": qgt.BeliefPropagation()}
     right, seconds, total = dict.fromkeys(decoders, 0), dict.fromkeys(decoders, 0.0), 0
+    ours: dict[int, Tensor] = {}
     for seed in range(designs):
-        problem, x, y = row.instances(SEED + seed, max(20, instances * 100 // max(100, problem_items(row))))
-        x, y = x.to(device), y.to(device)
+        problem, x, y = row.instances(SEED + seed, numbers(row, instances))
+        x, y = x[:most].to(device), y[:most].to(device)
         total += len(x)
         for name, decoder in decoders.items():
             if decoder.supports(problem) is not None:
@@ -624,83 +647,123 @@ def measure_row(row: Row, device: str, designs: int, instances: int) -> dict[str
             result = decoder.bind(problem)(y)
             synchronize(device)
             seconds[name] += time.perf_counter() - begun
-            right[name] += scored(x, result.x)[0]
+            same = (x == result.x).all(1).cpu()
+            right[name] += int(same.sum())
+            if name == BEST:
+                ours[seed] = same
     made = {"group": row.group, "problem": row.label, "instances": total, "designs": designs}
     made["outside"] = [*qgt.pretrained().outside(row.problem(SEED))]
     made["right"] = {name: number for name, number in right.items() if number >= 0}
     made["microseconds"] = {name: round(1e6 * seconds[name] / total) for name in made["right"]}
     print({**made, "rates": {name: round(number / total, 4) for name, number in made["right"].items()}}, flush=True)
-    return made
+    return made, limit_row(row, instances, exact, ours)
 
 
 def problem_items(row: Row) -> int:
     return row.design(Generator().manual_seed(SEED)).items
 
 
-class Asked(NamedTuple):
-    """Instances of a row to be decoded exactly."""
+class Exact(NamedTuple):
+    """Instances of a row that are decoded exactly: how many the exact decoder has right, how many are proved."""
 
-    row: int
+    problem: str
     seed: int
+    first: int
     number: int
+    instances: int  # drawn together with them
+    right: int = -1
+    proved: int = -1
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """All but what was found."""
+        return tuple(self)[:5]
 
 
-def limit_of(asked: Asked) -> tuple[int, int, int, int, int]:
-    """The row, how many instances, how many the exact decoder and the network have right, how many are proved."""
-    problem, x, y = rows()[asked.row].instances(SEED + asked.seed, INSTANCES)
-    x, y = x[: asked.number], y[: asked.number]
-    result = qgt.Certified(time_limit=4.0, certificates=False).bind(problem)(y)
+def limit_row(row: Row, instances: int, exact: Sequence[Exact], ours: Mapping[int, Tensor]) -> dict[str, Any] | None:
+    """The limit of a row, and the network on the same instances."""
+    own = [one for one in exact if one.problem == row.label and one.instances == numbers(row, instances)]
+    own = [one for one in own if one.seed in ours and one.first + one.number <= len(ours[one.seed])]
+    if not own:
+        return None
+    network = sum(int(ours[one.seed][one.first : one.first + one.number].sum()) for one in own)
+    return {
+        "problem": row.label,
+        "instances": sum(one.number for one in own),
+        "limit": sum(one.right for one in own),
+        "network": network,
+        "proved": sum(one.proved for one in own),
+    }
+
+
+def decode_exactly(asked: Exact) -> Exact:
+    """In a process of its own."""
+    row = next(row for row in rows() if row.label == asked.problem)
+    problem, x, y = row.instances(SEED + asked.seed, asked.instances)
+    part = slice(asked.first, asked.first + asked.number)
+    result = qgt.Certified(time_limit=EXACT, certificates=False).bind(problem)(y[part])
     proved = int((result.status == qgt.Status.PROVED).sum())
-    ours = qgt.pretrained().bind(problem)(y)
-    return asked.row, len(x), scored(x, result.x)[0], scored(x, ours.x)[0], proved
+    return asked._replace(right=scored(x[part], result.x)[0], proved=proved)
 
 
-def limits(seconds: float, processes: int, designs: int) -> list[dict[str, Any]]:
-    """The limit of rows of about 100 items, as far as the time goes; the network on the same instances beside it."""
-    small = [i for i, row in enumerate(rows()) if problem_items(row) <= 125]
-    asked = [Asked(i, seed, 10) for seed in range(designs) for i in small]
-    found: dict[int, list[int]] = {}
-    for row, *numbers in in_processes(limit_of, asked, processes=processes, seconds=seconds):
-        found[row] = [a + b for a, b in zip(found.get(row, [0] * 4), numbers, strict=True)]
-    names = ("instances", "limit", "network", "proved")
-    return [{"problem": rows()[i].label, **dict(zip(names, found[i], strict=True))} for i in sorted(found)]
+def limits(options: argparse.Namespace) -> None:
+    """The exact decoder on the instances of all rows, all rows growing together; goes on where a file is there."""
+    small = [row for row in rows() if problem_items(row) <= LARGEST_EXACT]
+    asked = []
+    for first in range(0, options.instances, TOGETHER):
+        for seed in range(options.designs):
+            for row in small:
+                of = numbers(row, options.instances)
+                if first < of:
+                    asked.append(Exact(row.label, seed, first, min(TOGETHER, of - first), of))
+    path: Path = options.output
+    stored = json.loads(path.read_text("utf-8")) if path.exists() else {"measured_on": provenance("cpu"), "rows": []}
+    done = {Exact(**one).key for one in stored["rows"]}
+    todo = [one for one in asked if one.key not in done]
+    ended = in_processes(decode_exactly, todo, processes=options.processes, seconds=60 * options.minutes)
+    for number, one in enumerate(ended, 1):
+        stored["rows"].append(one._asdict())
+        if number % 100 == 0:
+            write(path, stored)
+    write(path, stored)
 
 
-def one_design(device: str, seconds: float, instances: int = 4000) -> list[dict[str, Any]]:
-    """One design of 25 pools: the network as it ships, trained on for it, and one that was trained for it alone."""
-    problem = rows()[0].problem(SEED)
+def one_design(device: str, seconds: float, pools: int, instances: int = 1000) -> Iterator[dict[str, Any]]:
+    """One design: the network as it ships, trained on for it, and networks that were trained for it alone."""
+    row = paper_row(pools)
+    problem = row.problem(SEED)
     g = Generator(device).manual_seed(SEED)
     x, y = problem.simulate(instances, generator=g)
-    made = []
 
-    def add(name: str, decoder: Any, took: float) -> None:
+    def of(name: str, decoder: Any, took: float) -> dict[str, Any]:
         right, total = scored(x, decoder.bind(problem)(y).x)
-        made.append({"network": name, "seconds": round(took), "right": right, "instances": total})
-        print(made[-1], flush=True)
+        made = {"problem": row.label, "network": name, "seconds": round(took), "right": right, "instances": total}
+        print(made, flush=True)
+        return made
 
-    add("pretrained, 24 tries", qgt.pretrained(), 0.0)
-    add("pretrained, one pass", qgt.pretrained(tries=0), 0.0)
-    probe = time.perf_counter()
-    qgt.fine_tune(problem, qgt.pretrained(), steps=20, generator=g)
-    synchronize(device)
+    yield of("pretrained, 24 tries", qgt.pretrained(), 0.0)
+    yield of("pretrained, one pass", qgt.pretrained(tries=0), 0.0)
+    for _ in range(2):  # the first one starts libraries
+        probe = time.perf_counter()
+        qgt.fine_tune(problem, qgt.pretrained(), steps=20, generator=g)
+        synchronize(device)
     steps = max(20, int(20 * seconds / (time.perf_counter() - probe)))
     begun = time.perf_counter()
     tuned = qgt.fine_tune(problem, qgt.pretrained(), steps=steps, generator=g)
     took = time.perf_counter() - begun
-    add("fine-tuned, 24 tries", tuned, took)
-    add("fine-tuned, one pass", replace(tuned, tries=0), took)
+    yield of("fine-tuned, 24 tries", tuned, took)
+    yield of("fine-tuned, one pass", replace(tuned, tries=0), took)
     for name, network in (("Refining", qgt.Refining(512, 2, 6)), ("ResidualMLP", qgt.ResidualMLP(512, 6))):
         step, _ = estimated_seconds(problem, network, qgt.TrainConfig.fresh(steps=1000), device=device)
         config = qgt.TrainConfig.fresh(steps=max(100, int(seconds / step)))
         begun = time.perf_counter()
         net = qgt.train(problem, network, config, generator=g)
-        add(f"{name} for this design", net, time.perf_counter() - begun)
-    return made
+        yield of(f"{name} for this design", net, time.perf_counter() - begun)
 
 
 def wrong_design(device: str) -> dict[str, Any]:
     """Counts of one design decoded with another: right answers, and how improbable the answers are."""
-    row = rows()[2]
+    row = paper_row(35)
     problem, x, y = row.instances(SEED, INSTANCES)
     other = row.problem(SEED + 1)
     x, y = x.to(device), y.to(device)
@@ -716,47 +779,125 @@ def wrong_design(device: str) -> dict[str, Any]:
     return made
 
 
-def speeds(device: str) -> list[dict[str, Any]]:
-    """Microseconds of an instance, on two cores and on the device."""
-    made = []
-    for where in ("cpu", *([device] if device != "cpu" else [])):
-        number = 40 if where == "cpu" else 4000
-        torch.set_num_threads(2)
-        for index in (0, 2, 4):
-            problem, _, y = rows()[index].instances(SEED, number)
-            for name, tries in SETTINGS.items():
-                decode = qgt.pretrained(tries=tries).bind(problem)
-                decode(y[:10].to(where))
-                synchronize(where)
+def speeds(device: str, timed: Sequence[Row]) -> Iterator[dict[str, Any]]:
+    """Microseconds of an instance: many together on a GPU, 40 on a CPU; the best of three."""
+    number = 40 if device == "cpu" else 400
+    for row in timed:
+        problem, _, y = row.instances(SEED, number)
+        y = y.to(device)
+        for name, tries in SETTINGS.items():
+            decode = qgt.pretrained(tries=tries).bind(problem)
+            decode(y[:10])
+            took = []
+            for _ in range(3):
+                synchronize(device)
                 begun = time.perf_counter()
-                decode(y.to(where))
-                synchronize(where)
-                each = round(1e6 * (time.perf_counter() - begun) / number)
-                made.append({"device": where, "problem": rows()[index].label, "setting": name, "microseconds": each})
-                print(made[-1], flush=True)
-    return made
+                decode(y)
+                synchronize(device)
+                took.append(time.perf_counter() - begun)
+            each = round(1e6 * min(took) / number)
+            made = {"device": device, "problem": row.label, "setting": name, "microseconds": each}
+            if device == "cpu":
+                made["threads"] = torch.get_num_threads()
+            print(made, flush=True)
+            yield made
 
 
 def measure(options: argparse.Namespace) -> None:
+    """Part after part, each kept as soon as it is there; what a file of the same device has is not measured again."""
     warnings.simplefilter("ignore", OutsideTraining)  # stored in the rows
-    device, found = options.device, {"measured_on": provenance(options.device), "made": dict(qgt.pretrained().made)}
+    device = options.device
+    found: dict[str, Any] = {"measured_on": {"seed": SEED, **provenance(device)}, "made": dict(qgt.pretrained().made)}
+    if options.output.exists():
+        stored = json.loads(options.output.read_text("utf-8"))
+        found |= stored if stored["measured_on"]["device"] == found["measured_on"]["device"] else {}
     found["parameters"] = sum(p.numel() for p in qgt.pretrained().network.parameters())
 
     def keep(**more: Any) -> None:
         found.update(more)
         write(options.output, found)
 
-    chosen = [row for row in rows() if not options.groups or row.group in options.groups]
-    done: list[dict[str, Any]] = []
-    for row in chosen:
-        done.append(measure_row(row, device, options.designs, options.instances))
-        keep(rows=done)  # after each row: a device may be taken back
-    keep(wrong_design=wrong_design(device))
-    keep(speeds=speeds(device))
-    if options.seconds:
-        keep(one_design=one_design(device, options.seconds))
-    if options.limit:
-        keep(limits=limits(options.limit, options.processes, options.designs))
+    def rows_too() -> None:
+        exact = (
+            [Exact(**one) for one in json.loads(options.limits.read_text("utf-8"))["rows"]] if options.limits else []
+        )
+        chosen = [row for group in options.groups or [""] for row in rows() if group in ("", row.group)]
+        done: list[dict[str, Any]] = found.get("rows", [])
+        known: list[dict[str, Any]] = found.get("limits", [])
+        ended = {row["problem"] for row in done}
+        for row in (row for row in chosen if row.label not in ended):
+            made, limit = measure_row(row, device, options.designs, options.instances, options.most, exact)
+            done.append(made)
+            known += [limit] if limit else []
+            keep(rows=done, limits=known)
+
+    def each(name: str, made: Iterator[dict[str, Any]]) -> None:
+        for one in made:
+            keep(**{name: [*found.get(name, []), one]})
+
+    if "rows" in options.parts:
+        rows_too()
+    if "wrong" in options.parts and "wrong_design" not in found:
+        keep(wrong_design=wrong_design(device))
+    if "speeds" in options.parts:
+        known_speeds = {row["problem"] for row in found.get("speeds", [])}
+        each("speeds", speeds(device, [row for row in rows() if row.label in SPEEDS and row.label not in known_speeds]))
+    if "tuned" in options.parts:
+        trained = [row["problem"] for row in found.get("one_design", [])]
+        for pools in options.pools:
+            if paper_row(pools).label not in trained:
+                each("one_design", one_design(device, options.seconds, pools))
+
+
+# The figure.
+
+RESULTS, IMAGE = Path("results/any_design.json"), Path("docs/images/any_design.png")
+DRAWN = {
+    "24 tries": "this network",
+    "one pass": "this network, one pass",
+    "gamp": "GAMP",
+    "belief": "belief propagation",
+}
+SIZES = {25: 100, 48: 200, 115: 500, 230: 1000, 460: 2000}  # items by pools, each item in 8 pools
+
+
+def panels_of(found: Mapping[str, Any], networks: Sequence[Mapping[str, Any]]) -> list[CountedPanel]:
+    """Success over the number of pools, with networks for one design beside it; and over the number of items."""
+    rows_by = {row["problem"]: row for row in found["rows"]}
+    limits_by = {row["problem"]: row for row in found["limits"]}
+
+    def panel(title: str, across: str, labels: Mapping[str, float], **more: Any) -> CountedPanel:
+        own = {x: rows_by[label] for label, x in labels.items() if label in rows_by}
+        curves = {
+            words: [(x, row["right"][name], row["instances"]) for x, row in own.items() if name in row["right"]]
+            for name, words in DRAWN.items()
+        }
+        known = {x: limits_by[label] for label, x in labels.items() if label in limits_by}
+        limit = [(x, row["limit"], row["instances"]) for x, row in known.items()]
+        return CountedPanel(title, across, curves, limit, **more)
+
+    pools = panel("100 items, density 0.5", "pools M", {f"N = 100, M = {m}": m for m in PAPER})
+    tuned = [row for row in found["one_design"] if row["network"] == "fine-tuned, 24 tries"]
+    alone = {
+        "fine-tuned to one design": [
+            (next(m for m in PAPER if row["problem"] == paper_row(m).label), row["right"], row["instances"])
+            for row in tuned
+        ]
+    }
+    for decoder, words in (("refining network", "Refining, for one design"), ("paper's network", "the paper's MLP")):
+        own = [row for row in networks if (row.get("setting"), row.get("decoder")) == ("independent", decoder)]
+        right = [sum(one[3] for one in row["outcomes"] if one[1] == one[2] == 0) for row in own]
+        alone[words] = sorted((row["M"], one, row["instances"]) for row, one in zip(own, right, strict=True))
+    pools = replace(pools, curves={**pools.curves, **alone})
+    labels = {f"N = {n}, M = {m}, weight 8": n for m, n in SIZES.items()}
+    sizes = panel("each item in 8 pools, 0.23 to 0.25 pools for each item", "items N", labels, log=True)
+    return [pools, sizes]
+
+
+def draw_figure() -> None:
+    found = json.loads(RESULTS.read_text("utf-8"))
+    networks = json.loads(Path("results/networks.json").read_text("utf-8"))["rows"]
+    save_figure(counted_figure(panels_of(found, networks)), IMAGE, "png")
 
 
 def arguments() -> argparse.Namespace:
@@ -780,13 +921,22 @@ def arguments() -> argparse.Namespace:
     of_train.add_argument("--tiny", action="store_true")
     of_measure = verbs.add_parser("measure")
     of_measure.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    of_measure.add_argument("--groups", nargs="*", default=[], help="some groups of rows, to try it out")
+    of_measure.add_argument("--groups", nargs="*", default=[], help="some groups of rows, in this order")
     of_measure.add_argument("--designs", type=int, default=DESIGNS)
     of_measure.add_argument("--instances", type=int, default=INSTANCES, help="of each design, for 100 items")
-    of_measure.add_argument("--seconds", type=float, default=40.0, help="of each training for one design; 0: none")
-    of_measure.add_argument("--limit", type=float, default=80.0, help="seconds for the exact decoder; 0: none")
-    of_measure.add_argument("--processes", type=int, default=max(1, (os.cpu_count() or 2) - 2))
+    of_measure.add_argument("--most", type=int, default=INSTANCES, help="the first of them, which are decoded")
+    of_measure.add_argument("--parts", nargs="*", default=PARTS, choices=PARTS)
+    of_measure.add_argument("--seconds", type=float, default=40.0, help="of each training for one design")
+    of_measure.add_argument("--pools", type=int, nargs="*", default=TUNED, help="of designs that are trained for")
+    of_measure.add_argument("--limits", type=Path, help="what `limits` wrote")
     of_measure.add_argument("-o", "--output", type=Path, default=Path("results/any_design.json"))
+    of_limits = verbs.add_parser("limits")
+    of_limits.add_argument("--designs", type=int, default=DESIGNS)
+    of_limits.add_argument("--instances", type=int, default=INSTANCES, help="of each design, for 100 items")
+    of_limits.add_argument("--processes", type=int, default=max(1, (os.cpu_count() or 2) - 2))
+    of_limits.add_argument("--minutes", type=float, default=math.inf, help="stop after so many; running again goes on")
+    of_limits.add_argument("-o", "--output", type=Path, required=True)
+    verbs.add_parser("draw")
     of_ship = verbs.add_parser("ship")
     of_ship.add_argument("checkpoint", type=Path)
     of_ship.add_argument("-o", "--output", type=Path, default=Path("src/qgt/data/any_design.safetensors"))
@@ -799,5 +949,9 @@ if __name__ == "__main__":
         train(options)
     elif options.verb == "measure":
         measure(options)
+    elif options.verb == "limits":
+        limits(options)
+    elif options.verb == "draw":
+        draw_figure()
     else:
         ship(options.checkpoint, options.output)

@@ -2,7 +2,8 @@
 
     python benchmarks/categories.py success -o results/categories.json        # N = 100, 20 to 40 pools, one thread
     python benchmarks/categories.py brute -o results/categories.json          # small problems against every x
-    python benchmarks/categories.py correlation -o results/categories.json    # the setting of Tan et al. 2024
+    python benchmarks/categories.py networks -o results/categories.json --device cuda --seconds 10    # a network a row
+    python benchmarks/categories.py plates -o results/categories.json         # verdicts, calls and follow-up rounds
 
 `success`: items are in one of 2, 3 or 4 categories, 6 % of them not in the first; or have 0, 1 or 2 copies of an allele
 of frequency 3 %, so that pools of all problems have as many to count. Noisy reports are off by one, as in the paper's
@@ -10,12 +11,18 @@ setting. Every instance is decoded by itself. `proved` counts answers that are s
 second of one core's time, which does not depend on what else the machine does. Where all are proved, the share of right
 answers is the limit of all decoders. The same instances go to all.
 
-`brute`: small random problems with any noise, missing reports and arbitrary ones. Counted are the problems in which
-`Certified` finds, proves and lists what trying every x does, and in which its certificates are accepted.
+`brute`: small random problems with any noise, or one for each category, rates of all items or of each item, missing
+reports and arbitrary ones. Counted are the problems in which `Certified` finds, proves and lists what trying every x
+does, and in which its certificates are accepted.
 
-`correlation`: 500 items, 0/1 with a share of 0.1 or 0.3, exact counts, designs of density 1/2: the squared correlation
-of AMP's answers with the truth, at pools over items of 0.1 to 1, and what state evolution predicts of it; and the same
-for three categories of equal shares.
+`networks`: the rows of `success` once more, for networks. The four designs of a row have one network each, which are
+trained side by side for `--seconds`. Counted are the instances of `success` and `--tests` new ones of each design, in
+one pass and with `--rounds` rounds. A row that is in the results is skipped, unless it was trained for less time; rows
+are written one by one, and none is begun after `--limit` seconds, so that several calls may share the work.
+
+`plates`: 96 samples in too few pools, decoded as `qgt decode` does it, with 10 seconds of calibration: how many plates
+are certain and how many of those are wrong, how many samples are called with a wrong value, and the same after one
+follow-up round of at most four pools for each plate that is not certain.
 """
 
 import argparse
@@ -24,7 +31,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))  # where the random problems are made
 
@@ -33,10 +40,14 @@ import torch
 from torch import Tensor
 
 import qgt
-from qgt.decoders.pooled import value_vectors
-from qgt.theory.evolution import evolve_vectors
+from qgt.decoders.neural.record import TrainConfig
+from qgt.lab.answers.decoding import ByLongerLists, DecodedSheet, decode_history, decode_sheet
+from qgt.lab.rounds.follow_up import propose
+from qgt.learning.run import TrainingRun
+from qgt.rounds.history import History, measure
+from qgt.rounds.stopping import Settle
 from random_values import equals_brute_force, random_case
-from setting import provenance, write
+from setting import provenance, synchronize, write
 
 ITEMS, DESIGNS = 100, 4
 MOST_SECONDS = 3.0  # by the clock, for searches that share the machine with others
@@ -51,6 +62,14 @@ OTHERS: dict[str, qgt.Decoder] = {
     "linear_program": qgt.LinearProgram(),
     "iht": qgt.PooledIHT(),
 }
+
+
+class Drawn(NamedTuple):
+    """A problem with some of its instances."""
+
+    problem: qgt.Problem
+    x: Tensor
+    y: Tensor
 
 
 def noise_of(rate: float) -> qgt.Noise:
@@ -82,14 +101,19 @@ def success(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 yield _row(name, prior, pools, rate, arguments.instances)
 
 
+def problems_of(prior: qgt.Categories | qgt.Copies, pools: int, rate: float, instances: int) -> Iterator[Drawn]:
+    """The designs of a row, each with its own instances."""
+    for seed in range(DESIGNS):
+        g = torch.Generator().manual_seed(1000 * pools + seed)
+        problem = qgt.Problem(qgt.Design.bernoulli(pools=pools, items=ITEMS, generator=g), prior, noise_of(rate))
+        yield Drawn(problem, *problem.simulate(instances // DESIGNS, generator=g))
+
+
 def _row(name: str, prior: qgt.Categories | qgt.Copies, pools: int, rate: float, instances: int) -> dict[str, Any]:
     ours: list[tuple[bool, bool, float]] = []
     right = dict.fromkeys(OTHERS, 0)
     seconds = dict.fromkeys(OTHERS, 0.0)
-    for seed in range(DESIGNS):
-        g = torch.Generator().manual_seed(1000 * pools + seed)
-        problem = qgt.Problem(qgt.Design.bernoulli(pools=pools, items=ITEMS, generator=g), prior, noise_of(rate))
-        x, y = problem.simulate(instances // DESIGNS, generator=g)
+    for problem, x, y in problems_of(prior, pools, rate, instances):
         ours += one_by_one(problem, x, y)
         for other, decoder in OTHERS.items():
             decode = decoder.bind(problem)
@@ -123,48 +147,144 @@ def brute(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         yield {"kind": kind, "problems": len(equal), "instances": 4 * len(equal), "equal": sum(equal)}
 
 
-def correlation(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """A row for each prior and ratio of pools to items."""
-    priors = {
-        "0/1, share 0.1": qgt.Categories((0.1,)),
-        "0/1, share 0.3": qgt.Categories((0.3,)),
-        "3 equal categories": qgt.Categories((1 / 3, 1 / 3)),
+PROBE = 20  # steps, by which the number of steps in the time is found
+SHARE = 0.95  # of the time for steps; the rest is for validations
+
+
+def networks(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """A row for each kind of items, number of pools and noise that has none yet, or one of less training."""
+    began, done = time.perf_counter(), {_key(row): row["seconds"] for row in _stored(arguments, "networks")}
+    for name, prior in PRIORS.items():
+        for pools in arguments.pools:
+            for rate in (0.0, 0.1):
+                if not name.startswith(arguments.rows) or done.get((name, pools, rate), 0.0) >= arguments.seconds:
+                    continue
+                if time.perf_counter() - began > arguments.limit:
+                    print("the time is up: call again for the other rows")
+                    return
+                yield _trained(name, prior, pools, rate, arguments)
+
+
+def _key(row: dict[str, Any]) -> tuple[str, int, float]:
+    return row["items"], row["pools"], row["noise"]
+
+
+def _stored(arguments: argparse.Namespace, part: str) -> list[dict[str, Any]]:
+    path = arguments.output
+    found: list[dict[str, Any]] = json.loads(path.read_text()).get(part, []) if path and path.exists() else []
+    return found
+
+
+def _trained(
+    name: str, prior: qgt.Categories | qgt.Copies, pools: int, rate: float, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Train the networks of one row, and count."""
+    drawn, device = list(problems_of(prior, pools, rate, arguments.instances)), arguments.device
+    network = qgt.Refining(arguments.width, arguments.blocks, 5)
+    problems = [one.problem for one in drawn]
+    steps = _steps(problems, network, arguments)
+    config = TrainConfig.fresh(steps=steps, batch=arguments.batch, validation=arguments.validation)
+    g = torch.Generator(device).manual_seed(pools)
+    synchronize(device)
+    start = time.perf_counter()
+    nets = qgt.train_many(problems, network, config, generator=g)
+    synchronize(device)
+    seconds = time.perf_counter() - start
+    right = dict.fromkeys(("one_pass", "rounds", "new_one_pass", "new_rounds"), 0)
+    for net, (problem, x, y) in zip(nets, drawn, strict=True):
+        new = problem.simulate(arguments.tests, generator=g)
+        for way, one in (("one_pass", net), ("rounds", net.with_rounds(arguments.rounds))):
+            decode = one.bind(problem)
+            right[way] += int((decode(y.to(device)).x.cpu() == x).all(1).sum())
+            right[f"new_{way}"] += int((decode(new.y).x == new.x).all(1).sum())
+    return {
+        "items": name,
+        "pools": pools,
+        "noise": rate,
+        "seconds": arguments.seconds,
+        "trained_seconds": round(seconds, 1),
+        "steps": config.total_steps,
+        "batch": config.batch,
+        "network": str(network),
+        "rounds": arguments.rounds,
+        "instances": sum(len(one.x) for one in drawn),
+        "new_instances": DESIGNS * arguments.tests,
+        "right": right,
+        "measured_on": provenance(device),
     }
-    for name, prior in priors.items():
-        for ratio in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0):
-            g = torch.Generator().manual_seed(round(100 * ratio))
-            found = [_squared(prior, round(500 * ratio), g) for _ in range(arguments.instances // 5)]
-            vectors = value_vectors(prior)
-            final = evolve_vectors(vectors, prior.distribution, ratio, generator=g)
-            predicted = _predicted(vectors, prior, final, ratio)
-            yield {
-                "items": name,
-                "ratio": ratio,
-                "instances": len(found),
-                "amp": round(float(np.mean(found)), 3),
-                "state_evolution": round(predicted, 3),
-            }
 
 
-def _squared(prior: qgt.Categories, pools: int, g: torch.Generator) -> float:
-    """The squared correlation of AMP's mean vectors with the truth, in one instance with a design of its own."""
-    problem = qgt.Problem(qgt.Design.bernoulli(pools=pools, items=500, generator=g), prior)
-    x, y = problem.simulate(1, generator=g)
-    each = qgt.PooledAMP(iterations=200).bind(problem)(y).evidence.values
-    assert each is not None
-    vectors = value_vectors(prior)
-    guess, truth = each[0] @ vectors, vectors[x[0].long()]
-    overlap = float((guess * truth).sum()) ** 2
-    return overlap / max(1e-300, float(guess.square().sum() * truth.square().sum()))
+def _steps(problems: list[qgt.Problem], network: qgt.Architecture, arguments: argparse.Namespace) -> int:
+    """As many steps as the time allows, by a few of them; the first epoch is for libraries and captures."""
+    config = TrainConfig(instances=None, steps=PROBE, epochs=3, patience=None, validation=2, batch=arguments.batch)
+    g = torch.Generator(arguments.device).manual_seed(0)
+    run = TrainingRun.begin([one.in_parts for one in problems], network, config, g)
+    run.epoch()
+    synchronize(arguments.device)
+    start = time.perf_counter()
+    run.epoch()
+    synchronize(arguments.device)
+    return max(100, int(SHARE * arguments.seconds * PROBE / (time.perf_counter() - start)))
 
 
-def _predicted(vectors: Tensor, prior: qgt.Categories, final: Tensor, ratio: float) -> float:
-    """The same by state evolution: 1 less the mean squared error over the mean square, for means given the reports."""
-    square = float((torch.tensor(prior.distribution, dtype=torch.float64) @ vectors.square()).sum())
-    return 1 - min(1.0, float(final.diagonal().sum()) * ratio / square)
+PLATES: dict[str, tuple[qgt.Categories | qgt.Copies, qgt.Noise, int]] = {
+    "two variants, 3 % and 1 %, counts off in 2 %": (qgt.Categories((0.03, 0.01)), qgt.SparseInteger(0.02, 1), 13),
+    "an allele of 1 %, 2,000 reads": (qgt.Copies(frequency=0.01, ploidy=2), qgt.Reads(2000, 0.001), 11),
+}
 
 
-PARTS = {"success": success, "brute": brute, "correlation": correlation}
+def plates(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """A row for each kind of samples."""
+    for name, (prior, noise, pools) in PLATES.items():
+        if name.startswith(arguments.rows):
+            yield {"samples": name, "pools": pools, **_plates(prior, noise, pools, arguments.instances)}
+
+
+def _plates(prior: qgt.Categories | qgt.Copies, noise: qgt.Noise, pools: int, instances: int) -> dict[str, Any]:
+    g = torch.Generator().manual_seed(5)
+    design = qgt.Design.column_regular(pools=pools, items=96, weight=5, generator=g)
+    problem = qgt.Problem(design, prior, noise)
+    x, y = problem.simulate(instances, generator=g)
+    sheet = decode_sheet(problem, y, None, qgt.Certified(certificates=False, time_limit=5.0))
+    way = ByLongerLists(Settle(confidence=0.99), g)
+    settled = decode_history(problem, [History.start(problem, row) for row in y], sheet.names, way)
+    histories = list(settled.histories)
+    for one in propose(settled, confidence=0.99, pools=4, risk=0.005, generator=g):
+        place = settled.names.index(one.account.name)
+        setting = histories[place].setting
+        counts = measure(setting, x[place], one.pools.matrix, generator=g)
+        histories[place] = histories[place].after(one.pools.matrix, counts)
+    after = decode_history(problem, histories, sheet.names, way, rounds=2)
+    added = sum(history.problem.pools - pools for history in histories)
+    return {"plates": instances, "first": _told(sheet, x), "after": _told(after, x), "pools_added": added}
+
+
+def _told(sheet: DecodedSheet, x: Tensor) -> dict[str, int]:
+    """Plates that are certain, and those of them that are wrong; samples that are called, and those called wrong."""
+    values = sheet.problem.values
+    assert values is not None
+    certain = [str(one.verdict) == "certain" for one in sheet.accounts]
+    right = (sheet.result.x == x).all(1).tolist()
+    calls = [
+        (each.cell, values.cells[value])
+        for one, row in zip(sheet.accounts, x.tolist(), strict=True)
+        for each, value in zip(one.calls, row, strict=True)
+    ]
+    made = [(cell, true) for cell, true in calls if cell]
+    zero = values.cells[0]
+    return {
+        "certain": sum(certain),
+        "certain_wrong": sum(sure and not fine for sure, fine in zip(certain, right, strict=True)),
+        "best_right": sum(right),
+        "called": len(made),
+        "positive": sum(cell != zero for cell, _ in made),
+        "positive_wrong": sum(cell not in (zero, true) for cell, true in made),
+        "negative_wrong": sum(cell == zero and true != zero for cell, true in made),
+        "not_called": len(calls) - len(made),
+    }
+
+
+PARTS = {"success": success, "brute": brute, "networks": networks, "plates": plates}
 
 
 def main() -> None:
@@ -175,6 +295,15 @@ def main() -> None:
     parser.add_argument("--rows", default="", help="Only the kind whose name begins so.")
     parser.add_argument("--instances", type=int, default=100)
     parser.add_argument("--problems", type=int, default=500)
+    parser.add_argument("--device", default="cpu", help="Of networks.")
+    parser.add_argument("--seconds", type=float, default=10.0, help="Of training, for each row of networks.")
+    parser.add_argument("--limit", type=float, default=500.0, help="Seconds after which no network is begun.")
+    parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--blocks", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=2048)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--tests", type=int, default=2500, help="New instances for each network.")
+    parser.add_argument("--validation", type=int, default=4000)
     parser.add_argument("-o", "--output", type=Path)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -182,9 +311,21 @@ def main() -> None:
     for row in PARTS[arguments.part](arguments):
         print(json.dumps(row), flush=True)
         rows.append(row)
-    if arguments.output is not None:
+        if arguments.part == "networks":
+            _put(arguments, row)
+    if arguments.output is not None and arguments.part != "networks":
         before = json.loads(arguments.output.read_text()) if arguments.output.exists() else {}
         write(arguments.output, {**before, **provenance("cpu"), arguments.part: rows})
+
+
+def _put(arguments: argparse.Namespace, row: dict[str, Any]) -> None:
+    """Write a row of networks in its place, so that a call that ends early loses none."""
+    if arguments.output is None:
+        return
+    before = json.loads(arguments.output.read_text()) if arguments.output.exists() else {}
+    rows = {_key(one): one for one in before.get("networks", [])} | {_key(row): row}
+    order = [(name, pools, rate) for name in PRIORS for pools in range(ITEMS + 1) for rate in (0.0, 0.1)]
+    write(arguments.output, {**before, "networks": [rows[key] for key in order if key in rows]})
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
 """The page under load, under kills and under hostile names: what `qgt serve` promises, measured on a real server.
 
     python benchmarks/server.py --users 20 --seconds 600 --kills 100 --output results/server.json
+    python benchmarks/server.py api --clients 64 --sheets 10000 --kills 5 --output results/server_api.json
 
 Users plan nothing: each has a run of 96 samples, and again and again enters a simulated plate, waits for its calls,
 checks them against the truth and fetches the report. A kill is a SIGKILL at a random moment while several users enter
 counts; afterwards every count that was acknowledged must be there.
+
+`api` is the same for programs: clients send sheets by the JSON API, each with a plate of its own, and compare the calls
+with the truth. Then fewer sheets are sent while the server is killed in the middle of its jobs and started again.
 """
 
 import argparse
@@ -14,6 +18,7 @@ import json
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -50,11 +55,12 @@ class Server:
     """`qgt serve` as a process of its own."""
 
     folder: Path
+    port: int = 0
     process: subprocess.Popen[str] = field(init=False)
     address: str = field(init=False)
 
     def __post_init__(self) -> None:
-        command = [sys.executable, "-m", "qgt", "serve", str(self.folder), "--port", "0"]
+        command = [sys.executable, "-m", "qgt", "serve", str(self.folder), "--port", str(self.port)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, bufsize=1)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -101,6 +107,9 @@ class Tally:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", default="page", choices=("page", "api"))
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--sheets", type=int, default=1000)
     parser.add_argument("--users", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=30.0, help="of load; 0 leaves it out")
     parser.add_argument("--think", type=float, default=5.0, help="mean seconds between a user's plates")
@@ -109,6 +118,11 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=None)
     given = parser.parse_args()
     found: dict[str, Any] = {}
+    if given.what == "api":
+        found["api"] = api(given.clients, given.sheets)
+        if given.kills:
+            found["api_kills"] = api(given.clients, max(given.sheets // 20, 50), given.kills)
+        given.seconds = given.kills = given.hostile = 0
     if given.seconds:
         found["load"] = load(given.users, given.seconds, given.think)
     if given.kills:
@@ -133,6 +147,8 @@ def broken(found: dict[str, Any]) -> list[str]:
         *(["memory growth"] if load.get("memory_growth", 0.0) >= 0.05 else []),
         *(["lost counts"] if kills.get("lost") else []),
         *(["hostile texts"] if hostile.get("through") else []),
+        *(f"{name}: {word}" for name in ("api", "api_kills") for word in API_PROMISES if found.get(name, {}).get(word)),
+        *(["api: memory growth"] if found.get("api", {}).get("memory_growth", 0.0) >= 0.05 else []),
     ]
     print("promises kept" if not faults else f"promises broken: {', '.join(faults)}")
     return faults
@@ -228,6 +244,139 @@ def _timed(tally: Tally, kind: str, ask) -> httpx.Response:  # type: ignore[no-u
 
 def _quantile(values: list[float], share: float) -> float:
     return round(float(torch.tensor(values, dtype=torch.float64).quantile(share)), 4)
+
+
+# --- programs -------------------------------------------------------------------------------------------------------
+
+API = "/api/v1"
+API_PROMISES = ("server_errors", "lost", "wrong", "faults")  # none of which may be
+PATIENCE = 120.0  # seconds for a server that was killed to answer again
+
+
+def api(clients: int, sheets: int, kills: int = 0) -> dict[str, object]:
+    """Programs send sheets and wait for their calls, perhaps while the server is killed in the middle of jobs."""
+    with tempfile.TemporaryDirectory() as name, socket.socket() as free:
+        folder, made = Path(name), example_plan(EXAMPLES["clear"])
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.close()
+        app_state = AppState.open(Settings(folder))
+        runs = [add_run(app_state, f"Client {n}", made, 10.0) for n in range(clients)]
+        server, tally, done = Server(folder, port), Tally(), Done()
+        _programs_sheet(server.address, runs[0], made, random.Random(-1), Tally(), Done())  # the first one measures
+        numbers, start = iter(range(sheets)), time.perf_counter()
+        threads = [
+            threading.Thread(target=_program, args=(server.address, run, made, n, numbers, tally, done))
+            for n, run in enumerate(runs)
+        ]
+        for thread in threads:
+            thread.start()
+        memory = []
+        for kill in range(kills):
+            while done.number < sheets * (kill + 1) / (kills + 1) and any(one.is_alive() for one in threads):
+                time.sleep(0.02)
+            server.stop(signal.SIGKILL)
+            server = Server(folder, port)
+        while any(thread.is_alive() for thread in threads):
+            if not kills and done.number * 3 >= sheets and not memory:
+                memory.append(server.memory())
+            time.sleep(0.05)
+        took = time.perf_counter() - start
+        memory.append(server.memory())
+        server.stop()
+        kept = sum(app_state.store.run(run).versions for run in runs)
+        disk = sum(path.stat().st_size for path in folder.iterdir()) / 2**20
+    return {
+        "clients": clients,
+        "sheets": sheets,
+        "kills": kills,
+        "decoded": done.number,
+        "lost": sheets - done.number,
+        "versions_kept": kept,
+        "seconds": round(took, 1),
+        "sheets_per_second": round(done.number / took, 1),
+        "server_errors": sum(n for status, n in tally.statuses.items() if status >= 500),
+        "statuses": {str(status): n for status, n in sorted(tally.statuses.items())},
+        "connections_lost": done.interrupted,
+        "wrong": done.wrong,
+        "not_certain": done.doubtful,
+        "faults": tally.faults[:20],
+        "p50_seconds": _quantile(tally.seconds["calls"], 0.5),
+        "p99_seconds": _quantile(tally.seconds["calls"], 0.99),
+        "memory_mb": [round(one, 1) for one in memory],
+        "memory_growth": round(memory[-1] / memory[0] - 1, 4) if len(memory) > 1 else None,
+        "disk_mb": round(disk, 1),
+    }
+
+
+@dataclass
+class Done:
+    """How many sheets have their calls, and how."""
+
+    number: int = 0
+    wrong: int = 0  # certain, and not the truth
+    doubtful: int = 0
+    interrupted: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, **numbers: int) -> None:
+        """Add to some of the numbers."""
+        with self.lock:
+            for name, number in numbers.items():
+                setattr(self, name, getattr(self, name) + number)
+
+
+def _program(address: str, run: str, made: Plan, seed: int, numbers, tally: Tally, done: Done) -> None:  # type: ignore[no-untyped-def]
+    """A client: it takes the next sheet until there is none."""
+    drawn = random.Random(seed)
+    while True:
+        with tally.lock:
+            number = next(numbers, None)
+        if number is None:
+            return
+        try:
+            _programs_sheet(address, run, made, drawn, tally, done)
+        except (httpx.HTTPError, KeyError, ValueError) as error:
+            tally.fault(f"{type(error).__name__}: {error}")
+
+
+def _programs_sheet(address: str, run: str, made: Plan, drawn: random.Random, tally: Tally, done: Done) -> None:
+    """Send a sheet, wait for its calls, and compare them with the truth."""
+    names, matrix = made.problem.design.item_names, made.problem.design.matrix
+    truth = sorted(drawn.sample(range(len(names)), drawn.randint(0, 4)))
+    sheet = {"names": [f"plate {drawn.random()}"], "values": [matrix[:, truth].sum(1).tolist()]}
+    start = time.perf_counter()
+    kept = _asked(lambda client: client.post(f"{API}/runs/{run}/counts", json=sheet), address, tally, done)
+    where = kept.json()["result"]
+    answer = _asked(lambda client: client.get(where, params={"wait": 30}), address, tally, done)
+    while answer.status_code == 202:
+        answer = _asked(lambda client: client.get(where, params={"wait": 30}), address, tally, done)
+    tally.add("calls", time.perf_counter() - start, answer.status_code)
+    (plate,) = answer.json()["results"]
+    called = sorted(names.index(sample) for sample, call in plate["calls"].items() if call == "positive")
+    certain = plate["verdict"] == "certain"
+    done.add(number=1, wrong=int(certain and called != truth), doubtful=int(not certain))
+
+
+def _asked(ask, address: str, tally: Tally, done: Done) -> httpx.Response:  # type: ignore[no-untyped-def]
+    """An answer that is not 429; a request whose server went away is sent again."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            with httpx.Client(base_url=address, timeout=90) as client:
+                answer: httpx.Response = ask(client)
+        except httpx.TransportError:
+            done.add(interrupted=1)
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.2)
+            continue
+        if answer.status_code != 429:
+            tally.add("requests", 0.0, answer.status_code)
+            answer.raise_for_status()
+            return answer
+        tally.add("busy", 0.0, 429)
+        time.sleep(float(answer.headers["Retry-After"]) * random.uniform(0.5, 1.5))
 
 
 # --- kills ----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,19 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from page_tables import any_design, categories, certified, decoders, lab, learning, loads, rounds, scale, trust
+from page_tables import (
+    any_design,
+    categories,
+    certified,
+    decoders,
+    lab,
+    learning,
+    loads,
+    rounds,
+    scale,
+    standard,
+    trust,
+)
 from qgt import paper
 from qgt.paper.drawing import draw
 
@@ -37,6 +49,7 @@ TABLES = {
     **loads.TABLES,
     **rounds.TABLES,
     **scale.TABLES,
+    **standard.TABLES,
     **trust.TABLES,
     **{f"paper_{name}": partial(paper_table, name) for name in paper.TABLES},
 }

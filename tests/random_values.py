@@ -16,6 +16,7 @@ from qgt import (
     Gaussian,
     Noise,
     Noiseless,
+    PerCategory,
     PerPool,
     PositiveNegative,
     Problem,
@@ -70,27 +71,42 @@ def _chance(generator: Generator) -> float:
     return float(torch.rand(1, generator=generator, dtype=torch.float64))
 
 
-def random_prior(kind: str, generator: Generator) -> Categories | Copies:
-    """Any rates or shares, with one to three values besides 0; some categories are not reported."""
-    levels = _whole(1, 3, generator)
-    shares = torch.rand(levels + 1, generator=generator, dtype=torch.float64).square() + 0.02
-    shares = shares / shares.sum()
+def random_prior(kind: str, items: int, generator: Generator) -> Categories | Copies:
+    """Any rates or shares, of all items or of each, with one to three values besides 0; some are not reported."""
+    levels, each = _whole(1, 3, generator), _chance(generator) < 0.4
+    shares = torch.rand(items, levels + 1, generator=generator, dtype=torch.float64).square() + 0.02
+    shares = shares / shares.sum(1, keepdim=True)
     if kind == "categories":
         some = levels > 1 and _chance(generator) < 0.3
-        return Categories(shares[1:].tolist(), [_whole(1, levels, generator)] if some else None)
+        rates = shares[:, 1:] if each else shares[0, 1:]
+        if each and _chance(generator) < 0.3:
+            rates[0, 0] = 0.0
+        return Categories(rates, [_whole(1, levels, generator)] if some else None)
+    if each:
+        return Copies(frequency=[0.6 * _chance(generator) for _ in range(items)], ploidy=levels)
     if _chance(generator) < 0.5:
         return Copies(frequency=0.6 * _chance(generator), ploidy=levels)
-    return Copies.from_distribution(shares.tolist())
+    return Copies.from_distribution(shares[0].tolist())
+
+
+def random_noise(prior: Categories | Copies, pools: int, generator: Generator) -> Noise:
+    """One of several, now and then another one in the last pool, or in each category."""
+    noise = NOISES[_whole(0, len(NOISES) - 1, generator)]
+    if _chance(generator) < 0.1:
+        noise = PerPool([noise] * (pools - 1) + [Noiseless() if noise.integer else noise])
+    if not isinstance(prior, Categories) or _chance(generator) < 0.7:
+        return noise
+    others = [NOISES[_whole(0, len(NOISES) - 1, generator)] for _ in prior.columns[1:]]
+    return PerCategory([noise, *others])
 
 
 def random_case(kind: str, generator: Generator, instances: int = 4) -> Case:
     """A small problem; kind is "copies" or "categories"."""
     items, pools = _whole(2, 5, generator), _whole(1, 5, generator)
     matrix = torch.randint(0, 2, (pools, items), generator=generator).to(torch.uint8)
-    noise = NOISES[_whole(0, len(NOISES) - 1, generator)]
-    if _chance(generator) < 0.1:
-        noise = PerPool([noise] * (pools - 1) + [Noiseless() if noise.integer else noise])
-    problem = Problem(Design.from_matrix(matrix), random_prior(kind, generator), noise)
+    prior = random_prior(kind, items, generator)
+    noise = random_noise(prior, pools, generator)
+    problem = Problem(Design.from_matrix(matrix), prior, noise)
     y = problem.simulate(instances, generator=generator).y
     if _chance(generator) < 0.3:
         y[0].view(-1)[0] = torch.nan

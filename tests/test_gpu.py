@@ -18,7 +18,7 @@ import qgt
 from qgt.cli import main
 from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.nodes import untouched
-from qgt.decoders.certified.relaxation import Recordings, relax, rows_of
+from qgt.decoders.certified.relaxation import Metrics, Recordings, relax, rows_of
 from qgt.decoders.neural.decoder import raw_scores
 from qgt.decoders.neural.network import keep_mask
 from qgt.learning import training
@@ -228,6 +228,32 @@ def test_a_network_gives_the_same_scores() -> None:
     assert raw_scores(net.network, y[:0].cuda()).shape == (0, 20)
 
 
+VALUES = [qgt.Categories((0.05, 0.05)), qgt.Copies(frequency=0.05, ploidy=2)]
+
+
+@pytest.mark.parametrize("prior", VALUES, ids=["categories", "copies"])
+def test_networks_of_values_train_with_captured_steps(prior: qgt.Categories | qgt.Copies) -> None:
+    p = qgt.Problem(qgt.Design.bernoulli(pools=16, items=20, generator=seeded(0, "cpu")), prior)
+    config = qgt.TrainConfig.fresh(steps=1000, batch=512, validation=1000)
+    net = qgt.train(p, qgt.Refining(64, 1, 3), config, generator=seeded())
+    x, y = p.simulate(1000, generator=seeded(1, "cpu"))
+    here, there = net.bind(p)(y), net.bind(p)(y.cuda())
+    # Calling nothing is right for one instance of eight.
+    assert float((there.x.cpu() == x).all(1).double().mean()) > 0.6
+    assert float((there.x.cpu() == here.x).all(1).double().mean()) > 0.99
+
+
+def test_belief_of_copies_gives_the_same_probabilities() -> None:
+    design = qgt.Design.column_regular(pools=60, items=100, weight=6, generator=seeded(0, "cpu"))
+    p = qgt.Problem(design, VALUES[1], qgt.SparseInteger(rate=0.05, bound=1))
+    y = p.simulate(50, generator=seeded(3, "cpu")).y
+    decode = qgt.BeliefPropagation().bind(p)
+    here, there = decode(y).evidence.values, decode(y.cuda()).evidence.values
+    assert here is not None
+    assert there is not None
+    assert float(((here - there.cpu()).abs().amax((1, 2)) < 1e-4).double().mean()) >= 0.95
+
+
 @pytest.mark.parametrize("decoder", [qgt.AMP(), qgt.GAMP()], ids=["AMP", "GAMP"])
 def test_message_passing_gives_the_same_calls(decoder: qgt.Decoder) -> None:
     """Both compute in float64; where an iteration does not settle, rounding may grow, in few instances."""
@@ -262,22 +288,48 @@ def test_certified_gives_the_same_answers() -> None:
         assert bool(qgt.check_certificate(p, y.cuda(), again).all())
 
 
-def test_a_replayed_relaxation_is_the_plain_one() -> None:
+@pytest.mark.parametrize("kind", ["plain", "missing", "households"])
+def test_a_replayed_relaxation_is_the_plain_one(kind: str) -> None:
     p = paper_problem()
+    if kind == "households":
+        p = replace(p, prior=qgt.Households(size=4, seed_rate=0.1, attack_rate=0.6))
     y = p.simulate(700, generator=seeded(3, "cpu")).y.cuda()
+    if kind == "missing":
+        y[torch.rand(y.shape, generator=seeded(5)) < 0.1] = torch.nan
     model, tables = Model.of(p, y.device), Tables.of(pool_costs(p.design, p.noise, y))
-    recordings = Recordings(model)
+    recordings, metrics = Recordings(model), Metrics.of(model, tables)
     for some in (torch.arange(400), torch.arange(400, 700), torch.arange(5)):
         nodes = untouched(model, some.cuda(), None)
         assert recordings.suit(nodes.fixed, None)
-        rows = rows_of(model, tables, None, nodes.sets)
-        plain = relax(model, rows, nodes.fixed, nodes.state, None, 100)
-        replayed = recordings.relax(rows, nodes.fixed, nodes.state, 100)
+        rows, metric = rows_of(model, tables, None, nodes.sets), metrics.at(nodes.sets)
+        plain = relax(model, rows, nodes.fixed, nodes.state, None, 100, metric=metric)
+        replayed = recordings.relax(rows, nodes.fixed, nodes.state, 100, metric)
         # Products of more rows round otherwise, and after 100 iterations that shows; those of other nodes are nats off.
         assert torch.allclose(plain.bound, replayed.bound, atol=1e-2, rtol=0)
         assert float((plain.bound - plain.bound.roll(1)).abs().median()) > 0.5
         assert float(replayed.bound.min()) > 0
     assert len(recordings.made) == 2  # 400 and 300 nodes are padded to the same number, 5 to fewer
+
+
+@pytest.mark.parametrize("kind", ["missing", "real-valued", "households", "unknown rate"])
+def test_certified_gives_the_same_answers_on_other_models(kind: str) -> None:
+    p = paper_problem()
+    if kind == "real-valued":
+        p = replace(p, noise=qgt.Gaussian(0.3))
+    if kind == "households":
+        p = replace(p, prior=qgt.Households(size=4, seed_rate=0.1, attack_rate=0.6))
+    if kind == "unknown rate":
+        p = replace(p, prior=qgt.UnknownRate(0.02, 0.1))
+    y = p.simulate(100, generator=seeded(3, "cpu")).y
+    if kind == "missing":
+        y[torch.rand(y.shape, generator=seeded(5, "cpu")) < 0.05] = torch.nan
+    decode = qgt.Certified(odds=1.0, time_limit=0.2).bind(p)
+    here, there = decode(y), decode(y.cuda())
+    both = (here.status == qgt.Status.PROVED) & (there.status.cpu() == qgt.Status.PROVED)
+    assert float(both.double().mean()) > 0.9
+    assert torch.allclose(p.log_joint(here.x, y)[both], p.log_joint(there.x.cpu(), y)[both], atol=2e-6)
+    proved = there.status == qgt.Status.PROVED
+    assert torch.equal(qgt.check_certificate(p, y.cuda(), there), proved)
 
 
 # --- verification ---------------------------------------------------------------------------------------------------

@@ -187,13 +187,14 @@ def test_tables_of_tests_and_of_trust(script: Any, tmp_path: Path) -> None:
     stages = [row(script.ONE, 0.01, 18, 100), row(script.ONE, 0.01, 18, 98, fresh=True)]
     plate = {"rate": 0.01, "first": 9, "weight": 3, "tests": 9, "rounds": 1, "right": True, "verdict": "certain"}
     rounds = [{**plate, "positives": 1, "called_negative": 0}] * 4
+    done = [["detected", 0.01, 0], [script.ONE, 0.01, 3]]  # the search for two stages has not ended
     for name, rows in (("load_tests", stages), ("load_rounds", rounds)):
-        (tmp_path / f"results/{name}.json").write_text(json.dumps({"rows": rows}), "utf-8")
+        (tmp_path / f"results/{name}.json").write_text(json.dumps({"rows": rows, "done": done}), "utf-8")
     made = tables.tests_table(tmp_path)
     assert (
         "| `LoadPosterior`, one stage | 18.0 (98.0) |" in made and "| `LoadPosterior`, rounds | 9.0 (100.0) |" in made
     )
-    assert "| COMP, one stage | not reached |" in made
+    assert "| COMP, one stage | not reached |" in made and "| `LoadPosterior`, then single tests | - |" in made
     assert tables.trust_table(tmp_path).endswith("| all | 4 | 0 of 4 | 0 of 0 | 0.00 to 48.99 % | 0 | 0 of 4 |")
 
 

@@ -1,5 +1,6 @@
 """Every table in README and docs is what the committed counts give."""
 
+import json
 import shutil
 from collections.abc import Callable
 from importlib import import_module
@@ -37,6 +38,25 @@ def test_what_is_not_measured_yet_is_said(tmp_path: Path, tables: Callable[[list
     page.write_text("".join(f"<!-- table: {name} -->\n<!-- end -->\n" for name in ("follow_up", "scale")), "utf-8")
     assert tables(["--write", "--root", str(tmp_path)]) == 0
     assert page.read_text("utf-8").count("-->\n*(Not measured yet.)*\n<!-- end -->") == 2
+
+
+def test_networks_are_beside_the_others_of_their_row(tmp_path: Path, tables: Callable[[list[str]], int]) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "results").mkdir()
+    key = {"items": "3 categories", "pools": 30, "noise": 0.1}
+    others = {name: {"right": 50, "ms": 1.0} for name in ("amp", "linear_program", "iht")}
+    right = {"one_pass": 70, "rounds": 80, "new_one_pass": 7000, "new_rounds": 8000}
+    success = {**key, "instances": 100, "right": 90, "proved": 100, "median_ms": 1.0, "others": others}
+    network = {**key, "instances": 100, "new_instances": 10_000, "right": right}
+    results = {"success": [success, {**success, "pools": 35}], "networks": [network]}
+    (tmp_path / "results/categories.json").write_text(json.dumps(results), "utf-8")
+    page = tmp_path / "README.md"
+    page.write_text("<!-- table: categories_networks -->\n<!-- end -->\n", "utf-8")
+    assert tables(["--write", "--root", str(tmp_path)]) == 0
+    (row,) = (line for line in page.read_text("utf-8").splitlines() if "3 categories" in line)
+    cells = [cell.strip() for cell in row.split("|")[1:-1]]
+    assert cells[:4] == ["3 categories", "30", "10 %", "0.90 (0.83 to 0.94)"]
+    assert cells[-2:] == ["0.80 (0.71 to 0.87)", "0.80 (0.79 to 0.81)"]
 
 
 def test_a_reproduction_takes_the_committed_ones_place(

@@ -26,12 +26,15 @@ BUILT_IN: list[tuple[qgt.Prior, int]] = [
     (qgt.Households(labels=list("aabbc"), seed_rate=0.2, attack_rate=1.0), 5),
     (Control(weight=-50.0), 8),
     (PartsPrior(qgt.Categories((0.3, 0.2))), 6),
+    (PartsPrior(qgt.Categories([(0.3, 0.2), (0.0, 0.6), (0.1, 0.0)])), 6),
+    (PartsPrior(qgt.Copies(frequency=[0.3, 0.0, 0.7], ploidy=2)), 6),
     (PartsPrior(qgt.Copies(frequency=0.3, ploidy=3)), 6),
 ]
 NOISY: list[qgt.Noise] = [
     qgt.Noiseless(),
     qgt.SparseInteger(0.1, 1),
     qgt.SparseInteger(1.0, 3),
+    qgt.PerCategory([qgt.SparseInteger(0.2, 2), qgt.PerPool([qgt.Noiseless(), qgt.Gaussian(0.4)])]),
     qgt.RoundedGaussian(0.4),
     qgt.RoundedGaussian(3.0),
     qgt.Gaussian(0.3),

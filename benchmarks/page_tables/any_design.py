@@ -34,7 +34,7 @@ def speed_table(root: Path) -> str:
     """Microseconds of a decode."""
     lines = []
     for row in read(root, "any_design").get("speeds", []):
-        device = "two cores" if row["device"] == "cpu" else "GPU"
+        device = "two cores" if row["device"] == "cpu" else "H200"
         lines.append([row["problem"], device, row["setting"], f"{row['microseconds']:,}"])
     return markdown_table(["problem", "machine", "tries", "microseconds per decode"], lines)
 
@@ -43,8 +43,10 @@ def tuned_table(root: Path) -> str:
     """One design: the network as it ships, fine-tuned, and networks for this design alone."""
     lines: list[list[Any]] = []
     for row in read(root, "any_design").get("one_design", []):
-        lines.append([row["network"], row["seconds"], row["instances"], _share(row["right"], row["instances"])])
-    return markdown_table(["network", "seconds of training", "instances", "success rate, 95 % interval"], lines)
+        share = _share(row["right"], row["instances"])
+        lines.append([row["problem"], row["network"], row["seconds"], f"{row['instances']:,}", share])
+    header = ["problem", "network", "seconds of training", "instances", "success rate, 95 % interval"]
+    return markdown_table(header, lines)
 
 
 def _share(right: int | None, instances: int) -> str:

@@ -99,6 +99,19 @@ def map_table(root: Path) -> str:
     return markdown_table([*header, "CP-SAT: proved", "ms", "disagreements"], lines)
 
 
+def models_table(root: Path) -> str:
+    """Other models than the paper's, beside plain problems of the same information."""
+    lines = []
+    for row in read(root, "models")["rows"]:
+        model, twin = row["of the model"], row["of the twin"]
+        machine = "1 core" if row["device"] == "cpu" else "H200"
+        cells = [f"{model['proved a second']:,.0f}", f"{100 * model['proved']:.1f} %", f"{model['nodes each']:.0f}"]
+        others = [f"{twin['proved a second']:,.0f}", f"{twin['nodes each']:.0f}", f"{row['ratio']:.1f}"]
+        lines.append([row["model"], machine, f"{row['instances']:,}", *cells, *others])
+    header = ["model", "machine", "instances", "proved a second", "share proved", "nodes each"]
+    return markdown_table([*header, "twin: proved a second", "nodes each", "ratio"], lines)
+
+
 def forgery_table(root: Path) -> str:
     """Forged certificates by kind, and how many were accepted; honest ones, and how many were refused."""
     found = read(root, "forgery")
@@ -142,5 +155,6 @@ TABLES = {
     "recordings": recordings_table,
     "growth": growth_table,
     "map": map_table,
+    "models": models_table,
     "forgery": forgery_table,
 }

@@ -73,6 +73,27 @@ def busy_table(root: Path) -> str:
     return markdown_table(header, lines)
 
 
+def first_plate_table(root: Path) -> str:
+    """One plate from a cold start and later: seconds of processes, of this version and of one before."""
+    found = read(root, "first_plate")["timings"]["seconds"]
+    lines = []
+    for what in found["now"]:
+        cells = [f"{found[which][what][clock]:.2f}" for which in ("before", "now") for clock in ("cpu", "wall")]
+        lines.append([what, *cells])
+    header = ["what", "before: CPU seconds", "seconds", "now: CPU seconds", "seconds"]
+    return markdown_table(header, lines)
+
+
+def second_look_table(root: Path) -> str:
+    """Sheets of many plates: CPU seconds of decoding and of the second look."""
+    lines = []
+    for name, row in read(root, "first_plate")["timings"]["sheets"].items():
+        cells = [f"{row[which][what]:.2f}" for which in ("before", "now") for what in ("decode", "second look")]
+        lines.append([name, f"{row['now']['plates']:,}", *cells])
+    header = ["problem", "plates", "before: decoding, CPU s", "second look", "now: decoding, CPU s", "second look"]
+    return markdown_table(header, lines)
+
+
 def cluster_table(root: Path) -> str:
     """Studies on a cluster beside the local pool."""
     found, lines = read(root, "cluster")["speed"], []
@@ -98,7 +119,9 @@ TABLES = {
     "cluster_kills": kills_table,
     "codes": codes_table,
     "evolution": evolution_table,
+    "first_plate": first_plate_table,
     "schedules": schedules_table,
     "scale": scale_table,
+    "second_look": second_look_table,
     "thresholds": thresholds_table,
 }

@@ -88,6 +88,19 @@ def calibration_figure(root: Path) -> str:
     return "![Share of right answers against confidence](images/calibration.png)"
 
 
+def promises_table(root: Path) -> str:
+    """What is said of first plates, with next to no simulations, and what of it is wrong."""
+    lines = []
+    for name, row in read(root, "first_plate")["promises"]["rows"].items():
+        simulated = f"{min(row['simulated']):,} to {max(row['simulated']):,}"
+        certain = f"{row['certain wrong']} of {row['certain']:,}" if row["certain"] else ""
+        confident = f"{row['confident wrong']} of {row['confident']:,}" if row["confident"] else ""
+        promised = f"{row['promised wrong']:.1f}" if row["certain"] else ""
+        lines.append([name, simulated, f"{row['right']:,} of {row['plates']:,}", certain, promised, confident])
+    header = ["setting", "simulated", "right", "certain but wrong", "promised wrong", "confident but wrong"]
+    return markdown_table(header, lines)
+
+
 def _beyond(error: float | None, chance: float | None) -> str:
     return "" if error is None or chance is None else f"{max(0.0, error - chance):.4f}"
 
@@ -98,6 +111,7 @@ TABLES = {
     "misfit_readme": partial(misfit_table, "readme"),
     "misfit_best": best_table,
     "calls": partial(calls_table, "calls"),
+    "first_plate_promises": promises_table,
     "calls_limits": partial(calls_table, "calls_limits"),
     "calibration": calibration_table,
     "calibration_figure": calibration_figure,

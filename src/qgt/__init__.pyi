@@ -53,6 +53,8 @@ from qgt.files.plugins import Plugin as Plugin
 from qgt.files.plugins import load_plugin as load_plugin
 from qgt.lab.answers.accounts import Account as Account
 from qgt.lab.answers.accounts import accounts as accounts
+from qgt.lab.answers.decoding import DecodedSheet as DecodedSheet
+from qgt.lab.answers.service import SheetDecoder as SheetDecoder
 from qgt.lab.plan.folder import PlanFolder as PlanFolder
 from qgt.lab.plan.folder import read_plan as read_plan
 from qgt.lab.plan.folder import write_plan as write_plan
@@ -83,6 +85,7 @@ from qgt.model.noise import Gaussian as Gaussian
 from qgt.model.noise import Noise as Noise
 from qgt.model.noise import Noiseless as Noiseless
 from qgt.model.noise import Outliers as Outliers
+from qgt.model.noise import PerCategory as PerCategory
 from qgt.model.noise import PerPool as PerPool
 from qgt.model.noise import PositiveNegative as PositiveNegative
 from qgt.model.noise import Reads as Reads
@@ -108,6 +111,7 @@ from qgt.study.plan import Study as Study
 from qgt.study.reading import Comparison as Comparison
 from qgt.study.reading import StudyResult as StudyResult
 from qgt.study.reading import compare_decoders as compare_decoders
+from qgt.study.reading import study_frame as study_frame
 from qgt.study.reading import study_results as study_results
 from qgt.study.running import StudyProgress as StudyProgress
 from qgt.study.running import run_study as run_study

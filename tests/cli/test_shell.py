@@ -105,12 +105,12 @@ def test_a_standard_output_that_is_full_is_told(command):
 def test_a_full_disk_is_told_for_a_certificate(monkeypatch, capsys):
     from safetensors import SafetensorError
 
-    from qgt.lab.answers import outputs
+    from qgt.decoders import certificate_file
 
     def full(path, problem, y, result):
         raise SafetensorError("Error while serializing: No space left on device (os error 28)")
 
-    monkeypatch.setattr(outputs, "write_certificate", full)
+    monkeypatch.setattr(certificate_file, "write_certificate", full)
     error = refused("decode counts.csv --problem problem.toml --certificate proofs", capsys)
     assert "proofs: cannot be written (Error while serializing: No space left on device" in error
 

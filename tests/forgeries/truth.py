@@ -216,6 +216,9 @@ def _finite(proof: Proof) -> bool:
     return bool(proof.pi.isfinite().all()) and bool(proof.shares.isfinite().all())
 
 
+MOST_PARTS = 100  # of the smallest difference of costs, of which all others may be multiples
+
+
 @dataclass(frozen=True, eq=False)
 class Trial:
     """Every x of one instance of few items, and what proofs of it are held against."""
@@ -245,11 +248,21 @@ class Trial:
 
     @cached_property
     def stepped(self) -> bool:
-        """Whether items weigh the same and counts cost one of two values, so that a checker may round bounds up."""
-        finite, free = self.tables[self.tables.isfinite()], self.costs.weights[self.costs.known == FREE]
-        if self.costs.groups is not None or not len(finite) or not len(free) or float(free.max() - free.min()) > 1e-9:
+        """Whether items weigh the same and all pools' costs are multiples of one step above their least.
+
+        Then a checker may round bounds up. The step is found by trying parts of the smallest difference.
+        """
+        free = self.costs.weights[self.costs.known == FREE]
+        if self.costs.groups is not None or not len(free) or float(free.max() - free.min()) > 1e-9:
             return False
-        return bool((torch.minimum(finite - finite.min(), finite.max() - finite) < 1e-9).all())
+        least = torch.where(self.tables.isfinite(), self.tables, torch.inf).amin(1, keepdim=True)
+        above = (self.tables - least)[self.tables.isfinite()]
+        above = above[above > 1e-9]
+        if not len(above):
+            return bool(self.tables.isfinite().any())
+        tried = float(above.min()) / torch.arange(1, MOST_PARTS, dtype=torch.float64)
+        times = above / tried[:, None]
+        return bool((((times - times.round()).abs() * tried[:, None] < 1e-9).all(1) & (tried > 1e-3)).any())
 
     def raised(self, bounds: Tensor) -> Tensor:
         """Bounds (x, leaves); with steps, each is as good as the next cost that an x of as many defectives has."""

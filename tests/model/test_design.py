@@ -3,10 +3,12 @@
 import hashlib
 from math import comb
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 
 from qgt import Design
 
@@ -163,16 +165,63 @@ def test_makers_refuse_what_they_cannot_make(maker, changed, said):
         getattr(Design, maker)(**{"pools": 4, "items": 8, **regular, **changed}, generator=generator())
 
 
-@pytest.mark.usefixtures("unchecked")
+class Frame:
+    """What a DataFrame shows of itself."""
+
+    def __init__(self, rows, index, columns):
+        self.rows, self.index, self.columns = rows, index, columns
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.rows, dtype=object)
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        [[1, 1, 0], [0, 1, 1]],
+        ((True, 1.0, 0), (0, 1, 1)),
+        [list("110"), list("011")],
+        torch.tensor([[1, 1, 0], [0, 1, 1]], dtype=torch.bool),
+        torch.tensor([[1.0, 1, 0], [0, 1, 1]], dtype=torch.bfloat16, requires_grad=True),
+        torch.tensor([[1, 1, 0], [0, 1, 1]]).to_sparse(),
+        *(np.array([[1, 1, 0], [0, 1, 1]], dtype=kind) for kind in (bool, np.int8, np.uint64, np.float16, object)),
+        np.asfortranarray([[1, 1, 0], [0, 1, 1]]),
+        sparse.csc_array([[1, 1, 0], [0, 1, 1]]),
+        sparse.coo_matrix(([1, 1, 1, 1, 0], ([1, 1, 0, 0, 0], [2, 1, 0, 1, 2])), shape=(2, 3)),  # a 0 written down
+        Frame([[1, 1, 0], [0, 1, 1]], index=range(2), columns=range(3)),
+    ],
+    ids=lambda matrix: type(matrix).__name__,
+)
+def test_a_matrix_is_anything_that_numpy_reads(matrix):
+    design = Design.from_matrix(matrix)
+    assert design.rows == ("110", "011") and design.item_names == ("I1", "I2", "I3")
+    assert design.fingerprint == Design.from_rows(["110", "011"]).fingerprint
+
+
+def test_the_labels_of_a_frame_are_the_names():
+    frame = Frame([[1, 1, 0], [0, 1, 1]], index=["a", "b"], columns=["x", "y", "z"])
+    assert Design.from_matrix(frame).pool_names == ("a", "b")
+    assert Design.from_matrix(frame, item_names=["u", "v", "w"]).item_names == ("u", "v", "w")
+
+
 @pytest.mark.parametrize(
     ("matrix", "said"),
     [
-        (torch.ones(2, 2), "float32 .* uint8"),
-        (torch.ones(2, dtype=torch.uint8), r"\(2,\)"),
-        (torch.ones(0, 2, dtype=torch.uint8), "at least one of each"),
-        (torch.ones(2, 0, dtype=torch.uint8), "at least one of each"),
-        (torch.full((1, 1), 2, dtype=torch.uint8), "holds 2"),
+        (torch.ones(2, dtype=torch.uint8), r"shape \(2,\)"),
+        (torch.ones(0, 2, dtype=torch.uint8), "at least one pool and one item"),
+        ([[], []], "at least one pool and one item"),
+        (torch.full((1, 1), 2, dtype=torch.uint8), "holds 2 in row 1, column 1"),
         (torch.full((1, 1), 255, dtype=torch.uint8), "holds 255"),
+        ([[1, 0], [0, 0.5]], "holds 0.5 in row 2, column 2: give entries 0 and 1 only"),
+        ([[1, 0], [0, -1]], "holds -1 in row 2"),
+        ([[1, 0], [0, float("nan")]], "holds nan in row 2, column 2"),
+        ([[1, 0], [1]], "not rectangular: give lists of 0 and 1"),
+        ([["1", "x"]], "holds 'x': give lists of 0 and 1"),
+        ([[1, None]], "holds nan in row 1, column 2"),
+        (None, r"shape \(\)"),
+        ("110", r"shape \(\)"),
+        (sparse.csr_array([[1, 0], [0, 3]]), "holds 3 in row 2, column 2"),
+        (sparse.coo_array(([1, 1], ([0, 0], [0, 0])), shape=(1, 1)), "holds 2 in row 1"),
     ],
 )
 def test_a_matrix_that_is_no_design_is_refused(matrix, said):

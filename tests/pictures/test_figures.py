@@ -8,7 +8,9 @@ import torch
 import qgt
 from qgt.pictures.figures import (
     LIMIT_COLOUR,
+    CountedPanel,
     SuccessPanel,
+    counted_figure,
     reliability_figure,
     success_figure,
     time_frontier_figure,
@@ -74,4 +76,21 @@ def test_success_is_drawn_over_positives_with_the_limit(strict: bool) -> None:
     words = [text.get_text() for text in figure.legends[0].get_texts()]
     assert words == ["limit" if strict else "limit, estimated", "a", "b"]
     assert len(first.collections) == 2 + strict  # bands, and the shade above a strict limit
+    figure.savefig(io.BytesIO(), format="png")
+
+
+def test_counted_panels_share_looks_and_one_legend_and_a_single_point_has_bars() -> None:
+    first = CountedPanel("pools", "M", {"a": [(10.0, 5, 10), (20.0, 10, 10)], "one": [(20.0, 9, 10)]}, [(10.0, 6, 10)])
+    second = CountedPanel(
+        "items", "N", {"a": [(100.0, 1, 10), (1000.0, 2, 10)]}, [(100.0, 3, 10), (1000.0, 4, 10)], log=True
+    )
+    figure = counted_figure([first, second])
+    left, right = figure.axes
+    assert (left.get_xscale(), right.get_xscale()) == ("linear", "log")
+    assert [text.get_text() for text in right.get_xticklabels()] == ["100", "1,000"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["limit (exact decoder)", "a", "one"]
+    of_a = [next(line for line in ax.lines if line.get_marker() == "o") for ax in (left, right)]
+    assert of_a[0].get_color() == of_a[1].get_color() != LIMIT_COLOUR
+    assert of_a[0].get_ydata().tolist() == [0.5, 1.0]
+    assert len(left.containers) == 2 and not right.containers  # bars of the limit's one point, and of the curve's
     figure.savefig(io.BytesIO(), format="png")

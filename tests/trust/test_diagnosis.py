@@ -7,8 +7,13 @@ import pytest
 import torch
 
 import qgt
+from qgt.decoders.certified.decoder import cheaper_than
+from qgt.decoders.certified.nodes import Nodes
+from qgt.decoders.certified.search import Search
+from qgt.model.factors import pool_costs
 from qgt.model.noise import Noiseless
-from qgt.trust.diagnosis import WRONG_COUNT_RATE, believed, rescue, wrong_count_odds
+from qgt.trust.diagnosis import WRONG_COUNT_RATE, believed, rescue, second_look, wrong_count_odds
+from qgt.trust.fit import Reference, instance_fit
 
 # Counts that no answer explains: the fewest that must be wrong are named, and the answer that the others give.
 
@@ -202,3 +207,36 @@ def test_missing_counts_and_real_ones_are_no_obstacle() -> None:
         y = problem.simulate(4, generator=g).y
         y[:, 3] = torch.nan
         assert bool(wrong_count_odds(problem, y, qgt.Certified().bind(problem)(y)).isfinite().any())
+
+
+def test_a_second_look_takes_less_than_the_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted in nodes of searches, on plates without a wrong count: the time of most sheets."""
+    g = torch.Generator().manual_seed(5)
+    design = qgt.Design.column_regular(pools=17, items=96, weight=4, generator=g)
+    problem = qgt.Problem(design, qgt.Bernoulli(0.02), qgt.SparseInteger(0.02, 1))
+    y = problem.simulate(150, generator=g).y
+    relaxed, real = [0], Search._relax
+
+    def counted(self: Search, nodes: Nodes, iterations: int) -> Nodes:
+        relaxed[0] += len(nodes.owner)
+        return real(self, nodes, iterations)
+
+    monkeypatch.setattr(Search, "_relax", counted)
+    result = qgt.Certified(certificates=False).bind(problem)(y)
+    decoding = relaxed[0]
+    fit = instance_fit(problem, y, result.x, Reference.of(problem, generator=g))
+    second_look(problem, y, result, fit)
+    assert int(((fit > 5e-4) & (fit < 0.3)).sum()) >= 10 and decoding > 150
+    assert relaxed[0] - decoding < decoding
+
+
+def test_only_answers_below_the_limit_are_looked_for() -> None:
+    problem = setting(qgt.SparseInteger(0.1, 1), pools=10, items=12)
+    y = problem.simulate(20, generator=torch.Generator().manual_seed(6)).y
+    best = -qgt.Certified(certificates=False).bind(problem)(y).evidence.log_joint
+    tables = pool_costs(problem.design, problem.noise, y)
+    found = cheaper_than(problem, tables, best + 1e-3, seconds=60.0)
+    torch.testing.assert_close(found.cost, best)
+    torch.testing.assert_close(-problem.log_joint(found.x, y), best)
+    none = cheaper_than(problem, tables, best - 1e-3, seconds=60.0)
+    assert bool(none.cost.isinf().all()) and bool(none.unexplored.isinf().all())

@@ -329,7 +329,7 @@ def cycles_run(visitor):
     problem = qgt.Problem(planned.design, prior, noise)
     decoder = qgt.Calibrated(qgt.LoadPosterior(), seconds=1.0).bind(problem)
     prepared = visitor.app_state.bench.prepared(run)
-    named = dataclasses.replace(prepared, decoder_name="load_posterior", problem=problem, decoder=decoder)
+    named = dataclasses.replace(prepared, name="load_posterior", problem=problem, decoder=decoder)
     visitor.app_state.bench._runs.put(run, named)
     amounts = torch.zeros(1, problem.items, dtype=torch.float64)
     amounts[0, POSITIVE[0]] = 1000.0

@@ -117,7 +117,7 @@ def test_a_plan_for_cycle_thresholds_becomes_a_run(visitor):
     number = made.candidates.index(made.recommended)
     run = visitor.post(answer.url.path, {"candidate": str(number), "name": "PCR"}).url.path.split("/")[2]
     prepared = visitor.app_state.bench.prepared(run)
-    assert prepared.decoder_name == "load_posterior"
+    assert prepared.name == "load_posterior"
     assert prepared.problem.fingerprint == made.problem.fingerprint
 
 

@@ -6,11 +6,13 @@ code 2; any other exception is a bug and shows its traceback.
 """
 
 import contextlib
+import gc
 import os
 import sys
 from collections.abc import Sequence
 
 BAD, INTERRUPTED = 2, 130  # exit codes
+FEW_COLLECTIONS = 100_000  # objects between looks for garbage: what is imported stays, and looking costs a tenth of it
 
 
 def command() -> int:
@@ -19,6 +21,7 @@ def command() -> int:
     HiGHS now and then prints a line that no option turns off (jump-dev/HiGHS.jl issue 312); it would come between the
     lines of a command's JSON. This process is the command's own, so its standard output may be.
     """
+    gc.set_threshold(FEW_COLLECTIONS)
     try:
         with contextlib.suppress(OSError):  # a standard output that is closed has nothing to protect
             ours = os.dup(1)

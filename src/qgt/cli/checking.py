@@ -1,8 +1,9 @@
 """The verbs that check: `check` holds proofs against counts, `verify` reads the design back from a trained network."""
 
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,6 +25,9 @@ from qgt.cli.shell import (
     write_files,
 )
 from qgt.files.store import working_in
+
+if TYPE_CHECKING:
+    from qgt.lab.answers.checking import Checked
 
 
 @app.command()
@@ -55,23 +59,28 @@ def check(
     read = read_sheet(counts, loaded, planned_samples(problem, loaded))
     y, names = read.y, read.names
     result = qgt.load_certificate(certificate, loaded, y)
-    called = None if calls is None else read_calls(calls, loaded.design, names or len(y), str(counts))
+    cells = None if loaded.values is None else loaded.values.cells
+    called = None if calls is None else read_calls(calls, loaded.design, names or len(y), str(counts), cells)
     made = check_sheet(loaded, y, names, result, called)
     bad = [one for one in made if not one.fine]
     odds = result.proof.odds if result.proof is not None else 1.0
-    facts: dict[str, object] = {
-        "instances": len(made),
-        "proved": sum(one.holds for one in made),
-        "not_proved": [one.name for one in made if not one.holds],
-        "odds": odds,
-        "claims": {name: sum(getattr(one, name) for one in made) for name in ("optimal", "listed", "impossible")},
-    }
+    facts = _facts(made, odds)
     if calls is not None:
         facts["other_calls"] = {one.name: one.reason for one in made if one.calls is False}
     title = "\n".join([*summary(made, odds), *(["These do not:"] if bad else [])])
     tell(facts if as_json else None, title, ["instance", "why"], *([one.name, one.reason] for one in bad))
     if bad:
         raise typer.Exit(1)
+
+
+def _facts(made: Sequence["Checked"], odds: float) -> dict[str, object]:
+    return {
+        "instances": len(made),
+        "proved": sum(one.holds for one in made),
+        "not_proved": [one.name for one in made if not one.holds],
+        "odds": odds,
+        "claims": {name: sum(getattr(one, name) for one in made) for name in ("optimal", "listed", "impossible")},
+    }
 
 
 BULKY = ("evidence", "claimed", "recovered", "pool_errors", "item_errors")  # parts of a report only its file has

@@ -17,6 +17,7 @@ from qgt.cli.shell import (
     csv_writer,
     load_plugins,
     own_generator,
+    problem_file,
     share_of,
     tell,
     write_files,
@@ -79,13 +80,15 @@ def simulate(
     instances: Annotated[int, typer.Option(metavar="N", min=1, help="How many instances to draw.")],
     output: Output,
     truth: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the defective items, or amounts.")
+        Path | None, typer.Option(metavar="FILE", help="Also write the defective items, amounts, copies or categories.")
     ] = None,
     plugin: Plugins = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Draw instances of a problem and write their counts, one row per instance.
+
+    Where items are in categories, each pool has a column for each category, such as 'P1 variant A'.
 
     \b
     A problem file, in TOML:
@@ -100,10 +103,10 @@ def simulate(
     check_files([output, truth], inputs=[problem, *(plugin or ())])
     load_plugins(plugin)
     loaded = qgt.Problem.load(problem)
-    loaded.refuse_values("qgt simulate")
     x, y = loaded.simulate(instances, generator=own_generator("simulate", seed, "cpu"))
-    truths = {} if truth is None else {truth: csv_writer(x, None, loaded.design.item_names)}
-    write_files({output: csv_writer(y, None, loaded.design.pool_names), **truths})
+    cells = None if loaded.values is None else loaded.values.cells
+    truths = {} if truth is None else {truth: csv_writer(x, None, loaded.design.item_names, cells)}
+    write_files({output: csv_writer(y.flatten(1), None, loaded.report_names), **truths})
     facts = {"instances": instances, "pools": loaded.pools, "items": loaded.items}
     mean = int((x > 0).sum()) / instances
     paths = {"counts": str(output), "truth": truth and str(truth), "seed": seed}
@@ -121,28 +124,36 @@ def score(
         Path, typer.Argument(metavar="TRUTH", help="CSV of 0s and 1s, or of amounts, one row per instance.")
     ],
     calls: Annotated[Path, typer.Argument(metavar="CALLS", help="CSV of 0s and 1s, the same instances and items.")],
+    problem: Annotated[
+        Path | None, typer.Option(metavar="PROBLEM", help="Needed where items have copies or categories.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare calls with the truth: five metrics, each with a 95 % interval.
 
     Calls with empty cells (undecided items) are refused: leave those instances out of both files. Where the truth has
-    amounts, as for loads, an item with an amount is positive.
+    amounts, as for loads, an item with an amount is positive. Where items have copies or categories, --problem says
+    which; an item in the wrong category is both a false positive and a false negative.
 
     \b
-    Example:
+    Examples:
       qgt score truth.csv calls.csv
+      qgt score truth.csv answers.csv --problem problem.toml
     """
-    check_files([], inputs=[truth, calls])
+    check_files([], inputs=[truth, calls, problem])
     from qgt.lab.answers.outputs import refuse_undecided
     from qgt.lab.sheets.counts import read_pair
     from qgt.trust.metrics import METRICS
 
     refuse_undecided(calls)
-    result = qgt.score(*read_pair(truth, calls))
+    values = None if problem is None else qgt.Problem.load(problem_file(problem)).values
+    x, called = read_pair(truth, calls, None if values is None else values.cells)
+    items = x.shape[1]
+    result = qgt.score(x, called) if values is None else qgt.score(values.to_parts(x), values.to_parts(called))
     each = {name: {"mean": result.mean(name), **result.interval(name)._asdict()} for name in METRICS}
     tell(
-        {"instances": result.instances, "items": result.items, **each} if as_json else None,
-        f"{calls} against {truth}: {result.instances} instances of {result.items} items.",
+        {"instances": result.instances, "items": items, **each} if as_json else None,
+        f"{calls} against {truth}: {result.instances} instances of {items} items.",
         ["metric", "mean", "95 % from", "to"],
         *([name.replace("_", " "), *(f"{value:.4f}" for value in one.values())] for name, one in each.items()),
     )

@@ -42,7 +42,12 @@ DECODER_HELP = (
     f"{', '.join(DECODER_CLASSES)} or a plugin's file:Class; "
     "default certified, load_posterior for amounts, or belief for more than 5000 items in small pools."
 )
+PRETRAINED = "pretrained"
 LIMITED, USUAL_LIMIT = ("certified", "exact"), 5.0  # seconds for each plate: as on the page
+USUAL_CALIBRATION = 10.0  # seconds of simulation, of all sheets of a problem together
+AHEAD = 2.0  # seconds of them, while a plan is made
+MORE_LATER = "The next sheet of this problem continues the simulations; --calibrate 10 runs them all now."
+MORE_NOW = "--calibrate 10 simulates more; a cache would keep the simulations for the next sheet."
 ROUNDS_LIMIT, SURE_ENOUGH = 10.0, 0.99  # of later rounds: seconds for each plate, and where an answer is sure
 UNMEASURED = (
     "Nothing was simulated (--calibrate 0, or --defectives): whether the counts fit the model is not known, and the "
@@ -90,8 +95,14 @@ def decode(
         int | None, typer.Option(metavar="K", help="Defectives per instance, if known (amp, maximum_neighborhood).")
     ] = None,
     calibrate: Annotated[
-        float, typer.Option(metavar="S", min=0, help="Seconds of simulation, to measure confidence and fit; 0: none.")
-    ] = 10.0,
+        float | None,
+        typer.Option(
+            metavar="S",
+            min=0,
+            help="Seconds of simulation now, to measure confidence and fit; 0: none. Default: half a second for each "
+            "sheet, until enough is known.",
+        ),
+    ] = None,
     cache: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Keeps simulations for the next sheet; 'off': nowhere.")
     ] = None,
@@ -156,7 +167,7 @@ def decode(
         if attack_rate is not None:
             chosen = chosen.with_attack_rate(attack_rate)
         read = read_sheet(counts, chosen.problem, samples, target, control)
-        done = _one_round(counts, read, samples, chosen, defectives, calibrate or None, cache, device)
+        done = _one_round(counts, read, samples, chosen, defectives, calibrate, cache, device)
     facts = {"counts": counts, "problem": problem or model, **done.how, **_versions(done.sheet.problem)}
     write_files(_files(done, outputs, facts, time_limit or ROUNDS_LIMIT))
     if as_json:
@@ -251,7 +262,23 @@ def _chosen(
     if name in LIMITED and limited:
         options.setdefault("time_limit", str(USUAL_LIMIT))
     made = make_decoder(name, options)
-    return Chosen(name, made, loaded, [*([why] if why else ()), *_outside(made, loaded)])
+    outside = _outside(made, loaded) if name == PRETRAINED else []  # the check imports networks
+    return Chosen(name, made, loaded, [*([why] if why else ()), *outside])
+
+
+def learn_ahead(problem: Path) -> None:
+    """Simulate plates of a problem and keep what they teach, so that its first sheet is decoded by more of them.
+
+    The cache has to be on; the next sheets continue these simulations.
+    """
+    from qgt.trust.cache import cache_folder
+    from qgt.trust.confidence import Calibrated
+
+    folder = cache_folder()
+    if folder is not None:
+        chosen = _chosen(problem, None, None, [], keep_proofs=False, limited=True)
+        decoder = Calibrated(chosen.decoder, USUAL_CALIBRATION, cache=folder, at_once=AHEAD)
+        decoder.bind(chosen.problem).learned()
 
 
 def _outside(decoder: "qgt.Decoder", problem: "qgt.Problem") -> list[str]:
@@ -272,24 +299,32 @@ def _one_round(
     device: str,
 ) -> Done:
     """A sheet of one round, decoded by the decoder that was chosen."""
-    from qgt.decoders.neural.any_design import OutsideTraining
     from qgt.lab.answers.decoding import decode_sheet
     from qgt.trust.cache import cache_folder
+    from qgt.trust.confidence import AT_ONCE
+
+    folder, seconds = cache_folder(cache), USUAL_CALIBRATION if calibrate is None else calibrate or None
 
     with share_done("decoding") as show, warnings.catch_warnings():
-        warnings.simplefilter("ignore", OutsideTraining)  # `Chosen.why` has the same sentences
+        if chosen.name == PRETRAINED:
+            from qgt.decoders.neural.any_design import OutsideTraining
+
+            warnings.simplefilter("ignore", OutsideTraining)  # `Chosen.why` has the same sentences
         sheet = decode_sheet(
             chosen.problem,
             read.y,
             read.names,
             chosen.decoder,
             defectives=defectives,
-            calibrate=calibrate,
-            cache=cache_folder(cache),
+            calibrate=seconds,
+            at_once=AT_ONCE if calibrate is None else None,
+            cache=folder,
             device=chosen_device(device),
             on_progress=show,
         )
-    why = [*chosen.why, *([UNMEASURED] if calibrate is None or defectives is not None else ())]
+    why = [*chosen.why, *([UNMEASURED] if seconds is None or defectives is not None else ())]
+    if sheet.checked is not None:
+        why.append(f"{sheet.checked.words} {MORE_NOW if folder is None else MORE_LATER}")
     said = [*why, *([f"{counts}: {' '.join(read.notes)}"] if read.notes else ())]
     return Done(sheet, samples, chosen.name, {"decoder": chosen.name}, [*why, *read.notes], said)
 
@@ -324,7 +359,10 @@ def _files(
 
     sheet, samples, design = done.sheet, done.samples, done.sheet.problem.design
     items, title = design.item_names, f"Decoded: {Path(str(facts['counts'])).name}"
-    lines = files.sample_rows(sheet.accounts, check_code(design), None if samples is None else samples.places)
+    values = sheet.problem.values
+    places = None if samples is None else samples.places
+    lines = files.sample_rows(sheet.accounts, check_code(design), places, values)
+    cells = None if values is None else values.cells
 
     def write_page(path: Path) -> None:
         page = files.sheet_page(sheet, title=title, facts=facts, samples=samples)
@@ -332,8 +370,8 @@ def _files(
 
     writers: dict[str, Callable[[Path], object]] = {
         "calls": partial(files.write_calls, made=sheet.accounts, items=items),
-        "by_sample": partial(files.write_samples, rows=lines),
-        "answers": partial(files.write_answers, result=sheet.result, names=sheet.names, items=items),
+        "by_sample": partial(files.write_samples, rows=lines, values=values),
+        "answers": partial(files.write_answers, result=sheet.result, names=sheet.names, items=items, cells=cells),
         "report": partial(files.write_report, made=sheet.accounts),
         "page": write_page,
         "certificate": partial(files.write_proofs, sheet=sheet, seconds=seconds),

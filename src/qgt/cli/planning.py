@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qgt.cli.decoding import learn_ahead
 from qgt.cli.shell import Json, Seed, amount_of, app, check_files, share_done, share_of, tell
 
 if TYPE_CHECKING:
@@ -27,9 +28,25 @@ def plan(
     positives: Annotated[
         str | None, typer.Option(metavar="RANGE", help="About how many are positive: 2, 1-4, or in per cent 1-3%.")
     ] = None,
-    assay: Annotated[
-        str | None, typer.Option(metavar="KIND", help="What it reports: count, reading, positive, ct, amount.")
+    categories: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="Instead of --positives: variants that pools report one by one, with their shares of the samples.",
+        ),
     ] = None,
+    allele: Annotated[
+        float | None,
+        typer.Option(
+            metavar="F",
+            parser=share_of("allele"),
+            help="Instead: the frequency of an allele, of which samples have 0, 1 or 2 copies.",
+        ),
+    ] = None,
+    assay: Annotated[
+        str | None, typer.Option(metavar="KIND", help="What it reports: count, reading, positive, reads, ct, amount.")
+    ] = None,
+    depth: Annotated[int | None, typer.Option(metavar="D", min=1, help="reads: the reads of each pool.")] = None,
     errors: Annotated[
         str | None,
         typer.Option(metavar="E", help="How it errs: share of counts off by one; deviation; sensitivity,specificity."),
@@ -153,15 +170,13 @@ def plan(
       qgt plan --samples 96 --positives 2 --assay positive --errors 98%,99% --largest-pool 16 -o plan
       qgt plan --samples 96 --positives 1-4 --assay ct --sigma 0.25 --limit 38 -o plan
       qgt plan --samples families.csv --positives 1-3% --attack-rate 40% -o plan
+      qgt plan --samples 96 --categories "variant A=3%, variant B=1%" --errors 2% -o plan
+      qgt plan --samples 96 --allele 2% --assay reads --depth 2000 --errors 0.1% -o plan
     """
     samples = samples or _asked("How many samples, or which file lists them?", "--samples")
     file = None if _NUMBER.fullmatch(samples) else Path(samples)
     check_files([], inputs=[file, loads])
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise ValueError(f"{output}: is there already, and its pools may have been made; give another folder.")
-    above = next(folder for folder in output.absolute().parents if folder.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK):  # said before the simulation, not after it
-        raise ValueError(f"{output}: cannot be written, as {above} does not let you; give another folder.")
+    _refuse_folder(output)
     import torch
 
     from qgt.arguments import positive
@@ -172,14 +187,12 @@ def plan(
     from qgt.lab.plan.question import Question
 
     listed, volume = _samples(samples, file), positive("volume", volume)
-    positives = positives or _asked("About how many of them are positive (such as 1-4)?", "--positives")
-    if assay is None and errors is None and sys.stdin.isatty():
-        assay = typer.prompt("What does the assay report: count, reading, positive, ct or amount?", default="count")
-        if assay not in questions.MEASURED:
-            errors = typer.prompt(
-                f"It reports {questions.ASSAY_NUMBERS.get(assay, '...')}", default="0" if assay == "count" else None
-            )
-    kind = assay or "count"
+    values = questions.parse_values(categories, allele, positives)
+    if values is None:
+        positives = positives or _asked("About how many of them are positive (such as 1-4)?", "--positives")
+    if values is None and assay is None and errors is None and sys.stdin.isatty():
+        assay, errors = _asked_assay()
+    kind = assay or ("count" if depth is None else "reads")
     options = {"sigma": sigma, "limit": limit, "dilution": dilution, "empty_ct": empty_ct, "relative": relative}
     options |= {"absolute": absolute, "load_mean": load_mean, "load_sd": load_sd}
     measured = questions.parse_measured(kind, {**options, "loads": loads})
@@ -189,8 +202,8 @@ def plan(
         raise ValueError(f"most_missed={most_missed:g} is not for the assay {kind}: leave it out.")
     question = Question(
         listed,
-        questions.parse_positives(positives, len(listed)),
-        measured[0] if measured else questions.parse_assay(kind, questions.parse_errors(errors or "", kind)),
+        (0.0, 0.0) if positives is None else questions.parse_positives(positives, len(listed)),
+        measured[0] if measured else questions.parse_assay(kind, questions.parse_errors(errors or "", kind), depth),
         certainty,
         most_pools,
         largest_pool,
@@ -200,12 +213,34 @@ def plan(
         background,
         measured[1] if measured else None,
         MOST_MISSED if most_missed is None else most_missed,
+        values,
     )
     generator = torch.Generator().manual_seed(seed)  # the plan hashes it with its own name
     with share_done("simulating designs") as show:
         made = make_plan(question, generator=generator, progress=show, seconds=seconds)
     written = write_plan(made, output, volume=volume)
+    learn_ahead(written.path / "problem.toml")  # while somebody waits anyway, and the first plate is days away
     _tell(made, written, as_json)
+
+
+def _refuse_folder(output: Path) -> None:
+    """Refuse a folder that cannot be made, before the simulation and not after it."""
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise ValueError(f"{output}: is there already, and its pools may have been made; give another folder.")
+    above = next(folder for folder in output.absolute().parents if folder.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise ValueError(f"{output}: cannot be written, as {above} does not let you; give another folder.")
+
+
+def _asked_assay() -> tuple[str, str | None]:
+    """The kind of assay and, unless it measures amounts, its errors, from the terminal."""
+    from qgt.lab.plan.question import ASSAY_NUMBERS, MEASURED
+
+    kind: str = typer.prompt("What does the assay report: count, reading, positive, ct or amount?", default="count")
+    if kind in MEASURED:
+        return kind, None
+    usual = "0" if kind == "count" else None
+    return kind, typer.prompt(f"It reports {ASSAY_NUMBERS.get(kind, '...')}", default=usual)
 
 
 def _asked(words: str, option: str) -> str:

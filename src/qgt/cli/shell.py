@@ -180,9 +180,16 @@ def _behind(source: Path) -> list[Path]:
         return []  # whatever is wrong with the file is reported when it is read
 
 
-def csv_writer(values: "torch.Tensor", rows: Sequence[str] | None, columns: Sequence[str]) -> Callable[[Path], None]:
-    """A writer of one row per instance, numbered from 1 where they have no names."""
+def csv_writer(
+    values: "torch.Tensor", rows: Sequence[str] | None, columns: Sequence[str], cells: Sequence[str] | None = None
+) -> Callable[[Path], None]:
+    """A writer of one row per instance, numbered from 1 where they have no names; `cells` are written for 0, 1, ..."""
     names = rows or [str(number) for number in range(1, len(values) + 1)]
+    if cells is not None:
+        from qgt.files.grids import write_rows
+
+        lines = [[name, *(cells[value] for value in row)] for name, row in zip(names, values.tolist(), strict=True)]
+        return partial(write_rows, rows=[["instance", *columns], *lines])
     return partial(tables.write_table, values=values.tolist(), row_names=names, column_names=columns, corner="instance")
 
 
@@ -349,7 +356,15 @@ def read_sheet(
         raise ValueError(
             f"{counts}: has the counts of a later round; give those of the first round, and --round {counts.parent}."
         )
-    return read_counts(counts, loaded.design, samples, noise=loaded.noise, target=target, control=control)
+    return read_counts(
+        counts,
+        loaded.design,
+        samples,
+        noise=loaded.noise,
+        target=target,
+        control=control,
+        categories=loaded.reported_categories,
+    )
 
 
 def planned_samples(problem: Path | None, loaded: "qgt.Problem") -> "Samples | None":
@@ -359,11 +374,13 @@ def planned_samples(problem: Path | None, loaded: "qgt.Problem") -> "Samples | N
         problem: The problem's file.
         loaded: What it holds, so that it is not read again.
     """
-    from qgt.lab.plan.folder import plan_of_problem
-
     home = problem.parent if problem is not None and problem.name == "problem.toml" else None
     planned = home is not None and all((home / name).is_file() for name in ("plan.json", "samples.csv"))
-    return plan_of_problem(home, loaded).samples if home is not None and planned else None
+    if home is None or not planned:
+        return None
+    from qgt.lab.plan.folder import plan_of_problem
+
+    return plan_of_problem(home, loaded).samples
 
 
 def exit_code(made: "Sequence[Account]") -> int:

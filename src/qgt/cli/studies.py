@@ -18,6 +18,7 @@ from qgt.cli.shell import (
     check_outputs,
     chosen_device,
     load_plugins,
+    share_done,
     tell,
     write_files,
 )
@@ -37,9 +38,14 @@ OF_POLICIES = ("tests", "rounds")  # what is drawn of policies: tests over the p
 FIGURE_FORMATS = (".svg", ".png", ".pdf")
 
 
+STANDARD = "standard"  # in the place of a study's file: the standard benchmark
+
+
 @app.command()
 def bench(
-    study: StudyFile,
+    study: Annotated[
+        Path, typer.Argument(metavar="STUDY", help="Problem, grid and decoders: TOML or JSON; or: standard.")
+    ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DB", help="The database; default: STUDY with .db.")
     ] = None,
@@ -57,10 +63,20 @@ def bench(
     counts: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write all counts as JSON, small enough to commit.")
     ] = None,
+    decoder: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Of 'standard': only this one, or a plugin's file:Class; repeatable."),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(metavar="S", min=0.1, help="Of 'standard': for each decoder on each problem.")
+    ] = 60.0,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Run a study: every decoder on every problem of a grid, into a database.
+
+    'qgt bench standard' runs the standard benchmark instead: fixed problems with fixed instances, by which decoders of
+    different papers can be compared; see docs/standard.md. Its -o FILE is JSON.
 
     Stop it at any moment: what it has counted stays, and running it again goes on from there. All decoders decode the
     same instances, so each is compared with the limit on the instances that both decoded: how far its success rate
@@ -69,8 +85,14 @@ def bench(
     \b
     Example:
       qgt bench examples/pools.toml -o pools.db --workers 4
+      qgt bench standard --decoder gamp -o standard.json
     """
+    if str(study) == STANDARD:
+        return _standard(output or Path("standard.json"), decoder or [], instances, seconds, plugin, as_json)
     from qgt.study import StudyCounts
+
+    if decoder:
+        raise ValueError(f"decoder={decoder[0]} is for 'qgt bench standard': the study's file names its decoders.")
 
     db = study.with_suffix(".db") if output is None else output
     check_outputs([db, *([] if counts is None else [counts])], inputs=[study, *(plugin or ())])
@@ -85,6 +107,44 @@ def bench(
         write_files({counts: StudyCounts.of(planned, db).save})
     told = {"study": str(study), "database": str(db), "results": [_plain(one, found) for one in found]}
     tell(told if as_json else None, f"{db} has all of {study}.", *_table(found, planned.metric))
+
+
+def _standard(
+    output: Path,
+    names: list[str],
+    instances: int | None,
+    seconds: float,
+    plugin: list[Path] | None,
+    as_json: bool,
+) -> None:
+    """Run the standard benchmark, and tell what each decoder reached; rows that the file has are not measured again."""
+    from qgt.decoders.registry import make_decoder
+    from qgt.study.standard import StandardResults, StandardRow, run_standard, standard_decoders, standard_problems
+
+    check_outputs([output], inputs=[*(plugin or ())])
+    load_plugins(plugin)
+    usual = standard_decoders()
+    decoders = {name: usual.get(name) or make_decoder(name) for name in names} or usual
+    rows = list(StandardResults.load(output).rows) if output.exists() else []
+    total = len(decoders) * len(standard_problems())
+
+    with share_done("decoding") as show:
+
+        def keep(row: StandardRow) -> None:
+            rows[:] = [*(one for one in rows if (one.problem, one.decoder) != (row.problem, row.decoder)), row]
+            StandardResults(rows).save(output)
+            show(len(rows), max(total, len(rows)))
+
+        found = run_standard(decoders, instances=instances, seconds=seconds, done=tuple(rows), on_row=keep)
+    taken = [row for row in found if row.instances]
+    table = [
+        [row.problem, row.decoder, f"{row.success:.3f}", f"{row.interval.low:.3f}-{row.interval.high:.3f}",
+         row.instances, f"{row.milliseconds:.3g}"]
+        for row in taken
+    ]  # fmt: skip
+    header = ["problem", "decoder", "right", "95 % interval", "instances", "CPU ms each"]
+    told = {"results": str(output), "rows": [asdict(row) for row in found]}
+    tell(told if as_json else None, f"{output} has the standard benchmark.", header, *table)
 
 
 @app.command()
@@ -114,12 +174,7 @@ def figure(
 
     source = study.with_suffix(".db") if db is None else db
     check_outputs([output, *([] if csv is None else [csv])], inputs=[study, source, *(plugin or ())])
-    if output.suffix.lower() not in FIGURE_FORMATS:
-        raise ValueError(
-            f"{output}: is not a figure that can be drawn; give a name that ends in {', '.join(FIGURE_FORMATS)}."
-        )
-    if metric not in (None, "all", *METRICS, *OF_POLICIES):
-        raise ValueError(f"metric={metric!r} is not known: give one of {', '.join((*METRICS, *OF_POLICIES))}, or all.")
+    _refuse_figure(output, metric)
     load_plugins(plugin)
     planned = qgt.Study.load(study)
     found = qgt.study_results(planned, source)
@@ -137,6 +192,17 @@ def figure(
         f"Wrote {output}" + (f" and {csv}." if csv else ".") + hint,
         [],
     )
+
+
+def _refuse_figure(output: Path, metric: str | None) -> None:
+    """Refuse a figure that cannot be drawn, before anything is read."""
+    from qgt.trust.metrics import METRICS
+
+    if output.suffix.lower() not in FIGURE_FORMATS:
+        endings = ", ".join(FIGURE_FORMATS)
+        raise ValueError(f"{output}: is not a figure that can be drawn; give a name that ends in {endings}.")
+    if metric not in (None, "all", *METRICS, *OF_POLICIES):
+        raise ValueError(f"metric={metric!r} is not known: give one of {', '.join((*METRICS, *OF_POLICIES))}, or all.")
 
 
 @app.command()

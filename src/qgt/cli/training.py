@@ -116,6 +116,7 @@ def train(
       torchrun --nproc-per-node 4 -m qgt train problem.toml -o runs/refining --architecture refining
     """
     from qgt.decoders.neural.decoder import ON_FRESH_DATA
+    from qgt.decoders.neural.network import number_of_weights
     from qgt.decoders.neural.record import make_config
 
     shape = {"level": level, "hidden": hidden, "width": width, "blocks": blocks, "rounds": rounds}
@@ -133,9 +134,7 @@ def train(
         if group.follows:  # the first process has the folder and the screen, and writes the checkpoint
             qgt.train(loaded, network, config, generator=generator, checkpoint=output / CHECKPOINT, group=group.group)
             return
-        weights = network.parameters(
-            pools=loaded.pools, items=loaded.items, missing=config.missing > 0, loads=loaded.loads is not None
-        )
+        weights = number_of_weights(network, loaded.design, missing=config.missing > 0, loads=loaded.loads is not None)
         with _run_folder(output, resume, weights) as checkpoint:
             _tell_time(loaded, network, config, generator, group.size)
             try:

@@ -8,6 +8,9 @@ Leaves are packed, because proofs are long. A leaf is closed by its multipliers,
 rounded as long as the checker still finds the leaf closed. Most leaves do with multiples of a quarter; the others keep
 their exact numbers. Tables go column by column through xz, which finds what neighbouring leaves have in common.
 
+A certificate of copies or categories is one of their parts (see `qgt.model.categories`). Where categories were proved
+one by one, the file also has the answers and leaves of each category, under the names `block1.`, `block2.` and so on.
+
 A file may come from anybody. It is never unpacked to more than RATIO times its own size (or ENOUGH bytes, where that is
 more), so that a small file cannot ask for much memory.
 """
@@ -16,6 +19,7 @@ import hashlib
 import json
 import lzma
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -28,8 +32,10 @@ from torch import Tensor
 from qgt.arguments import positive
 from qgt.decoders.checker import CHECKER_TOLERANCE, InstanceCosts, LeafTable, Shared, closed, refuse_bad_spans
 from qgt.decoders.contract import check_counts
+from qgt.decoders.parts import from_parts, to_parts
 from qgt.decoders.results import Answers, Decoded, Evidence, Floats, Proof, Spans, Status
 from qgt.files.store import replacing
+from qgt.model.categories import Categories
 from qgt.model.factors import Factors
 from qgt.model.problem import Problem
 
@@ -43,11 +49,10 @@ NUMBERS_AT_A_TIME = 2**20  # numbers in one array at a time
 DENOMINATORS = (2, 3, 4, 6, 8, 12, 16, 24)  # multiples of a half, a third, a quarter, ...
 EXACTLY = 0  # in the place of a step: the multipliers as they are
 Kind = TypeVar("Kind", bound=np.generic)
+Counts = Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"]
 
 
-def save_certificate(
-    path: str | Path, problem: Problem, y: Float64[Tensor, "instances pools"], result: Decoded
-) -> None:
+def save_certificate(path: str | Path, problem: Problem, y: Counts, result: Decoded) -> None:
     """Write a result's answers, the answers beside them and their proofs, tied to the problem and to the counts.
 
     Example:
@@ -63,9 +68,7 @@ def save_certificate(
         write_certificate(temporary, problem, y, result)
 
 
-def write_certificate(
-    path: str | Path, problem: Problem, y: Float64[Tensor, "instances pools"], result: Decoded
-) -> None:
+def write_certificate(path: str | Path, problem: Problem, y: Counts, result: Decoded) -> None:
     """Write as `save_certificate` does, but straight to the path: for those who replace files themselves."""
     from safetensors.torch import save_file
 
@@ -73,7 +76,7 @@ def write_certificate(
     save_file(tensors, path, header)
 
 
-def certificate_bytes(problem: Problem, y: Float64[Tensor, "instances pools"], result: Decoded) -> bytes:
+def certificate_bytes(problem: Problem, y: Counts, result: Decoded) -> bytes:
     """The content of the file that `save_certificate` writes."""
     from safetensors.torch import save
 
@@ -82,14 +85,37 @@ def certificate_bytes(problem: Problem, y: Float64[Tensor, "instances pools"], r
 
 def _certificate(problem: Problem, y: Tensor, result: Decoded) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors of a certificate's file, and its header."""
-    problem.refuse_values("a file of certificates")
+    y = check_counts(problem, y, missing=True).cpu()
+    reports, parts = y, result
+    if problem.values is not None:
+        reports, parts = problem.values.part_reports(y), to_parts(problem.values, result)
+    tensors = _tensors(problem.in_parts, reports, parts)
+    assert result.proof is not None  # or it was refused
+    header = {
+        "format": CERTIFICATE_FORMAT,
+        "odds": result.proof.odds,
+        "shares": result.proof.shares.shape[1] > 0,
+        "problem": problem.fingerprint,
+        "counts": digest_of_table(y),
+        "calls": digest_of_table(parts.x),
+    }
+    if result.blocks is not None:
+        header["blocks"] = [one.proof is not None and one.proof.shares.shape[1] > 0 for one in result.blocks]
+        for category, one in enumerate(_needed_blocks(problem, y, result), 1):
+            alone = _tensors(problem.of_category(category), problem.reports_of(y, category), one.block, one.slack)
+            tensors |= {f"block{category}.{name}": tensor for name, tensor in alone.items()}
+    plain = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+    return plain, {"certificate": json.dumps(header)}
+
+
+def _tensors(problem: Problem, y: Tensor, result: Decoded, slack: Floats | None = None) -> dict[str, Tensor]:
+    """The tensors of a result of 0/1 items; `slack` is that of `pack_proof`."""
     answers, proof = result.evidence.alternatives, result.proof
     if proof is None or answers is None:
         raise ValueError("the result has no certificates: decode with Certified(certificates=True).")
-    y = check_counts(problem, y, missing=True).cpu()
-    packed = pack_proof(problem.factors(y), result)
+    packed = pack_proof(problem.factors(y), result, slack)
     complete = result.evidence.complete
-    tensors = {
+    return {
         "x": result.x,
         "status": result.status,
         "complete": torch.zeros(len(y), dtype=torch.uint8) if complete is None else complete.to(torch.uint8),
@@ -98,19 +124,39 @@ def _certificate(problem: Problem, y: Tensor, result: Decoded) -> tuple[dict[str
         "proof.ends": torch.from_numpy(packed.ends),
         **{f"proof.{name}": as_tensor(packed.tables[name]) for name in LEAF_TABLES},
     }
-    header = {
-        "format": CERTIFICATE_FORMAT,
-        "odds": proof.odds,
-        "shares": proof.shares.shape[1] > 0,
-        "problem": problem.fingerprint,
-        "counts": digest_of_table(y),
-        "calls": digest_of_table(result.x),
-    }
-    plain = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-    return plain, {"certificate": json.dumps(header)}
 
 
-def load_certificate(path: str | Path, problem: Problem, y: Float64[Tensor, "instances pools"]) -> Decoded:
+class _NeededBlock(NamedTuple):
+    """The result of one category by itself, and how far beyond its best answer each instance's leaves must be closed.
+
+    A combination may cost more than the best answers to its categories, where these name the same item.
+    """
+
+    block: Decoded
+    slack: Floats  # (instances,), in nats
+
+
+def _needed_blocks(problem: Problem, y: Tensor, result: Decoded) -> list[_NeededBlock]:
+    """The categories of a result, each with the leaves that its claims need."""
+    assert result.blocks is not None and result.proof is not None  # as the caller saw
+    over = torch.zeros(len(y), dtype=torch.float64)
+    for category, block in enumerate(result.blocks, 1):
+        alone, reports = problem.of_category(category), problem.reports_of(y, category)
+        mine = (result.x.cpu() == category).to(torch.uint8)
+        over += alone.log_joint(block.x.cpu(), reports) - alone.log_joint(mine, reports)
+    complete = result.evidence.complete
+    listed = torch.zeros(len(y), dtype=torch.bool) if complete is None else complete.cpu()
+    slack = over.nan_to_num(0.0, 0.0, 0.0).clamp(min=0.0) + torch.where(listed, math.log(result.proof.odds), 0.0)
+    claimed = (result.status == Status.PROVED) | (result.status == Status.INFEASIBLE)
+    used = claimed & (result.proof.spans.numbers == 0)  # others have leaves of all categories together
+    made = []
+    for block in result.blocks:
+        status = torch.where(used.to(block.status.device), block.status, int(Status.TIME_LIMIT)).to(torch.uint8)
+        made.append(_NeededBlock(replace(block, status=status), slack.numpy()))
+    return made
+
+
+def load_certificate(path: str | Path, problem: Problem, y: Counts) -> Decoded:
     """Read what `save_certificate` wrote; whether it proves anything is for `check_certificate`.
 
     A file that belongs to another problem or to other counts is refused by name.
@@ -130,23 +176,66 @@ def load_certificate(path: str | Path, problem: Problem, y: Float64[Tensor, "ins
         raise ValueError(f"{path}: is a certificate for another problem: check it against the one it was made for.")
     if header.get("counts") != digest_of_table(y):
         raise ValueError(f"{path}: is a certificate for other counts: check it against those it was made for.")
+    values = problem.values
     try:
         odds = positive("odds", header.get("odds"))
-        _refuse_malformed(tensors, problem, len(y))
-        if header.get("calls") != digest_of_table(tensors["x"]):
-            raise ValueError("its answers were changed after it was made")
-        packed = Packed(
-            tensors["proof.ends"].numpy(), {name: tensors[f"proof.{name}"].numpy().tobytes() for name in LEAF_TABLES}
-        )
-        memberships = problem.design.transfers if header.get("shares") is True else 0
-        proof = unpack_proof(packed, odds, Sizes(problem.items, problem.pools, memberships), Path(path).stat().st_size)
+        shares = _shares_of_blocks(header, problem)
+        own, blocks = _apart(tensors, len(shares))
+        each = Path(path).stat().st_size // (1 + len(shares))
+        if values is None:
+            return _decoded(own, problem, y, odds, header.get("shares") is True, each, header)
+        reports = values.part_reports(y)
+        whole = _decoded(own, problem.in_parts, reports, odds, header.get("shares") is True, each, header)
+        if not blocks:
+            return from_parts(values, whole)
+        alone = [
+            _decoded(block, problem.of_category(category), problem.reports_of(y, category), odds, shared, each)
+            for category, (block, shared) in enumerate(zip(blocks, shares, strict=True), 1)
+        ]
+        return replace(from_parts(values, whole), blocks=tuple(alone))
     except (ValueError, OSError) as error:
         raise ValueError(f"{path}: is not a usable certificate: {error}.") from error
+
+
+def _shares_of_blocks(header: dict[str, object], problem: Problem) -> list[bool]:
+    """Whether the proof of each category has shares; empty where categories have no proofs of their own."""
+    found = header.get("blocks", [])
+    if not isinstance(found, list) or not all(isinstance(one, bool) for one in found):
+        raise ValueError("its header says nothing usable of its blocks")
+    if found and (not isinstance(problem.prior, Categories) or len(found) != problem.prior.levels):
+        raise ValueError(f"it has {len(found)} blocks, and they are not the categories of this problem")
+    return found
+
+
+def _apart(tensors: dict[str, Tensor], blocks: int) -> tuple[dict[str, Tensor], list[dict[str, Tensor]]]:
+    """The tensors of a certificate, and those of each of its blocks."""
+    names = [f"block{category}." for category in range(1, blocks + 1)]
+    each = [{key.removeprefix(name): one for key, one in tensors.items() if key.startswith(name)} for name in names]
+    return {key: one for key, one in tensors.items() if not key.startswith(tuple(names))}, each
+
+
+def _decoded(
+    tensors: dict[str, Tensor],
+    problem: Problem,
+    y: Tensor,
+    odds: float,
+    shares: bool,
+    file: int,
+    header: dict[str, object] | None = None,
+) -> Decoded:
+    """The result of 0/1 items that some tensors are, from a file of so many bytes; a header has the digest of its x."""
+    _refuse_malformed(tensors, problem, len(y))
+    if header is not None and header.get("calls") != digest_of_table(tensors["x"]):
+        raise ValueError("its answers were changed after it was made")
+    packed = Packed(
+        tensors["proof.ends"].numpy(), {name: tensors[f"proof.{name}"].numpy().tobytes() for name in LEAF_TABLES}
+    )
+    memberships = problem.design.transfers if shares else 0
+    proof = unpack_proof(packed, odds, Sizes(problem.items, problem.pools, memberships), file)
     bits = np.unpackbits(tensors["answers.x"].numpy(), axis=1, count=problem.items)
     answers = _weighed(problem, y, Spans(tensors["answers.ends"]), torch.from_numpy(bits))
     complete = tensors["complete"].bool() & (odds > 1)
-    evidence = Evidence(complete=complete, alternatives=answers)
-    return Decoded(tensors["x"], tensors["status"], None, evidence, proof)
+    return Decoded(tensors["x"], tensors["status"], None, Evidence(complete=complete, alternatives=answers), proof)
 
 
 def digest_of_table(values: Tensor) -> str:
@@ -224,8 +313,11 @@ class Packed(NamedTuple):
     tables: dict[str, bytes]
 
 
-def pack_proof(factors: Factors, result: Decoded) -> Packed:
-    """Round the multipliers of a result's proof, and compress it; what claims nothing needs no leaves."""
+def pack_proof(factors: Factors, result: Decoded, slack: Floats | None = None) -> Packed:
+    """Round the multipliers of a result's proof, and compress it; what claims nothing needs no leaves.
+
+    Leaves stay closed to what the result claims, or as far beyond the cost of its answers as `slack` says.
+    """
     assert result.proof is not None and result.evidence.alternatives is not None  # as the caller saw
     shared, parts, steps = Shared.of(factors), [], []
     claims = (result.status == Status.PROVED) | (result.status == Status.INFEASIBLE)
@@ -235,7 +327,8 @@ def pack_proof(factors: Factors, result: Decoded) -> Packed:
             leaves = leaves.pick(np.zeros(len(leaves.least), dtype=bool))
         order = np.lexsort(np.vstack([leaves.fixed.T[::-1], leaves.least]))  # like beside like compresses best
         parts.append(leaves.pick(order))
-        steps.append(_coarsest(InstanceCosts.of(shared, factors, i), result, i, parts[-1]))
+        beyond = None if slack is None else float(slack[i])
+        steps.append(_coarsest(InstanceCosts.of(shared, factors, i), result, i, parts[-1], beyond))
     numbers = np.array([len(part.least) for part in parts], dtype=np.int64)
     nothing = LeafTable.of(result.proof.pick(torch.zeros(0, dtype=torch.int64)))
     fixed, least, most, pi, shares = (np.concatenate(columns) for columns in zip(nothing, *parts, strict=True))
@@ -305,7 +398,9 @@ def as_tensor(data: bytes) -> Tensor:
     return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.zeros(0, dtype=torch.uint8)
 
 
-def _coarsest(costs: InstanceCosts, result: Decoded, i: int, leaves: LeafTable) -> NDArray[np.uint8]:
+def _coarsest(
+    costs: InstanceCosts, result: Decoded, i: int, leaves: LeafTable, slack: float | None
+) -> NDArray[np.uint8]:
     """For each leaf the largest step of multipliers at which it is still closed."""
     x, answers = result.x[i].cpu().numpy(), result.evidence.alternatives
     assert answers is not None and result.proof is not None
@@ -316,6 +411,8 @@ def _coarsest(costs: InstanceCosts, result: Decoded, i: int, leaves: LeafTable) 
         complete = result.evidence.complete is not None and bool(result.evidence.complete[i])
         listed = np.concatenate([x[None], answers.of_instance(i).x.cpu().numpy()])
         limit = float(costs.of_x(x[None])[0]) + (math.log(result.proof.odds) if complete else 0.0) - CHECKER_TOLERANCE
+        if slack is not None:  # sums of several categories round otherwise than one cost
+            limit = float(costs.of_x(x[None])[0]) + slack - CHECKER_TOLERANCE / 2
     if not costs.possible or not math.isfinite(limit):
         return step
     for fineness in DENOMINATORS:

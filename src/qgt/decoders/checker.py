@@ -195,30 +195,53 @@ class InstanceCosts:
     def enough(self, limit: float) -> Floats:
         """The bound at which no x of 0, 1, ... defectives costs less than the limit: (items + 1,).
 
-        That is the limit. It may be less where costs have steps: where all free items weigh the same and a count costs
-        one of two values, an x of k defectives costs base(k), base(k) + step, base(k) + 2 steps, ..., and a bound above
-        the last of these below the limit is as good as one at the limit.
+        That is the limit. It may be less where costs have steps: where all free items weigh the same, and what a pool
+        costs above its least is a multiple of one step for all pools, an x of k defectives costs base(k),
+        base(k) + step, base(k) + 2 steps, ..., and a bound above the last of these below the limit is as good as one
+        at the limit. A pool whose count is missing costs the same whatever x is.
         """
         weights, known = self.shared.weights, self.shared.known
-        free, finite = known == FREE, self.tables[np.isfinite(self.tables)]
+        free, possible = known == FREE, np.isfinite(self.tables)
         k = np.arange(len(known) + 1)
-        if not len(finite) or not free.any() or np.ptp(weights[free]) > 0 or self.shared.groups:
+        if not possible.any() or not free.any() or np.ptp(weights[free]) > 0 or self.shared.groups:
             return np.full(len(k), limit)
-        low, high = finite.min(), finite.max()
-        if np.minimum(finite - low, high - finite).max() >= 1e-12:
-            return np.full(len(k), limit)
+        low = np.where(possible, self.tables, np.inf).min(1)
+        low = np.where(np.isfinite(low), low, 0.0)  # with an impossible count every x is, and any bound is enough
+        above = (self.tables - low[:, None])[possible]
         settled = weights[known == 1].sum()  # 0 as `ItemCosts` makes them, but this does not rely on it
-        base = self.shared.constant + settled + weights[free][0] * (k - (known == 1).sum()) + len(self.tables) * low
+        base = self.shared.constant + settled + weights[free][0] * (k - (known == 1).sum()) + low.sum()
         base = base + self.shared.numbers
-        if high - low < 1e-12:  # one value: one step
-            return np.where(base < limit, base + STEP_MARGIN, -np.inf)
-        if high - low <= 1e-3:  # steps too small to tell apart
+        size = abs(self.shared.constant) + abs(settled) + abs(weights[free][0]) * len(k) + np.abs(low).sum()
+        step = _common_step(above[above >= 1e-12], STEP_MARGIN / 4 / len(low))
+        if step is None or 160 * EPS * (size + _largest(np.abs(self.shared.numbers))) > STEP_MARGIN / 2:
             return np.full(len(k), limit)
+        if step == 0.0:  # every x of k defectives costs the same
+            return np.where(base < limit, base + STEP_MARGIN, -np.inf)
         reached = np.full(len(k), -np.inf)  # of numbers that are impossible, or cost enough by themselves
         some = base < limit
-        steps = np.ceil((limit - base[some]) / (high - low)) - 1
-        reached[some] = np.where(steps >= 0, base[some] + (high - low) * steps + STEP_MARGIN, -np.inf)
+        steps = np.ceil((limit - base[some]) / step) - 1
+        reached[some] = np.where(steps >= 0, base[some] + step * steps + STEP_MARGIN, -np.inf)
         return reached
+
+
+def _common_step(values: Floats, beside: float) -> float | None:
+    """The largest number of which all values, which are positive, are multiples up to `beside`.
+
+    It is 0 without values, and None where it is too small to tell one multiple from the next. Whatever it is, it is
+    compared with all values in the end.
+    """
+    if not len(values):
+        return 0.0
+    step, largest = float(values.min()), float(values.max())
+    while step > 1e-3:  # Euclid's algorithm with all values at once
+        rest = np.abs(values - step * np.round(values / step))
+        if rest.max() <= 1e-6:
+            break
+        step = float(rest[rest > 1e-6].min())
+    if step <= 1e-3:
+        return None
+    step = largest / round(largest / step)  # of which rounding changes least
+    return step if np.abs(values - step * np.round(values / step)).max() <= beside else None
 
 
 def _largest(table: Floats) -> float:
@@ -754,10 +777,7 @@ def check_claims(
         raise ValueError("the result has no certificates: decode with Certified(certificates=True).")
     if not 1 <= proof.odds < math.inf:
         raise ValueError(f"the proof's odds={proof.odds} are not valid: they must be finite, and 1 or more.")
-    if not isinstance(problem.prior, FactoredPrior):
-        raise ValueError(f"{problem.prior} is not a sum over items and groups: it has no `costs`.")
-    if not isinstance(problem.prior, Prior):
-        raise ValueError(f"{problem.prior} has no `log_prob` to hold its costs against: give it one.")
+    _refuse_unchecked_prior(problem.prior)
     y = check_counts(problem, y, missing=True).cpu()
     _refuse_malformed(problem, y, result, proof)
     factors = problem.factors(y)
@@ -776,6 +796,13 @@ def check_claims(
         )
         rows.append(_verdict(costs, Status(status), here, proof.of_instance(i)))
     return _claims(rows, len(y))
+
+
+def _refuse_unchecked_prior(prior: object) -> None:
+    if not isinstance(prior, FactoredPrior):
+        raise ValueError(f"{prior} is not a sum over items and groups: it has no `costs`.")
+    if not isinstance(prior, Prior):
+        raise ValueError(f"{prior} has no `log_prob` to hold its costs against: give it one.")
 
 
 def check_certificate(
@@ -940,9 +967,9 @@ class _Categories:
     def of(cls, problem: Problem, y: Tensor, result: Decoded) -> "_Categories":
         """Refuse results of categories that do not belong together."""
         assert isinstance(problem.prior, Categories) and result.blocks is not None  # as the caller saw
-        first, *others = problem.prior.distribution
-        if len(result.blocks) != len(others):
-            raise ValueError(f"the result has {len(result.blocks)} blocks, and there are {len(others)} categories.")
+        levels = problem.prior.levels
+        if len(result.blocks) != levels:
+            raise ValueError(f"the result has {len(result.blocks)} blocks, and there are {levels} categories.")
         factors = []
         for category, block in enumerate(result.blocks, 1):
             alone, reports = problem.of_category(category), problem.reports_of(y, category)
@@ -950,8 +977,8 @@ class _Categories:
                 raise ValueError(f"blocks[{category - 1}] has no certificates: use Certified(certificates=True).")
             _refuse_malformed(alone, reports, block, block.proof)
             factors.append(alone.factors(reports))
-        beyond = sum(math.log(first / (first + rate)) for rate in others) - math.log(first)
-        return cls(problem, y, result, factors, [Shared.of(one) for one in factors], problem.items * beyond)
+        beyond = problem.prior.beyond_alone(problem.items)
+        return cls(problem, y, result, factors, [Shared.of(one) for one in factors], beyond)
 
     def verdicts(self, skipped: Tensor) -> Claims:
         """What the proofs of the categories show of each instance."""

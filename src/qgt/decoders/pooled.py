@@ -68,7 +68,7 @@ class Scaled(NamedTuple):
 
     matrix: Affine  # A~
     vectors: Tensor  # (values, reports)
-    log_shares: Tensor  # (values,): of the prior
+    log_shares: Tensor  # (items, values): of the prior
 
     @classmethod
     def of(cls, problem: Problem) -> "Scaled":
@@ -76,7 +76,7 @@ class Scaled(NamedTuple):
         assert problem.values is not None  # as `supports` says
         alpha = problem.design.transfers / (problem.pools * problem.items)
         scale = math.sqrt(problem.pools * alpha * (1 - alpha)) or 1.0
-        shares = torch.tensor(problem.values.distribution, dtype=torch.float64)
+        shares = problem.values.distributions(problem.items)
         return cls(Affine(problem.design, 1 / scale, -alpha / scale), value_vectors(problem.values), shares.log())
 
     def to(self, device: torch.device) -> "Scaled":

@@ -1,11 +1,13 @@
 """The decoders, one registry for all: what files, `qgt decode --decoder NAME` and the conformance tests go through.
 
-`names.py` lists them. Their modules are imported here by name, and must not import this one.
+`names.py` lists them. Their modules are imported here by name, each when its decoder is asked for, and must not import
+this one.
 """
 
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
+from typing import final
 
 from qgt.decoders.contract import Decoder
 from qgt.decoders.names import DECODER_CLASSES
@@ -19,7 +21,21 @@ def _class_at(path: str) -> type[Decoder]:
     return found
 
 
-DECODERS: dict[str, type[Decoder]] = {name: _class_at(path) for name, path in DECODER_CLASSES.items()}
+@final
+class _Decoders(Mapping[str, type[Decoder]]):
+    """The classes by name. A command that decodes with one of them need not wait for the modules of all."""
+
+    def __getitem__(self, name: str) -> type[Decoder]:
+        return _class_at(DECODER_CLASSES[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(DECODER_CLASSES)
+
+    def __len__(self) -> int:
+        return len(DECODER_CLASSES)
+
+
+DECODERS: Mapping[str, type[Decoder]] = _Decoders()
 KINDS: codec.Kinds = {**PARTS, Decoder: DECODERS}
 
 

@@ -8,13 +8,18 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float32, Float64, Int8, Int64, UInt8
 from numpy.typing import NDArray
 from torch import Tensor
+
+from qgt.files.frames import frame, html_facts, html_table
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Floats = NDArray[np.float64]
 
@@ -226,7 +231,10 @@ class Evidence:
         return Evidence(**{name: _pick(getattr(self, name), instances) for name in _names(self)})
 
 
-@dataclass(frozen=True, eq=False)
+SHOWN = 10  # instances, and defective items of one, that a notebook shows
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Decoded:
     """The calls for a batch of instances, with what is known about them.
 
@@ -249,6 +257,61 @@ class Decoded:
     amounts: Float64[Tensor, "instances items"] | None = None
     blocks: "tuple[Decoded, ...] | None" = None  # of categories: the result, with its proof, of each by itself
 
+    def __repr__(self) -> str:
+        found = torch.bincount(self.status.long(), minlength=len(Status)).tolist()
+        numbers = {status.name: number for status, number in zip(Status, found, strict=True) if number}
+        known = [name for name in _names(self.evidence) if getattr(self.evidence, name) is not None]
+        shown = f", {', '.join(f'{name}: {number}' for name, number in numbers.items())}" if numbers else ""
+        extra = [name for name in ("scores", "proof", "amounts", "blocks") if getattr(self, name) is not None]
+        has = f", with {', '.join([*extra, *known])}" if extra or known else ""
+        return f"Decoded(instances={len(self.x)}, items={self.x.shape[1]}{shown}{has})"
+
+    def _repr_html_(self) -> str:
+        columns = self.pick(torch.arange(min(SHOWN, len(self.x)), device=self.x.device))._columns(None, most=SHOWN)
+        more = f"<p>and {len(self.x) - SHOWN:,} more instances</p>" if len(self.x) > SHOWN else ""
+        return html_facts("Decoded", {"": repr(self)}, html_table(columns) + more)
+
+    def to_frame(self, items: Sequence[str] | None = None, *, by_item: bool = False) -> "DataFrame":
+        """A DataFrame of pandas (the extra `pandas`), with a row for each instance, or for each item of each instance.
+
+        `items` are the names of the items, such as `problem.design.item_names`; without them an item is its number,
+        counted from 0.
+
+        Example:
+            >>> import torch, qgt
+            >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1))
+            >>> result = qgt.Exhaustive().bind(problem)(torch.tensor([[0.0, 1.0]]))
+            >>> result.to_frame(problem.design.item_names)[["status", "defectives", "items"]]
+               status  defectives  items
+            0  PROVED           1  (I3,)
+        """
+        if items is not None and len(items) != self.x.shape[1]:
+            raise ValueError(f"items has {len(items)} names: give {self.x.shape[1]}, such as design.item_names.")
+        return frame(self._long_columns(items) if by_item else self._columns(items))
+
+    def _columns(self, items: Sequence[str] | None, most: int | None = None) -> dict[str, list[object]]:
+        """One entry for each instance: its status, its defective items, and how sure that is."""
+        names = range(self.x.shape[1]) if items is None else items
+        columns: dict[str, list[object]] = {
+            "status": [Status(one).name for one in self.status.tolist()],
+            "defectives": (self.x > 0).sum(1).tolist(),
+            "items": [_listed([names[i] for i in one.nonzero().flatten().tolist()], most) for one in self.x],
+        }
+        for name in ("confidence", "fit", "log_joint"):
+            known = getattr(self.evidence, name)
+            columns |= {} if known is None else {name: known.tolist()}
+        return columns
+
+    def _long_columns(self, items: Sequence[str] | None) -> dict[str, list[object]]:
+        instances, size = self.x.shape
+        columns: dict[str, list[object]] = {
+            "instance": [i for i in range(instances) for _ in range(size)],
+            "item": [*(range(size) if items is None else items)] * instances,
+            "x": self.x.flatten().tolist(),
+        }
+        parts = {"score": self.scores, "amount": self.amounts, "probability": self.evidence.marginals}
+        return columns | {name: part.flatten().tolist() for name, part in parts.items() if part is not None}
+
     @property
     def values(self) -> UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"]:
         """What the answer says that each item has: amounts where items have loads, else statuses."""
@@ -268,6 +331,13 @@ class Decoded:
         """The results of several batches by the same decoder as one."""
         joined: Decoded = _joined(parts)
         return joined
+
+
+def _listed(names: Sequence[object], most: int | None) -> object:
+    """Names as a tuple or, cut where they are many, as a text."""
+    if most is None:
+        return tuple(names)
+    return ", ".join(map(str, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _names(record: Any) -> list[str]:

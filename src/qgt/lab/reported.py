@@ -111,37 +111,20 @@ def read_reports(
 if nothing was detected, or leave the cell empty if the pool was not measured.
     """
     commas = has_decimal_commas(text for row in texts for text in row)
-    dashes, beside = _means_negative(texts), _has_numbers(texts)
-    nothing = _Nothing()
-    seen: dict[float | None, Counter[str]] = {0.0: Counter(), 1.0: Counter(), None: Counter()}
     pools = range(len(texts[0]) if texts else 0)
     kinds = [None if noise is None else reports_of(noise_of(noise, pool)) for pool in pools]
     detectors = [None if noise is None else detector(noise_of(noise, pool)) for pool in pools]
+    cells = _Cells(_means_negative(texts), _has_numbers(texts))
     values: list[list[float]] = []
     for i, row in enumerate(texts):
         values.append([])
-        for pool, text in enumerate(row):
-            own, found = kinds[pool], detectors[pool]
-            value = number(text, commas="," in text if mixed else commas)
-            if found is not None and text:
-                value = found.read(text, value, beside)
-                if value == found.nothing:
-                    nothing.add(text, found)
-                elif isinstance(value, float) and math.isnan(value):
-                    seen[None][text] += 1
-            elif value == NO_NUMBER:
-                value = _of_word(text, own, dashes)
-                if not isinstance(value, str):
-                    seen[None if math.isnan(value) else value][text] += 1
+        for text, own, found, pool in zip(row, kinds, detectors, pools, strict=True):
+            value = cells.read(text, number(text, commas="," in text if mixed else commas), own, found)
             if isinstance(value, str):
-                doubt = _doubt(text, own)
-                if found is not None and value == NO_NUMBER and doubt is None and own is not None:
-                    value = own.remedy
-                remedy, why = (doubt[1], f", {doubt[0]}") if doubt and value in (NO_NUMBER, RESULT) else (value, "")
-                raise ValueError(f"{place(i, pool)} holds {text!r}{why}{mark} {remedy}.")
+                raise ValueError(f"{place(i, pool)} holds {text!r}{_refusal(text, value, own, found, mark)}.")
             values[-1].append(value)
     said = ("Numbers have decimal commas.",) if commas and not mixed else ()
-    return values, (*said, *nothing.said(), *_words_said(seen))
+    return values, (*said, *cells.nothing.said(), *_words_said(cells.words))
 
 
 # Assays that report cycle thresholds or amounts, where a machine may detect nothing.
@@ -244,6 +227,49 @@ class _Nothing:
         return (f"{cells} read as not detected: {in_one_phrase(parts, most=2 * NAMED_WORDS)}.",) if total else ()
 
 
+@dataclass(frozen=True)
+class _Cells:
+    """How the cells of one sheet are read, and what they were read as."""
+
+    dashes: bool  # whether a dash is a negative
+    numbers: bool  # whether some cell has a number
+    nothing: _Nothing = field(default_factory=_Nothing)
+    words: dict[float | None, Counter[str]] = field(
+        default_factory=lambda: {0.0: Counter(), 1.0: Counter(), None: Counter()}
+    )
+
+    def read(self, text: str, value: float | str, own: Reports | None, found: Detector | None) -> float | str:
+        """The report in a cell, which is counted where it is a word; or what to write instead.
+
+        Args:
+            text: The cell.
+            value: The number in it, or why it is none.
+            own: What the cell's pool reports.
+            found: The same where a pool may detect nothing.
+        """
+        if found is not None and text:
+            value = found.read(text, value, self.numbers)
+            if value == found.nothing:
+                self.nothing.add(text, found)
+            elif isinstance(value, float) and math.isnan(value):
+                self.words[None][text] += 1
+        elif value == NO_NUMBER:
+            value = _of_word(text, own, self.dashes)
+            if not isinstance(value, str):
+                self.words[None if math.isnan(value) else value][text] += 1
+        return value
+
+
+def _refusal(text: str, remedy: str, own: Reports | None, found: Detector | None, mark: str) -> str:
+    """Why a cell is not read, if there is a reason to name, and what to write instead."""
+    doubt = _doubt(text, own)
+    if doubt is not None and remedy in (NO_NUMBER, RESULT):
+        return f", {doubt[0]}{mark} {doubt[1]}"
+    if found is not None and own is not None and remedy == NO_NUMBER:
+        return f"{mark} {own.remedy}"
+    return f"{mark} {remedy}"
+
+
 def _is_zero(text: str) -> bool:
     return float(text.replace(",", ".")) == 0
 
@@ -334,16 +360,7 @@ def mistaken(noise: Noise, y: Tensor, sizes: Tensor) -> str:
     if detector(noise_of(noise, 0)) is not None:
         return ""  # cycles and copies are what such an assay reports
     kept = (~y.isnan()) & (y != 0)
-    values, sizes = y[kept], sizes.to(y)[kept]
-    if len(values) < 3:
-        return ""
-    cycles = (values >= 10) & (values <= 45)
-    odd = (values != values.floor()) | (values > sizes)
-    kind = ""
-    if cycles.double().mean() >= 2 / 3 and (cycles & odd).double().mean() > 0.5:
-        kind = "cycle thresholds (Ct), which are larger where there is less"
-    elif (values > 10 * sizes).double().mean() > 0.5:
-        kind = "copies"
+    kind = _mistaken_kind(y[kept], sizes.to(y)[kept])
     if not kind:
         return ""
     if not reports_of(noise).counts:
@@ -354,6 +371,17 @@ def mistaken(noise: Noise, y: Tensor, sizes: Tensor) -> str:
         "plan's assay reports. Where pools are only positive or negative, plan with 'qgt plan --assay positive', and "
         "write positive or negative."
     )
+
+
+def _mistaken_kind(values: Tensor, sizes: Tensor) -> str:
+    """What the numbers of a sheet look like, 0s left out, beside the sizes of their pools; empty where like counts."""
+    if len(values) < 3:
+        return ""
+    cycles = (values >= 10) & (values <= 45)
+    odd = (values != values.floor()) | (values > sizes)
+    if cycles.double().mean() >= 2 / 3 and (cycles & odd).double().mean() > 0.5:
+        return "cycle thresholds (Ct), which are larger where there is less"
+    return "copies" if (values > 10 * sizes).double().mean() > 0.5 else ""
 
 
 def noun(noise: Noise) -> str:

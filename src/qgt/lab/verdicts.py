@@ -17,6 +17,9 @@ A verdict is about a whole plate, a call about one sample:
                 as positive, but that answer is not to be trusted
     none        nothing is known: the plate is impossible or suspect, or no probability was measured
 
+A sample with copies or in a category is positive where the number of copies, or the category, of the best answer has a
+probability of 90 % or more. Where only that is open, which one it is, the sample is tested again.
+
 This is the one rule for calls. Every file, page and screen shows what it gives.
 """
 
@@ -109,7 +112,9 @@ class Call(StrEnum):
         return {"positive": "1", "negative": "0"}.get(self.value, "")
 
 
-def call(word: Verdict, probability: float | None, *, answered: bool, differs: bool) -> Call:
+def call(
+    word: Verdict, probability: float | None, *, answered: bool, differs: bool, value: float | None = None
+) -> Call:
     """The call of one sample.
 
     Args:
@@ -117,6 +122,8 @@ def call(word: Verdict, probability: float | None, *, answered: bool, differs: b
         probability: That the sample is positive; None where it is not known.
         answered: Whether it is positive in the best answer.
         differs: Whether the answers listed differ on it.
+        value: That it has the copies, or the category, that the best answer gives it, 0 where that is negative; None
+            where samples are only positive or negative.
 
     Example:
         >>> for word in (Verdict.CERTAIN, Verdict.UNSURE, Verdict.SUSPECT):
@@ -133,4 +140,4 @@ def call(word: Verdict, probability: float | None, *, answered: bool, differs: b
         return Call.RETEST
     if probability <= NEGATIVE_TO:
         return Call.NEGATIVE
-    return Call.POSITIVE if probability >= POSITIVE_FROM else Call.RETEST
+    return Call.POSITIVE if (probability if value is None else value) >= POSITIVE_FROM else Call.RETEST

@@ -284,8 +284,27 @@ def advice(word: Verdict, status: Status, retests: Sequence[str], uncalled: int 
     return f"To settle it, retest the samples in doubt, the most doubtful first: {names}."
 
 
+def overfull(full: Sequence[tuple[str, float, int]]) -> str:
+    """That the categories of some pools add up to more than the pools have samples.
+
+    Example:
+        >>> overfull([("P2", 5.0, 4)])
+        'The categories of a pool add up to more than its samples in P2 (5 of 4 samples). Count there again.'
+    """
+    named = in_one_phrase(
+        [f"{quoted(pool)} ({total:g} of {size} samples)" for pool, total, size in full], NAMED_AT_MOST
+    )
+    return f"The categories of a pool add up to more than its samples in {named}. Count there again."
+
+
 def impossible(
-    broken: Sequence[tuple[str, float, int]], pools: int, *, fractions: bool, exact: bool, noun: str = "counts"
+    broken: Sequence[tuple[str, float, int]],
+    pools: int,
+    *,
+    fractions: bool,
+    exact: bool,
+    noun: str = "counts",
+    unit: str = "samples",
 ) -> str:
     """Why no answer explains the counts, and what to do.
 
@@ -295,6 +314,7 @@ def impossible(
         fractions: Whether counts that are not whole numbers are the reason.
         exact: Whether the model says that counts are never off.
         noun: What the reports are called.
+        unit: What a pool's size is a number of.
     """
     start = UNEXPLAINED
     if fractions:
@@ -302,7 +322,7 @@ def impossible(
         remedy = "round them, or use a noise for real-valued counts"
         return f"{start} These counts are not whole numbers: {remedy}. They are in {named}."
     if broken:
-        rows = [f"{quoted(pool)} (counted {count:g}, of {size} samples)" for pool, count, size in broken]
+        rows = [f"{quoted(pool)} (counted {count:g}, of {size} {unit})" for pool, count, size in broken]
         alone = "is impossible whatever the others are" if len(broken) == 1 else "are impossible by themselves"
         which = f"{len(broken)} of {pools} {noun} {alone}: {in_one_phrase(rows, most=NAMED_AT_MOST)}"
         return f"{start} {which}. Count there again, or check the design."

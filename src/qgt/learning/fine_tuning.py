@@ -19,7 +19,7 @@ from qgt.arguments import positive, whole
 from qgt.decoders.contract import refuse_unsupported
 from qgt.decoders.neural.any_design import AnyDesign, shown
 from qgt.decoders.neural.messages import MessageNetwork
-from qgt.model.problem import Problem
+from qgt.model.problem import Instances, Problem
 
 ROUNDS = 10  # that a step learns from
 WARM_UP = 0.05  # of all steps
@@ -59,17 +59,12 @@ def fine_tune(
     for step in range(steps):
         warm = min(1.0, (step + 1) / (WARM_UP * steps))
         adam.param_groups[0]["lr"] = learning_rate * warm * 0.5 * (1 + math.cos(math.pi * step / steps))
-        x, y = problem.simulate(batch, generator=generator)
-        loss = _loss(network, problem, x, y)
-        adam.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        adam.step()
+        loss = _step(network, problem, adam, problem.simulate(batch, generator=generator))
         with torch.no_grad():
             for name, p in network.named_parameters():
                 average[name].lerp_(p, 1 - min(AVERAGE_KEPT, 1 - 1 / (step + 2)))
         if on_step is not None:
-            on_step(step + 1, float(loss.detach()))
+            on_step(step + 1, loss)
     network.load_state_dict(average)
     after = _validate(network, problem, validation.x, validation.y, batch)
     if not after < before:
@@ -77,6 +72,16 @@ def fine_tune(
     facts: dict[str, Any] = {"problem": problem.fingerprint, "steps": steps, "batch": batch, "before": before}
     made = {**start.made, "fine_tuned": {**facts, "after": after}}
     return replace(start, network=network.cpu().eval().requires_grad_(False), made=made)
+
+
+def _step(network: MessageNetwork, problem: Problem, adam: torch.optim.Adam, batch: Instances) -> float:
+    """One step of Adam on a batch; returns the loss before it."""
+    loss = _loss(network, problem, batch.x, batch.y)
+    adam.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+    adam.step()
+    return float(loss.detach())
 
 
 def _loss(network: MessageNetwork, problem: Problem, x: Tensor, y: Tensor) -> Tensor:

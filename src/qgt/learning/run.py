@@ -6,7 +6,7 @@ best weights so far, for each network of the stack by its own validation loss.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import torch
@@ -14,8 +14,8 @@ from jaxtyping import Float, UInt8
 from torch import Generator, Tensor
 
 from qgt.decoders.neural.decoder import NeuralDecoder, raw_scores
-from qgt.decoders.neural.heads import which_head, who
-from qgt.decoders.neural.network import Architecture, Network, stack
+from qgt.decoders.neural.heads import Softmax, head_for, which_head, who
+from qgt.decoders.neural.network import Architecture, Head, Network, built, stack
 from qgt.decoders.neural.record import Epoch, TrainConfig, Training
 from qgt.files.provenance import provenance
 from qgt.learning.checkpoints import Progress, TrainingState
@@ -164,8 +164,9 @@ class TrainingRun:
         together.check(architecture, config)
         start, missing, loads = generator.get_state(), config.missing > 0, problems[0].loads is not None
         network = stack(
-            architecture.build(p.design, missing=missing, loads=loads, generator=generator) for p in problems
+            built(architecture, p.design, missing=missing, loads=loads, generator=generator) for p in problems
         )
+        network.head = head_for(problems[0].prior)
         data = Data.draw(tuple(problems), config, generator)
         network.prepare(*data.validation)
         steps = Steps.start(network, loss_for(architecture, problems[0]), data.block, config, generator, together)
@@ -230,7 +231,7 @@ class TrainingRun:
         x, y = self.data.validation
         outputs = torch.cat([network(part) for part in y.split(VALIDATION_CHUNK, dim=1)], dim=1)
         scores = which_head(outputs, x.shape[2])
-        rates = [_success(s, t) for s, t in zip(scores, who(x), strict=True)]
+        rates = [_success(network.head, s, t) for s, t in zip(scores, who(x), strict=True)]
         return self.steps.loss(outputs, x.to(outputs.dtype)), rates
 
     def decoders(self, *, interrupted: bool = False) -> list[NeuralDecoder]:
@@ -241,16 +242,17 @@ class TrainingRun:
         problem = self.data.problems[i]
         anything = Generator(self.generator.device).manual_seed(0)
         missing, loads = self.config.missing > 0, problem.loads is not None
-        network = self.architecture.build(problem.design, missing=missing, loads=loads, generator=anything)
+        network = built(self.architecture, problem.design, missing=missing, loads=loads, generator=anything)
         weights = self.best.weights_of(i)
         # The first layer drops its weights for pools this problem lacks.
         network.load_state_dict({k: weights[k][..., : v.shape[-1]] for k, v in network.state_dict().items()})
+        network.head = self.steps.network.head
         network.eval()
         x, y = self.data.validation_of(i)
-        threshold = best_threshold(which_head(raw_scores(network, y), problem.items), who(x))
-        decoder = NeuralDecoder(self.architecture, network, threshold, problem.spec)
+        threshold = _threshold(network.head, which_head(raw_scores(network, y), problem.items), who(x))
+        decoder = NeuralDecoder(self.architecture, network, threshold, problem.spec, own=problem)
         record = self._record(i, decoder, interrupted)
-        return NeuralDecoder(self.architecture, network, threshold, decoder.spec, record)
+        return replace(decoder, training=record)
 
     def _record(self, i: int, decoder: NeuralDecoder, interrupted: bool) -> Training:
         """Score the decoder on instances it never met, apart for those whose x was and was not in its training set."""
@@ -290,8 +292,19 @@ def _mean(rows: list[Epoch], *, best: bool) -> Epoch:
     )
 
 
-def _success(scores: Tensor, x: Tensor) -> float:
+def _threshold(head: Head, scores: Tensor, x: Tensor) -> float:
+    """The threshold that decodes most instances; of values, those in which no item is taken for another one but 0."""
+    if not isinstance(head, Softmax):
+        return best_threshold(scores, x)
+    truth, (value, odds) = head.shares(x.to(scores.dtype)).argmax(1), head.best(scores)  # (instances, items)
+    possible = ((value == truth) | (truth == 0)).all(1)
+    return best_threshold(odds[possible], (truth[possible] > 0).to(torch.uint8)) if bool(possible.any()) else 0.0
+
+
+def _success(head: Head, scores: Tensor, x: Tensor) -> float:
     """The success rate at the best threshold; none where training has diverged."""
     if bool(scores.isnan().any()):
         return 0.0
-    return float(((scores >= best_threshold(scores, x)) == x.bool()).all(1).double().mean())
+    threshold = _threshold(head, scores, x)
+    calls = head.calls(scores, threshold) if isinstance(head, Softmax) else scores >= threshold
+    return float((calls == x.bool()).all(1).double().mean())

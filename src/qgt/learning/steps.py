@@ -16,8 +16,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from qgt.decoders.neural.heads import Softmax, head_for
 from qgt.decoders.neural.mlp import MLP
-from qgt.decoders.neural.network import Architecture, Network, Rounds
+from qgt.decoders.neural.network import Architecture, Head, Network, Rounds, Sigmoid
 from qgt.decoders.neural.record import TrainConfig
 from qgt.learning.checkpoints import TrainingState
 from qgt.learning.data import Stacked
@@ -79,12 +80,15 @@ def two_heads(
 
 
 def loss_of_rounds(
-    loss: Callable[[Tensor, Tensor], Tensor], rounds: Rounds, x: Float[Tensor, "models instances items"]
+    loss: Callable[[Tensor, Tensor], Tensor],
+    rounds: Rounds,
+    x: Float[Tensor, "models instances items"],
+    head: Head = Sigmoid(),  # noqa: B008 - without fields
 ) -> Float[Tensor, " models"]:
     """The loss of all rounds, a later one weighing more: the mean with weights 1, 2, 3, ...
 
-    Where the network says whether it believes its answers, the log loss of that is added: a round is right where its
-    logits have the signs of x.
+    Where the network says whether it believes its answers, the log loss of that is added: a round is right where x is
+    what the head calls.
 
     Example:
         >>> import torch
@@ -99,7 +103,7 @@ def loss_of_rounds(
     total = (weights @ each) / (number * (number + 1) / 2)
     if rounds.belief is None:
         return total
-    right = ((rounds.scores.detach() > 0) == (x > 0)).all(3)  # (rounds, models, instances)
+    right = (head.calls(rounds.scores.detach()) == (x > 0)).all(3)  # (rounds, models, instances)
     judged = F.binary_cross_entropy_with_logits(rounds.belief, right.to(x.dtype), reduction="none")
     return total + judged.mean((0, 2))
 
@@ -108,7 +112,11 @@ LOSSES = {"balanced_mse": balanced_mse, "binary_cross_entropy": binary_cross_ent
 
 
 def loss_for(architecture: Architecture, problem: Problem) -> Callable[[Tensor, Tensor], Tensor]:
-    """The architecture's own loss; for loads that of two heads."""
+    """The architecture's own loss; for loads that of two heads, for copies and categories that of their values."""
+    if isinstance(head := head_for(problem.prior), Softmax):
+        return head.cross_entropy
+    if architecture.loss not in LOSSES:
+        raise ValueError(f"loss={architecture.loss!r} of {architecture} is not known: give one of {', '.join(LOSSES)}.")
     return LOSSES[architecture.loss] if problem.loads is None else two_heads
 
 
@@ -249,7 +257,7 @@ class Steps:
         batch = self.position * self.config.batch + self.offsets
         x = self.block.x.index_select(1, batch).to(torch.float32)  # (models, batch, items)
         rounds = self.network.rounds(self.block.y.index_select(1, batch), self.generator)
-        losses = loss_of_rounds(self.loss, rounds, x)
+        losses = loss_of_rounds(self.loss, rounds, x, self.network.head)
         self.optimizers.zero_grad()
         losses.sum().backward()  # the networks share nothing, so each gets its own gradient
         self.together.average([p.grad for p in self.network.parameters() if p.grad is not None])

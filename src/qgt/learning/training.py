@@ -18,6 +18,7 @@ from torch import Generator
 from torch.distributed import ProcessGroup
 
 from qgt.decoders.neural.decoder import NeuralDecoder, describe
+from qgt.decoders.neural.heads import head_for
 from qgt.decoders.neural.network import Architecture
 from qgt.decoders.neural.record import Epoch, TrainConfig
 from qgt.files import codec
@@ -148,6 +149,10 @@ def train_many(
     problems = [problem.in_parts for problem in problems]  # networks of copies and categories learn their parts
     if len({problem.loads is None for problem in problems}) != 1:
         raise ValueError("problems with and without loads have networks of different shapes: train them apart.")
+    if len({head_for(problem.prior) for problem in problems}) != 1:
+        raise ValueError(
+            "problems with different numbers of values have networks of different heads: train them apart."
+        )
     together = Together(group)
     if checkpoint is not None and checkpoint.exists():
         run = _resume(checkpoint, problems, architecture, config, generator, together)

@@ -30,19 +30,22 @@ from torch import Generator, Tensor
 from qgt.arguments import fraction, whole
 from qgt.model.design import Design
 from qgt.model.lists import Lists, starts_of
-from qgt.model.noise import Noise, PerPool, by_pool
+from qgt.model.noise import Noise, PerCategory, PerPool, by_pool, noise_of
 from qgt.model.prior import FREE, Groups, ItemCosts, Sampler
 
 MOST_LEVELS = 255  # values are uint8
 SUM_ROUNDING = 1e-9  # by which probabilities may fail to sum to one
+NEGATIVE = "negative"  # the first category, wherever people read it
 
 
 @dataclass(frozen=True)
 class Categories:
     """Items are in one of several categories, independently; pools report a number for each category but the first.
 
-    `rates` are the probabilities of the categories but the first, which has the rest. Category 1 is the first of
-    `rates`. Where some categories are not measured, `reported` lists those that are, in the order of the reports.
+    `rates` are the probabilities of the categories but the first, which has the rest; or a row of such probabilities
+    for each item. Category 1 is the first of `rates`. Where some categories are not measured, `reported` lists those
+    that are, in the order of the reports. `names` are what sheets, calls and
+    reports call the categories but the first, which they call negative.
 
     Example:
         >>> import torch, qgt
@@ -51,16 +54,25 @@ class Categories:
         >>> x, y  # in the first pool one item of category 1, and one of category 2
         (tensor([[2, 1, 0, 2]], dtype=torch.uint8), tensor([[[1., 1.],
                  [1., 1.]]], dtype=torch.float64))
+        >>> qgt.Categories(rates=[[0.3, 0.2], [0.0, 0.5]]).distributions(items=2)  # a row for each of two items
+        tensor([[0.5000, 0.3000, 0.2000],
+                [0.5000, 0.0000, 0.5000]], dtype=torch.float64)
     """
 
-    rates: Sequence[float]  # kept as a tuple
+    rates: Sequence[float | Sequence[float]] | Tensor  # kept as a tuple, or as a tuple of tuples
     reported: Sequence[int] | None = None  # None: all of them; kept as a tuple
+    names: Sequence[str] | None = None  # of the categories but the first; kept as a tuple
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rates", _probabilities("rates", self.rates, least=1))
-        if not math.fsum(self.rates) < 1:
-            total = math.fsum(self.rates)
-            raise ValueError(f"rates={self.rates} sum to {total:g}: leave some probability to the first category.")
+        object.__setattr__(self, "rates", _rates(self.rates))
+        for i, row in enumerate(self._rows):
+            name = f"rates[{i}]" if self.by_item else "rates"
+            if not math.fsum(row) < 1:
+                raise ValueError(
+                    f"{name}={row} sum to {math.fsum(row):g}: leave some probability to the first category."
+                )
+        if self.names is not None:
+            object.__setattr__(self, "names", _category_names(self.names, self.levels))
         if self.reported is None:
             return
         if isinstance(self.reported, str) or not isinstance(self.reported, Sequence) or not self.reported:
@@ -73,25 +85,60 @@ class Categories:
     @property
     def levels(self) -> int:
         """The largest value of an item: the number of categories but the first."""
-        return len(self.rates)
+        return len(self._rows[0])
+
+    @property
+    def by_item(self) -> bool:
+        """Whether each item has rates of its own."""
+        return isinstance(self.rates[0], tuple)
+
+    @property
+    def _rows(self) -> tuple[tuple[float, ...], ...]:
+        """The rates of each item, or the one row of all items."""
+        rates: Any = self.rates
+        return rates if self.by_item else (rates,)
 
     @property
     def distribution(self) -> tuple[float, ...]:
-        """The probability of each category, the first included."""
-        return (1 - math.fsum(self.rates), *self.rates)
+        """The probability of each category, the first included; the mean over items where they differ."""
+        return _mean_of([(1 - math.fsum(row), *row) for row in self._rows])
+
+    def distributions(self, items: int) -> Float64[Tensor, "items values"]:
+        """The probability of each category of each item, the first included."""
+        return _expanded("rates", [(1 - math.fsum(row), *row) for row in self._rows], items, by_item=self.by_item)
 
     @property
     def columns(self) -> tuple[int, ...]:
         """The categories that pools report, in the order of the reports."""
         return tuple(range(1, self.levels + 1)) if self.reported is None else tuple(self.reported)
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What people call the categories, the first included.
+
+        Example:
+            >>> Categories(rates=(0.1, 0.1)).labels, Categories((0.1,), names=["variant A"]).labels
+            (('negative', 'category 1', 'category 2'), ('negative', 'variant A'))
+        """
+        return (NEGATIVE, *(self.names or (f"category {one}" for one in range(1, self.levels + 1))))
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """What files of truths and calls write for each category: its name, so that no 1 is read as positive."""
+        return self.labels
+
+    @property
+    def reported_labels(self) -> tuple[str, ...]:
+        """What people call the categories that pools report, in the order of the reports."""
+        return tuple(self.labels[one] for one in self.columns)
+
     def sample(self, instances: int, items: int, *, generator: Generator) -> UInt8[Tensor, "instances items"]:
         """Draw categories."""
-        return _sample(self.distribution, instances, items, generator)
+        return _sample(self.distributions(items), instances, generator)
 
     def log_prob(self, x: UInt8[Tensor, "instances items"]) -> Float64[Tensor, " instances"]:
         """The log probability of each row of x."""
-        return _log_prob(self.distribution, x)
+        return _log_prob(self.distributions(x.shape[1]), x)
 
     def totals(
         self, design: Design, x: UInt8[Tensor, "instances items"]
@@ -114,9 +161,9 @@ class Categories:
         alone: Tensor = _by_value(parts, self.levels).sum(1) <= 1
         return alone.all(1)
 
-    def part_marginals(self) -> list[float]:
-        """The probability that each part of an item is 1."""
-        return list(self.rates)
+    def part_marginals(self, items: int) -> Float64[Tensor, " parts"]:
+        """The probability that each part of each item is 1."""
+        return self.distributions(items)[:, 1:].T.flatten()
 
     def value_probabilities(
         self, marginals: Float64[Tensor, "instances parts"]
@@ -127,49 +174,69 @@ class Categories:
 
     def part_costs(self, items: int) -> ItemCosts:
         """Each part's log odds against the first category, and groups of which at most one is 1."""
-        first, *others = self.distribution
-        never = torch.tensor([rate == 0 for rate in others])
-        weights = torch.tensor([0.0 if rate == 0 else math.log(first / rate) for rate in others], dtype=torch.float64)
-        known = torch.where(never, 0, FREE).to(torch.int8).repeat_interleave(items)
+        each = self.distributions(items)
+        first, others = each[:, :1], each[:, 1:]  # (items, 1), (items, categories but one)
+        never = others == 0
+        weights = torch.where(never, 0.0, (first / torch.where(never, 1.0, others)).log())
+        known = torch.where(never, 0, FREE).to(torch.int8)
         table = torch.full((items, self.levels + 1), torch.inf, dtype=torch.float64)
         table[:, :2] = 0.0
         groups = Groups(torch.arange(items).repeat(self.levels), table) if self.levels > 1 else None
-        constant = -items * math.log(first)
-        return ItemCosts(constant, weights.repeat_interleave(items), known, groups=groups)
+        return ItemCosts(-float(first.log().sum()), weights.T.flatten(), known.T.flatten(), groups=groups)
 
     def part_design(self, design: Design) -> Design:
         """Pools of their own for each reported category."""
         lists = design.lists
         shifts = torch.tensor([(one - 1) * design.items for one in self.columns])
         entries = (lists.entries + shifts[:, None]).flatten()
-        return Design(Lists(design.items * self.levels, starts_of(lists.sizes.repeat(len(shifts))), entries))
+        names = tuple(f"{pool} {category}" for category in self.reported_labels for pool in design.pool_names)
+        return Design(Lists(design.items * self.levels, starts_of(lists.sizes.repeat(len(shifts))), entries), names)
 
-    def part_noise(self, noise: Noise) -> Noise:
-        """The same noise in every category; each pool's own where pools differ."""
-        each = by_pool(noise)
-        return noise if each is None else PerPool(list(each.noises) * len(self.columns))
+    def part_noise(self, noise: Noise, pools: int) -> Noise:
+        """The noise of each category, and each pool's own where pools differ."""
+        each = list(noise.noises) if isinstance(noise, PerCategory) else [noise] * len(self.columns)
+        if all(one == each[0] and by_pool(one) is None for one in each):
+            return each[0]
+        return PerPool([noise_of(one, pool) for one in each for pool in range(pools)])
+
+    def noise_of(self, noise: Noise, category: int) -> Noise:
+        """The noise of one category's reports; of a category that is not reported, any noise."""
+        if not isinstance(noise, PerCategory):
+            return noise
+        return noise.noises[self.columns.index(category) if category in self.columns else 0]
 
     def part_reports(self, y: Float64[Tensor, "instances pools reported"]) -> Float64[Tensor, "instances part_pools"]:
         """The reports of one category after those of another."""
         return y.transpose(1, 2).flatten(1)
 
-    def alone(self, category: int) -> float:
+    def alone(self, category: int) -> float | tuple[float, ...]:
         """The rate of a category among items that are in it or in the first: what it has when decoded by itself.
 
         Example:
-            >>> Categories(rates=(0.25, 0.5)).alone(1)
-            0.5
+            >>> Categories(rates=(0.25, 0.5)).alone(1), Categories(rates=[(0.25, 0.5), (0.0, 0.5)]).alone(1)
+            (0.5, (0.5, 0.0))
         """
-        rate = self.rates[category - 1]
-        return rate / (self.distribution[0] + rate)
+        found = tuple(row[category - 1] / (1 - math.fsum(row) + row[category - 1]) for row in self._rows)
+        return found if self.by_item else found[0]
+
+    def beyond_alone(self, items: int) -> float:
+        """What any x costs beyond the sum of what its categories cost by themselves: the same for every x.
+
+        Example:
+            >>> Categories(rates=(0.5,)).beyond_alone(items=7)  # a single category by itself is the whole problem
+            0.0
+        """
+        first, others = self.distributions(items).split([1, self.levels], 1)
+        return float((first / (first + others)).log().sum() - first.log().sum()) + 0.0
 
 
 @dataclass(frozen=True)
 class Copies:
     """Items have 0, 1, ... `ploidy` copies, each there with probability `frequency`; pools report their sum.
 
-    That is the number of alleles of a person in Hardy-Weinberg equilibrium. `Copies.from_distribution` takes any other
-    distribution of the number. A noise that knows of a pool's size sees its number of items times the ploidy: the reads
+    That is the number of alleles of a person in Hardy-Weinberg equilibrium. `frequency` may be a list with one number
+    for each item, such as people of different populations. `Copies.from_distribution` takes any other distribution of
+    the number. A noise that knows of a pool's size sees its number of items times the ploidy: the reads
     of `qgt.Reads` come from every chromosome alike.
 
     Example:
@@ -183,7 +250,7 @@ class Copies:
         (tensor([[0, 0, 1, 0]], dtype=torch.uint8), tensor([[1., 1.]], dtype=torch.float64))
     """
 
-    frequency: float | None = None
+    frequency: float | Sequence[float] | Tensor | None = None  # kept as a float or a tuple of floats
     ploidy: int = 2
     shares: Sequence[float] | None = None  # of items with 0, 1, ... copies, instead of a frequency; kept as a tuple
 
@@ -192,7 +259,7 @@ class Copies:
         if (self.frequency is None) == (self.shares is None):
             raise ValueError(f"frequency={self.frequency} and shares={self.shares} are not valid: give one of the two.")
         if self.frequency is not None:
-            object.__setattr__(self, "frequency", fraction("frequency", self.frequency))
+            object.__setattr__(self, "frequency", _frequency(self.frequency))
             return
         shares = _probabilities("shares", self.shares, least=2)
         if abs(math.fsum(shares) - 1) > SUM_ROUNDING:
@@ -219,21 +286,49 @@ class Copies:
         return self.ploidy
 
     @property
-    def distribution(self) -> tuple[float, ...]:
-        """The probability of 0, 1, ... copies."""
+    def labels(self) -> tuple[str, ...]:
+        """The numbers of copies as people say them.
+
+        Example:
+            >>> Copies(frequency=0.1, ploidy=2).labels
+            ('0 copies', '1 copy', '2 copies')
+        """
+        return tuple(f"{number} {'copy' if number == 1 else 'copies'}" for number in range(self.levels + 1))
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """What files of truths and calls write for each number of copies: the number."""
+        return tuple(map(str, range(self.levels + 1)))
+
+    @property
+    def by_item(self) -> bool:
+        """Whether each item has a frequency of its own."""
+        return isinstance(self.frequency, tuple)
+
+    @property
+    def _rows(self) -> list[tuple[float, ...]]:
+        """The distribution of each item, or the one of all items."""
         if self.shares is not None:
-            return tuple(self.shares)
-        p, most = self.frequency, self.ploidy
-        assert p is not None  # one of the two is given
-        return tuple(math.comb(most, n) * p**n * (1 - p) ** (most - n) for n in range(most + 1))
+            return [tuple(self.shares)]
+        given: Any = self.frequency
+        return [_binomial(one, self.ploidy) for one in (given if self.by_item else (given,))]
+
+    @property
+    def distribution(self) -> tuple[float, ...]:
+        """The probability of 0, 1, ... copies; the mean over items where they differ."""
+        return _mean_of(self._rows)
+
+    def distributions(self, items: int) -> Float64[Tensor, "items values"]:
+        """The probability of 0, 1, ... copies of each item."""
+        return _expanded("frequency", self._rows, items, by_item=self.by_item)
 
     def sample(self, instances: int, items: int, *, generator: Generator) -> UInt8[Tensor, "instances items"]:
         """Draw numbers of copies."""
-        return _sample(self.distribution, instances, items, generator)
+        return _sample(self.distributions(items), instances, generator)
 
     def log_prob(self, x: UInt8[Tensor, "instances items"]) -> Float64[Tensor, " instances"]:
         """The log probability of each row of x."""
-        return _log_prob(self.distribution, x)
+        return _log_prob(self.distributions(x.shape[1]), x)
 
     def totals(self, design: Design, x: UInt8[Tensor, "instances items"]) -> Float64[Tensor, "instances pools"]:
         """How many copies each pool has."""
@@ -253,9 +348,9 @@ class Copies:
         each: Tensor = _by_value(parts, self.levels)
         return (each[:, 1:] <= each[:, :-1]).flatten(1).all(1)
 
-    def part_marginals(self) -> list[float]:
-        """The probability that each part of an item is 1: of that many copies or more."""
-        return [min(1.0, math.fsum(self.distribution[number:])) for number in range(1, self.levels + 1)]
+    def part_marginals(self, items: int) -> Float64[Tensor, " parts"]:
+        """The probability that each part of each item is 1: of that many copies or more."""
+        return _reached(self.distributions(items)).clamp(max=1.0).flatten()
 
     def value_probabilities(
         self, marginals: Float64[Tensor, "instances parts"]
@@ -267,8 +362,8 @@ class Copies:
 
     def part_costs(self, items: int) -> ItemCosts:
         """A group of equal items for each item, which are defective in order."""
-        table = -torch.tensor(self.distribution, dtype=torch.float64).log()
-        groups = Groups(torch.arange(items).repeat(self.levels), table.repeat(items, 1), ordered=self.levels > 1)
+        table = -self.distributions(items).log()
+        groups = Groups(torch.arange(items).repeat(self.levels), table, ordered=self.levels > 1)
         parts = items * self.levels
         known = torch.full((parts,), FREE, dtype=torch.int8)
         return ItemCosts(0.0, torch.zeros(parts, dtype=torch.float64), known, groups=groups)
@@ -278,9 +373,11 @@ class Copies:
         lists = design.lists
         shifts = torch.arange(self.levels) * design.items
         entries = torch.cat([(one + shifts[:, None]).flatten() for one in lists.entries.split(lists.sizes.tolist())])
-        return Design(Lists(design.items * self.levels, starts_of(lists.sizes * self.levels), entries))
+        return Design(
+            Lists(design.items * self.levels, starts_of(lists.sizes * self.levels), entries), design.own_pool_names
+        )
 
-    def part_noise(self, noise: Noise) -> Noise:
+    def part_noise(self, noise: Noise, pools: int) -> Noise:
         """The same."""
         return noise
 
@@ -319,7 +416,7 @@ class PartsPrior:
 
     def marginals(self, items: int) -> Float64[Tensor, " items"]:
         """The probability that each part is 1."""
-        return torch.tensor(self.values.part_marginals(), dtype=torch.float64).repeat_interleave(self._items(items))
+        return self.values.part_marginals(self._items(items))
 
     def log_prob(self, x: UInt8[Tensor, "instances items"]) -> Float64[Tensor, " instances"]:
         """The log probability of the values whose parts these are; -inf where they are of none."""
@@ -336,6 +433,22 @@ class PartsPrior:
         return items
 
 
+def _category_names(given: object, number: int) -> tuple[str, ...]:
+    """The names of categories, or a ValueError that says which one cannot be used."""
+    if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != number:
+        raise ValueError(f"names={given!r} is not valid: give {number} names, one for each of the rates.")
+    for i, name in enumerate(given):
+        if not isinstance(name, str) or not name.isprintable() or not name or name != " ".join(name.split()):
+            raise ValueError(f"names[{i}]={name!r} is not valid: give a word or several, such as 'variant A'.")
+        if name.replace(".", "", 1).isdigit():
+            raise ValueError(f"names[{i}]={name!r} is not valid: a number could be read as a count; give a word.")
+    known = [name.lower() for name in (NEGATIVE, *given)]
+    for i, name in enumerate(given):
+        if known.count(name.lower()) > 1:
+            raise ValueError(f"names[{i}]={name!r} is not valid: give each category a name of its own.")
+    return tuple(given)
+
+
 def _by_value(parts: Tensor, levels: int) -> Tensor:
     """Numbers of parts (instances, parts) by value and item: (instances, levels, items)."""
     found: Tensor = parts.unflatten(1, (levels, parts.shape[1] // levels))  # instances may be none
@@ -350,16 +463,66 @@ def _probabilities(name: str, given: object, *, least: int) -> tuple[float, ...]
     return tuple(fraction(f"{name}[{i}]", value) for i, value in enumerate(values))
 
 
-def _sample(distribution: tuple[float, ...], instances: int, items: int, generator: Generator) -> Tensor:
+def _rates(given: object) -> tuple[float, ...] | tuple[tuple[float, ...], ...]:
+    """Rates of categories, or a row of them for each item."""
+    rates: Any = given.tolist() if isinstance(given, Tensor) else given
+    rows = (
+        not isinstance(rates, str) and isinstance(rates, Sequence) and any(isinstance(one, Sequence) for one in rates)
+    )
+    if not rows:
+        return _probabilities("rates", rates, least=1)
+    each = tuple(_probabilities(f"rates[{i}]", row, least=1) for i, row in enumerate(rates))
+    for i, row in enumerate(each):
+        if len(row) != len(each[0]):
+            raise ValueError(f"rates[{i}] has {len(row)} rates, and rates[0] {len(each[0])}: give rows of one length.")
+    return each
+
+
+def _frequency(given: object) -> float | tuple[float, ...]:
+    """A frequency, or one for each item."""
+    frequency: Any = given.tolist() if isinstance(given, Tensor) else given
+    if isinstance(frequency, str) or not isinstance(frequency, Sequence):
+        return fraction("frequency", frequency)
+    if not frequency:
+        raise ValueError("frequency=[] is not valid: give one number, or one per item.")
+    return tuple(fraction(f"frequency[{i}]", one) for i, one in enumerate(frequency))
+
+
+def _binomial(p: float, most: int) -> tuple[float, ...]:
+    return tuple(math.comb(most, n) * p**n * (1 - p) ** (most - n) for n in range(most + 1))
+
+
+def _mean_of(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+    """The one row, or the mean of several."""
+    return rows[0] if len(rows) == 1 else tuple(math.fsum(column) / len(rows) for column in zip(*rows, strict=True))
+
+
+def _expanded(name: str, rows: Sequence[tuple[float, ...]], items: int, *, by_item: bool) -> Tensor:
+    """Rows as a table with one for each item."""
+    if by_item and len(rows) != items:
+        raise ValueError(
+            f"{name} has rows for {len(rows)} items, and there are {items}: give one for all, or one each."
+        )
+    return torch.tensor(rows, dtype=torch.float64).expand(items, -1)
+
+
+def _reached(distributions: Tensor) -> Tensor:
+    """The probability that each value but 0 or a larger one occurs: (levels, items)."""
+    return distributions.T.flip(0).cumsum(0).flip(0)[1:]
+
+
+def _sample(distributions: Tensor, instances: int, generator: Generator) -> Tensor:
     """Draw values: each is the number of levels whose probability of being reached is above one uniform number."""
-    draws = torch.rand(instances, items, dtype=torch.float64, generator=generator, device=generator.device)
-    x = torch.zeros(instances, items, dtype=torch.uint8, device=generator.device)
-    for level in range(1, len(distribution)):
-        x += draws < math.fsum(distribution[level:])
+    shape = instances, len(distributions)
+    draws = torch.rand(shape, dtype=torch.float64, generator=generator, device=generator.device)
+    x = torch.zeros(shape, dtype=torch.uint8, device=generator.device)
+    for reached in _reached(distributions).to(draws.device):
+        x += draws < reached
     return x
 
 
-def _log_prob(distribution: tuple[float, ...], x: Tensor) -> Tensor:
+def _log_prob(distributions: Tensor, x: Tensor) -> Tensor:
     """The sum of the items' log probabilities; -inf where an item has a value that there is not."""
-    table = torch.tensor([*distribution, 0.0], dtype=torch.float64, device=x.device).log()
-    return table[x.to(torch.int64).clamp(max=len(distribution))].sum(1)
+    table = torch.nn.functional.pad(distributions, (0, 1)).log().to(x.device)  # (items, values and one more)
+    items = torch.arange(len(table), device=x.device)
+    return table[items, x.to(torch.int64).clamp(max=table.shape[1] - 1)].sum(1)

@@ -18,9 +18,10 @@ from jaxtyping import Float64, Int64, UInt8
 from torch import Generator, Tensor
 
 from qgt.arguments import fits_memory, fraction, whole
+from qgt.files.frames import html_facts
 from qgt.files.grids import CellRow, write_rows
 from qgt.files.store import replacing
-from qgt.model import combinatorial, constructions, design_file
+from qgt.model import combinatorial, constructions, design_file, matrices
 from qgt.model.lists import Lists, Products
 
 
@@ -42,6 +43,7 @@ def checked_names(field: str, names: Sequence[str] | None, prefix: str, size: in
     return None if usual else tuple(names)
 
 
+DRAWN = 20_000  # transfers, beyond which a notebook shows a design without its matrix
 ITEM_BYTES, TRANSFER_BYTES = 64, 40  # for an item's name, and for a transfer while it is drawn and sorted
 CODED = 10  # transfers of an item in a sparse-graph code, at least
 
@@ -49,6 +51,12 @@ CODED = 10  # transfers of an item in a sparse-graph code, at least
 def _check_size(pools: int, items: int, transfers: float) -> None:
     """Refuse, before anything is drawn, a design that this machine has no memory for."""
     fits_memory(f"A design of {items:,} items in {pools:,} pools", ITEM_BYTES * items + TRANSFER_BYTES * transfers)
+
+
+def _range(numbers: Tensor) -> str:
+    """The least and the largest of some numbers, or the one that all are."""
+    least, most = int(numbers.min()), int(numbers.max())
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,7 +71,7 @@ class Design:
 
     Example:
         >>> import torch
-        >>> design = Design.from_matrix(torch.tensor([[1, 1, 0], [0, 1, 1]], dtype=torch.uint8))
+        >>> design = Design.from_matrix([[1, 1, 0], [0, 1, 1]])
         >>> design
         Design(pools=2, items=3, transfers=4)
         >>> design.members(0)
@@ -160,6 +168,20 @@ class Design:
     def __repr__(self) -> str:
         return f"Design(pools={self.pools}, items={self.items}, transfers={self.transfers})"
 
+    def _repr_html_(self) -> str:
+        facts: dict[str, object] = {"pools": f"{self.pools:,}", "items": f"{self.items:,}"}
+        facts |= {"items in a pool": _range(self.pool_sizes), "pools of an item": _range(self.item_degrees)}
+        return html_facts("Design", facts, self._picture() if self.transfers <= DRAWN else "")
+
+    def _picture(self) -> str:
+        """The matrix as an image: a square for each transfer."""
+        squares = "".join(f"M{item} {pool}h1v1h-1z" for pool, items in enumerate(self.lists) for item in items)
+        return (
+            f'<svg viewBox="0 0 {self.items} {self.pools}" width="{min(6 * self.items, 600)}" role="img" '
+            f'aria-label="{self.pools} pools of {self.items} items" style="border:1px solid #888">'
+            f'<path d="{squares}" fill="#1f5582"/></svg>'
+        )
+
     def count(
         self, x: UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"]
     ) -> Float64[Tensor, "instances pools"]:
@@ -180,25 +202,25 @@ class Design:
         return Products(self.lists)
 
     @classmethod
-    def from_matrix(
-        cls, matrix: UInt8[Tensor, "pools items"], pool_names: Sequence[str] = (), item_names: Sequence[str] = ()
-    ) -> "Design":
+    def from_matrix(cls, matrix: object, pool_names: Sequence[str] = (), item_names: Sequence[str] = ()) -> "Design":
         """Make a design from its 0/1 matrix, one row per pool and one column per item.
 
+        The matrix is anything that NumPy reads: a tensor or an array of any type, lists, a sparse matrix of SciPy, or a
+        DataFrame, whose labels become the names where they are texts.
+
         Example:
-            >>> Design.from_matrix(torch.eye(3, dtype=torch.uint8)).transfers
-            3
+            >>> Design.from_matrix([[1, 1, 0], [0, 1, 1]])
+            Design(pools=2, items=3, transfers=4)
+            >>> Design.from_matrix([[1, 1, 0], [0, 2, 1]])
+            Traceback (most recent call last):
+            ValueError: matrix holds 2 in row 2, column 2: give entries 0 and 1 only.
         """
-        if matrix.dim() != 2 or matrix.dtype != torch.uint8 or not matrix.numel():
-            raise ValueError(
-                f"matrix of shape {tuple(matrix.shape)} and {matrix.dtype} is not valid: "
-                "give a uint8 tensor (pools, items) with at least one of each."
-            )
-        if int(matrix.max()) > 1:
-            raise ValueError(f"matrix holds {int(matrix.max())}: give entries 0 and 1 only.")
-        owners, entries = matrix.nonzero().T
-        pools, items = matrix.shape
-        return cls(Lists.of_pairs(owners, entries, lists=pools, bound=items), tuple(pool_names), tuple(item_names))
+        (pools, items), owners, entries = matrices.ones(matrix)
+        if not pools or not items:
+            raise ValueError(f"matrix has shape ({pools}, {items}): give at least one pool and one item.")
+        lists = Lists.of_pairs(owners, entries, lists=pools, bound=items)
+        labels = matrices.labels(matrix)
+        return cls(lists, tuple(pool_names) or labels[0], tuple(item_names) or labels[1])
 
     @classmethod
     def from_rows(cls, rows: Sequence[str], pool_names: Sequence[str] = (), item_names: Sequence[str] = ()) -> "Design":

@@ -12,7 +12,7 @@ The arguments of `log_prob` broadcast together, as tensors of torch do: a column
 give the table of both.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil, inf, log, pi
@@ -374,12 +374,7 @@ class PerPool:
     @property
     def reports(self) -> Reports:
         """Those of every pool where all are alike; otherwise results that have no words in common."""
-        first, *others = (reports_of(noise) for noise in self.pools_of())
-        if all(other == first for other in others):
-            return first
-        counts = all(one.counts for one in (first, *others))
-        exact = all(one.exact for one in (first, *others))
-        return Reports("counts" if counts else "results", counts=counts, exact=exact)
+        return _common_reports(self.pools_of())
 
     def usual_report(self, counts: Numbers, sizes: Numbers) -> Numbers:
         """Each pool's own; the pools are the last dimension."""
@@ -428,10 +423,89 @@ class PerPool:
         return found
 
 
+@dataclass(frozen=True)
+class PerCategory:
+    """Another noise for each category that pools report: one variant is counted, and another only detected.
+
+    The noises are in the order of the reports, `Categories.columns`; any of them may be `PerPool`. `sample` and
+    `log_prob` want the categories in the last dimension, and the pools in the one before it.
+
+    Example:
+        >>> import torch, qgt
+        >>> noise = PerCategory([Noiseless(), PositiveNegative(sensitivity=0.9)])
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["1111"]), qgt.Categories((0.3, 0.2)), noise)
+        >>> x = torch.tensor([[1, 1, 2, 2]], dtype=torch.uint8)
+        >>> y = torch.tensor([[[2.0, 1.0]]], dtype=torch.float64)  # two of category 1, and category 2 is there
+        >>> problem.log_reports(x, y).exp()
+        tensor([[[1.0000, 0.9000]]], dtype=torch.float64)
+    """
+
+    noises: Sequence[Noise]  # kept as a tuple
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.noises, Sequence) or not self.noises:
+            raise ValueError(f"noises={self.noises!r} is not valid: give a list of one noise per reported category.")
+        for i, noise in enumerate(self.noises):
+            check_noise(f"noises[{i}]", noise)
+        object.__setattr__(self, "noises", tuple(self.noises))
+
+    @property
+    def integer(self) -> bool:
+        """Whether every category is reported in whole numbers."""
+        return all(noise.integer for noise in self.noises)
+
+    @property
+    def reports(self) -> Reports:
+        """Those of every category where all are alike; otherwise results that have no words in common."""
+        return _common_reports(self.noises)
+
+    def reach(self, size: int, tail: float) -> float:
+        """The farthest of all."""
+        return max(noise.reach(size, tail) for noise in self.noises)
+
+    def check(self, categories: int, pools: int) -> None:
+        """Raise a ValueError where there are not as many noises as reported categories, or as pools."""
+        if len(self.noises) != categories:
+            raise ValueError(
+                f"noises has {len(self.noises)} noises for {categories} reported categories: give one per category."
+            )
+        for each in map(by_pool, self.noises):
+            if each is not None:
+                each.check(pools)
+
+    def sample(
+        self,
+        counts: Float64[Tensor, "instances pools categories"],
+        sizes: Float64[Tensor, " pools"],
+        *,
+        generator: Generator,
+    ) -> Float64[Tensor, "instances pools categories"]:
+        """What each noise reports of its category."""
+        each = zip(self.noises, counts.unbind(2), strict=True)
+        return torch.stack([noise.sample(one, sizes, generator=generator) for noise, one in each], 2)
+
+    def log_prob(self, y: Numbers, counts: Numbers, sizes: Numbers) -> Numbers:
+        """Each category by its own noise; `sizes` are those of the pools."""
+        each = zip(self.noises, y.unbind(-1), counts.unbind(-1), strict=True)
+        return torch.stack([noise.log_prob(one, count, sizes) for noise, one, count in each], -1)
+
+
+def _common_reports(noises: Iterable[Noise]) -> Reports:
+    """The reports of all noises where these are alike; otherwise results that have no words in common."""
+    first, *others = (reports_of(noise) for noise in noises)
+    if all(other == first for other in others):
+        return first
+    counts = all(one.counts for one in (first, *others))
+    exact = all(one.exact for one in (first, *others))
+    return Reports("counts" if counts else "results", counts=counts, exact=exact)
+
+
 def check_noise(name: str, noise: object, *, integer: bool = False, one: bool = False) -> None:
     """Raise a ValueError that names the argument unless it is a noise: of whole numbers, or of one pool, if it must."""
     if not isinstance(noise, Noise):
         raise ValueError(f"{name}={noise!r} is not valid: give a noise, such as SparseInteger(rate=0.1, bound=1).")
+    if isinstance(noise, PerCategory):
+        raise ValueError(f"{name}={noise!r} is not valid: give the noise of one category, and put PerCategory around.")
     if one and by_pool(noise) is not None:
         raise ValueError(f"{name}={noise!r} is not valid: give the noise of one pool, and put PerPool around.")
     if integer and not noise.integer:

@@ -12,6 +12,7 @@ import hashlib
 import inspect
 import json
 import math
+import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +25,7 @@ from torch import Generator, Tensor
 
 from qgt.arguments import whole
 from qgt.files import codec, documents, plugins
+from qgt.files.frames import html_facts
 from qgt.files.grids import csv_bytes
 from qgt.model.categories import Categories, Copies, PartsPrior
 from qgt.model.design import Design
@@ -35,6 +37,7 @@ from qgt.model.noise import (
     Noise,
     Noiseless,
     Outliers,
+    PerCategory,
     PerPool,
     PositiveNegative,
     Reads,
@@ -63,6 +66,7 @@ NOISES: dict[str, type] = {
     "gaussian": Gaussian,
     "noiseless": Noiseless,
     "outliers": Outliers,
+    "per_category": PerCategory,
     "per_pool": PerPool,
     "positive_negative": PositiveNegative,
     "reads": Reads,
@@ -100,6 +104,10 @@ class Instances(NamedTuple):
         return as_statuses(self.x)
 
 
+_LONG = reprlib.Repr()
+_LONG.maxother = 200  # a prior may have a rate for each of a million items
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """A design, a prior for x, and the noise of the counts.
@@ -118,6 +126,11 @@ class Problem:
     prior: Sampler
     noise: Noise = Noiseless()  # noqa: RUF009 - frozen and without fields, so sharing it is harmless
 
+    def _repr_html_(self) -> str:
+        parts = {"design": self.design, "prior": self.prior, "noise": self.noise}
+        facts = {name: _LONG.repr(part) for name, part in parts.items()}
+        return html_facts("Problem", {**facts, "fingerprint": self.fingerprint[:12]})
+
     def __post_init__(self) -> None:
         if isinstance(self.prior, Prior):
             self.prior.marginals(self.design.items)  # raises where the prior is for another number of items
@@ -129,7 +142,14 @@ class Problem:
                 raise ValueError(
                     f"noise={self.noise} reports whole numbers, and items have amounts: give CycleThreshold or Amount."
                 )
-        if self.values is not None and isinstance(self.noise, CycleThreshold | Amount):
+        if self.values is not None:
+            self.values.distributions(self.design.items)  # raises where the prior is for another number of items
+        if isinstance(self.noise, PerCategory):
+            if not isinstance(self.prior, Categories):
+                raise ValueError(f"noise={self.noise} is for categories, and the prior is {self.prior}.")
+            self.noise.check(len(self.prior.columns), self.design.pools)
+        noises = self.noise.noises if isinstance(self.noise, PerCategory) else (self.noise,)
+        if self.values is not None and any(isinstance(one, CycleThreshold | Amount) for one in noises):
             raise ValueError(f"noise={self.noise} is for items with amounts: give a noise of counts, such as Reads.")
 
     @property
@@ -137,22 +157,26 @@ class Problem:
         """The prior of copies or categories, where items have any; None where they are 0 or 1, or have amounts."""
         return self.prior if isinstance(self.prior, Categories | Copies) else None
 
-    def refuse_values(self, what: str) -> None:
-        """Raise a ValueError where items have copies or categories, for what takes only items that are 0 or 1.
-
-        Example:
-            >>> Problem(Design.from_rows(["11"]), Copies(frequency=0.1)).refuse_values("verify")
-            Traceback (most recent call last):
-            ValueError: verify is for items that are 0 or 1, and the items of this problem have copies.
-        """
-        if self.values is not None:
-            kind = "copies" if isinstance(self.values, Copies) else "categories"
-            raise ValueError(f"{what} is for items that are 0 or 1, and the items of this problem have {kind}.")
-
     @property
     def report_shape(self) -> tuple[int, ...]:
         """The shape of an instance's reports: pools; or pools and categories, where each category is reported."""
         return (self.pools, len(self.prior.columns)) if isinstance(self.prior, Categories) else (self.pools,)
+
+    @property
+    def report_names(self) -> tuple[str, ...]:
+        """What a sheet calls each report: the pool or, where pools report categories, the pool and the category.
+
+        Example:
+            >>> Problem(Design.from_rows(["11", "10"]), Categories(rates=(0.1,), names=["variant A"])).report_names
+            ('P1 variant A', 'P2 variant A')
+        """
+        each = self.reported_categories
+        return tuple(f"{pool} {one}" for pool in self.design.pool_names for one in each) or self.design.pool_names
+
+    @property
+    def reported_categories(self) -> tuple[str, ...]:
+        """The names of the categories that pools report; none where a pool reports one number."""
+        return self.prior.reported_labels if isinstance(self.prior, Categories) else ()
 
     @cached_property
     def in_parts(self) -> "Problem":
@@ -167,7 +191,7 @@ class Problem:
         if self.values is None:
             return self
         values = self.values
-        return Problem(values.part_design(self.design), PartsPrior(values), values.part_noise(self.noise))
+        return Problem(values.part_design(self.design), PartsPrior(values), values.part_noise(self.noise, self.pools))
 
     def of_category(self, category: int) -> "Problem":
         """The problem of one category by itself, with 0/1 items that are in it or in the first category.
@@ -177,7 +201,8 @@ class Problem:
             Bernoulli(rate=0.5)
         """
         assert isinstance(self.prior, Categories)  # other problems have no categories
-        return Problem(self.design, Bernoulli(self.prior.alone(category)), self.noise)
+        noise = self.prior.noise_of(self.noise, category)
+        return Problem(self.design, Bernoulli(self.prior.alone(category)), noise)
 
     def reports_of(
         self, y: Float64[Tensor, "instances pools categories"], category: int
@@ -230,8 +255,17 @@ class Problem:
         sizes = self.design.pool_sizes.to(device, torch.float64)
         return sizes * self.prior.levels if isinstance(self.prior, Copies) else sizes
 
+    def reports(
+        self,
+        totals: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"],
+        *,
+        generator: Generator,
+    ) -> Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"]:
+        """What pools report of what their items add up to."""
+        return self._sample_reports(totals, self.sizes(totals.device), generator)
+
     def _sample_reports(self, totals: Tensor, sizes: Tensor, generator: Generator) -> Tensor:
-        if totals.dim() == 2:
+        if totals.dim() == 2 or isinstance(self.noise, PerCategory):
             return self.noise.sample(totals, sizes, generator=generator)
         return torch.stack([self.noise.sample(one, sizes, generator=generator) for one in totals.unbind(2)], 2)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from qgt.decoders.neural.network import number_of_weights
 from qgt.paper.drawing import draw
 from qgt.paper.plan import FIXED, LIMIT, NEARLY, PAPERS, TOLD, PaperPlan, Scale
 from qgt.paper.tables import Counts
@@ -122,8 +123,8 @@ def _stacks(tasks: Iterable[Task]) -> Iterator[list[Task]]:
             by_recipe.setdefault(repr(task.entry.method.content), {})[task] = task.entry.method
     for group in by_recipe.values():
         members = list(group)
-        pools = max(task.problem().pools for task in members)
-        size = next(iter(group.values())).architecture.parameters(pools=pools, items=members[0].items)
+        widest = max((task.problem().design for task in members), key=lambda design: design.pools)
+        size = number_of_weights(next(iter(group.values())).architecture, widest)
         together = max(1, STACK // size)
         yield from (members[i : i + together] for i in range(0, len(members), together))
 

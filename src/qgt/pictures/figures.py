@@ -178,16 +178,7 @@ def success_figure(panels: Sequence[SuccessPanel], *, columns: int = 3) -> "Figu
     figure = Figure(figsize=(3.3 * columns + 0.4, 2.7 * rows + 1.1), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, sharey=True).flatten().tolist()
     for number, (ax, panel) in enumerate(zip(axes, panels, strict=False)):
-        words = "limit" if panel.strict else "limit, estimated"
-        LineStyle(LIMIT_COLOUR, linewidth=2.4, zorder=1.5).draw(ax, panel.positives, panel.limit, words)
-        if panel.strict:
-            _shade_above(ax, panel.positives, panel.limit)
-        for (name, right), colour, marker in zip(panel.right.items(), COLOURS, MARKERS, strict=False):
-            ends = [wilson(one, panel.plates) for one in right]
-            low, high = zip(*ends, strict=True)
-            ax.fill_between(panel.positives, low, high, color=colour, alpha=0.12, linewidth=0)
-            style = LineStyle(colour, marker=marker)
-            style.draw(ax, panel.positives, [one / panel.plates for one in right], name)
+        _draw_success(ax, panel)
         ax.set_title(panel.title, fontsize=10, loc="left")
         ax.set_xticks(panel.positives)
         ax.set_ylim(0, 1.02)
@@ -202,6 +193,75 @@ def success_figure(panels: Sequence[SuccessPanel], *, columns: int = 3) -> "Figu
         ax.set_axis_off()
     lines, names = axes[0].get_legend_handles_labels()
     figure.legend(lines, names, loc="outside lower center", ncols=min(4, len(names)), frameon=False, fontsize=9)
+    return figure
+
+
+def _draw_success(ax: "Axes", panel: SuccessPanel) -> None:
+    """The limit of a panel, then a line with its band for each decoder."""
+    words = "limit" if panel.strict else "limit, estimated"
+    LineStyle(LIMIT_COLOUR, linewidth=2.4, zorder=1.5).draw(ax, panel.positives, panel.limit, words)
+    if panel.strict:
+        _shade_above(ax, panel.positives, panel.limit)
+    for (name, right), colour, marker in zip(panel.right.items(), COLOURS, MARKERS, strict=False):
+        low, high = zip(*(wilson(one, panel.plates) for one in right), strict=True)
+        ax.fill_between(panel.positives, low, high, color=colour, alpha=0.12, linewidth=0)
+        LineStyle(colour, marker=marker).draw(ax, panel.positives, [one / panel.plates for one in right], name)
+
+
+Counted = Sequence[tuple[float, int, int]]  # where on the axis, how many were right, of how many
+
+
+@dataclass(frozen=True)
+class CountedPanel:
+    """Success rates over a number such as that of pools: what each decoder had right, and the exact decoder."""
+
+    title: str
+    across: str  # what the number is
+    curves: Mapping[str, Counted]
+    limit: Counted
+    log: bool = False
+
+
+def counted_figure(panels: Sequence[CountedPanel]) -> "Figure":
+    """Draw success rates with 95 % intervals, panels side by side; a decoder looks the same in all of them."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.6 * len(panels) + 0.4, 4.8), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0].tolist()
+    names = list(dict.fromkeys(name for panel in panels for name in panel.curves))
+    looks = dict(zip(names, zip(COLOURS, MARKERS, strict=True), strict=False))
+    legend: dict[str, Any] = {}
+    for ax, panel in zip(axes, panels, strict=True):
+        for name, points in {"limit (exact decoder)": panel.limit, **panel.curves}.items():
+            colour, marker = looks.get(name, (LIMIT_COLOUR, ""))
+            where, right, of = zip(*points, strict=True)
+            low, high = zip(*(wilson(*one) for one in zip(right, of, strict=True)), strict=True)
+            share = [one / all_ for one, all_ in zip(right, of, strict=True)]
+            if len(where) > 1:
+                ax.fill_between(where, low, high, color=colour, alpha=0.13, linewidth=0)
+            else:  # a point needs bars
+                reach = [[share[0] - low[0]], [high[0] - share[0]]]
+                ax.errorbar(where, share, yerr=reach, color=colour, capsize=3, linewidth=1.2, zorder=4)
+            width, above = (1.5, 2.0) if marker else (2.4, 1.5)
+            above, inside = (above, colour) if len(where) > 1 else (4.0, "white")
+            look = {"markersize": 5, "markerfacecolor": inside, "linewidth": width, "zorder": above}
+            line = ax.plot(where, share, color=colour, marker=marker, **look)[0]
+            legend.setdefault(name, line)
+        ticks = sorted({point[0] for points in (panel.limit, *panel.curves.values()) for point in points})
+        ax.set_xscale("log" if panel.log else "linear")
+        ax.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
+        ax.minorticks_off()
+        ax.margins(x=0.07)
+        ax.set_title(panel.title, fontsize=10, loc="left")
+        ax.set_xlabel(panel.across)
+        ax.set_ylim(0, 1.02)
+        ax.grid(color="#e3e7eb", linewidth=0.6)
+        ax.set_axisbelow(True)
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("success rate")
+    figure.legend(
+        legend.values(), legend.keys(), loc="outside lower center", ncols=min(4, len(legend)), frameon=False, fontsize=9
+    )
     return figure
 
 

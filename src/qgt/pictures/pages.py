@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qgt.pictures import svg
 from qgt.trust.metrics import Score
-from qgt.trust.verification import VerificationReport
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
     from matplotlib.figure import Figure
+
+    from qgt.trust.verification import VerificationReport
 
     Piece: TypeAlias = Markup  # a text that is safe on a page
 else:
@@ -164,7 +165,7 @@ def standings_chart(standings: Sequence[DecoderStanding], *, caption: str) -> Pi
     return _piece("bars", rows, caption)
 
 
-def verification(report: VerificationReport | None) -> Piece:
+def verification(report: "VerificationReport | None") -> Piece:
     """The verdict on a claimed design, the figure of `qgt verify`, and the entries that contradict the claim."""
     from qgt.pictures.figures import verification_figure  # here, because most pages have no figure
 

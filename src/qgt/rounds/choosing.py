@@ -8,7 +8,7 @@ fewer items is taken.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -18,8 +18,9 @@ from torch import Generator, Tensor
 from qgt.arguments import fraction, whole
 from qgt.decoders.contract import check_counts
 from qgt.decoders.results import Decoded, Status
+from qgt.model.categories import Categories, Copies
 from qgt.model.factors import finite_tables
-from qgt.model.noise import Noise, PositiveNegative, by_pool
+from qgt.model.noise import Noise, PerCategory, PositiveNegative, by_pool
 from qgt.model.prior import FREE, ItemCosts
 from qgt.model.problem import Problem
 
@@ -35,10 +36,16 @@ from qgt.model.problem import Problem
 #
 # The change of a pool by one item needs no new counts: if g(c, j) is the weight of answers with c defectives in the
 # pool and item j defective, adding j moves g(c, j) from c to c + 1, and taking it out moves it to c - 1.
+#
+# An item with two copies moves it by 2. Where pools report categories, the numbers a, b, ... of a pool are one count
+# c = a + K b + ..., with K larger than any of them: then an item of category 2 moves it by K, and the reports of all
+# categories together are one report of c.
 
 REPORT_TAIL = 1e-6  # probability of a report that is left out
 REPORT_STEPS = 64  # from a true count to the farthest report, where reports need not be whole
 REPORTS = 256  # different reports at most: beyond, neighbours are taken together
+LEAST_REPORTS = 8  # of each category
+MOST_COUNTS = 128  # of all categories together
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,26 +61,59 @@ class Channel:
 
     table: Float32[Tensor, "sizes counts reports"]
     doubt: Float32[Tensor, "sizes counts"]  # H(report | count)
+    steps: tuple[int, ...] = (1,)  # by which items change the count
 
     @classmethod
-    def of(cls, noise: Noise, *, sizes: int, most: int) -> "Channel":
-        """Ask the noise, for pools of 0 to `sizes` items and counts of 0 to `most`."""
-        reach = noise.reach(sizes, REPORT_TAIL)
+    def of(cls, noise: Noise, *, sizes: int, most: int, each: int = 1, reports: int = REPORTS) -> "Channel":
+        """Ask the noise, for pools of 0 to `sizes` items and counts of 0 to `most`.
+
+        Args:
+            noise: The noise.
+            sizes: The items of the largest pool.
+            most: The largest count.
+            each: What each item adds to the size that the noise sees: its largest number of copies.
+            reports: How many different reports there may be, before neighbours are taken together.
+        """
+        reach = noise.reach(each * sizes, REPORT_TAIL)
         step = 1.0 if noise.integer else max(reach, 1e-6) / REPORT_STEPS
         report = torch.arange(-reach, most + reach + step / 2, step, dtype=torch.float64)
         count = torch.arange(most + 1, dtype=torch.float64)[:, None]
-        size = torch.arange(sizes + 1, dtype=torch.float64).clamp(min=1)[:, None, None]
+        size = (each * torch.arange(sizes + 1, dtype=torch.float64)).clamp(min=1)[:, None, None]
         # A count above the size does not occur; some noises have no probability for it.
         table = noise.log_prob(report, torch.minimum(count, size), size).exp().nan_to_num()
         table = table[:, :, (table > 0).any(0).any(0)]
-        if table.shape[2] > REPORTS:
-            parts = table.split(-(-table.shape[2] // REPORTS), 2)
+        if table.shape[2] > reports:
+            parts = table.split(-(-table.shape[2] // reports), 2)
             table = torch.stack([part.sum(2) for part in parts], 2)
         table = table / table.sum(2, keepdim=True).clamp(min=1e-300)
         same = (table - table[-1:]).abs().amax(2) < 1e-12  # (sizes, counts)
         if bool((same | (count[:, 0] > size[:, :, 0])).all()):
             table = table[-1:]
         return cls(table.float(), _entropy(table).float())
+
+    def times(self, number: int) -> "Channel":
+        """The channel of so many categories at once, of pools that report each of them through this one.
+
+        Example:
+            >>> import qgt
+            >>> both = Channel.of(qgt.Noiseless(), sizes=4, most=2).times(2)
+            >>> both.table.shape, both.steps  # 3 x 3 counts; an item of the second category adds 3
+            (torch.Size([1, 9, 9]), (1, 3))
+        """
+        table, doubt = self.table, self.doubt
+        for _ in range(number - 1):  # the last category varies slowest
+            sizes, _, reports = table.shape
+            table = (self.table[:, :, None, :, None] * table[:, None, :, None, :]).reshape(
+                sizes, -1, self.reports * reports
+            )
+            doubt = (self.doubt[:, :, None] + doubt[:, None, :]).reshape(sizes, -1)
+        each = self.table.shape[1]
+        return Channel(table, doubt, tuple(each**place for place in range(number)))
+
+    @property
+    def reports(self) -> int:
+        """How many different reports there are."""
+        return self.table.shape[2]
 
     @property
     def same_for_all_sizes(self) -> bool:
@@ -124,12 +164,15 @@ def told_flipped(
     at = _levels(channel, x, pools)  # (pools, answers, counts)
     here = weight @ at  # (pools, scenarios, counts)
     each = at.transpose(1, 2)[:, None] * weight[:, None]  # (pools, scenarios, counts, answers)
-    ones = each @ x  # (pools, scenarios, counts, items)
-    zero = torch.zeros_like(ones[:, :, :1])
-    added = torch.cat([zero, ones[:, :, :-1]], 2)  # from c - 1 defectives to c
-    dropped = torch.cat([ones[:, :, 1:], zero], 2)
-    moved = torch.where(pools[:, None, None, :], dropped, added)
-    near = (here[..., None] - ones + moved).clamp(min=0.0).transpose(2, 3)  # (pools, scenarios, items, counts)
+    near = here[..., None]
+    for step in channel.steps:
+        ones = each @ (x if channel.steps == (1,) else (x == step).float())  # (pools, scenarios, counts, items)
+        zero = torch.zeros_like(ones[:, :, :step])
+        added = torch.cat([zero, ones[:, :, :-step]], 2)  # from c - 1 defectives to c
+        dropped = torch.cat([ones[:, :, step:], zero], 2)
+        moved = torch.where(pools[:, None, None, :], dropped, added)
+        near = near - ones + moved
+    near = near.clamp(min=0.0).transpose(2, 3)  # (pools, scenarios, items, counts)
     sizes = pools.sum(1, keepdim=True) + torch.where(pools, -1, 1)  # (pools, items)
     return channel.information(near, sizes[:, None]).mean(1)
 
@@ -319,7 +362,12 @@ class Posterior:
 
 
 def posterior_of(
-    problem: Problem, y: Float64[Tensor, " pools"], result: Decoded, instance: int, *, generator: Generator
+    problem: Problem,
+    y: Float64[Tensor, " pools"] | Float64[Tensor, "pools categories"],
+    result: Decoded,
+    instance: int,
+    *,
+    generator: Generator,
 ) -> Posterior:
     """What is known of one instance: the answers listed, or samples where the list may lack the best.
 
@@ -330,7 +378,6 @@ def posterior_of(
         instance: Its place there.
         generator: For samples.
     """
-    problem.refuse_values("the choice of next pools")
     answers, complete = result.evidence.alternatives, result.evidence.complete
     listed = None if answers is None else answers.of_instance(instance)
     whole = complete is not None and bool(complete[instance])
@@ -344,7 +391,13 @@ def posterior_of(
             known = known.with_hidden(marginals[instance].cpu(), float(listed.probability.sum()))
         return known.at_most(MOST_ANSWERS, generator=generator)
     start = result.x[instance][None] if listed is None or not len(listed.x) else listed.x
-    x = sample_posterior(problem, y, start.cpu(), generator=generator)
+    if problem.values is None:
+        x = sample_posterior(problem, y, start.cpu(), generator=generator)
+    else:  # in parts
+        values, parts = problem.values, problem.in_parts
+        reports, begin = values.part_reports(y[None])[0], values.to_parts(start.cpu())
+        x = sample_posterior(parts, reports, begin, generator=generator)
+        x = values.from_parts(x[values.allowed(x)] if bool(values.allowed(x).any()) else begin)
     same, number = x.unique(dim=0, return_counts=True)
     return Posterior(same, number.double() / len(x)).at_most(MOST_ANSWERS, generator=generator)
 
@@ -397,7 +450,7 @@ class NextPools:
 
 def next_pools(
     problem: Problem,
-    y: Float64[Tensor, "instances pools"],
+    y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"],
     result: Decoded,
     *,
     pools: int,
@@ -436,10 +489,70 @@ def next_pools(
     y = check_counts(problem, y, missing=True).cpu()
     limits = Limits.of(problem.items, pools, at_most, each_at_most, risk, spread)
     noise = later_noise(problem.noise) if problem.loads is None else DETECTED
+    reported = Reported(noise, problem.values)
     return [
-        choose(posterior_of(problem, y[i], result, i, generator=generator), noise, limits, generator=generator)
+        choose(posterior_of(problem, y[i], result, i, generator=generator), reported, limits, generator=generator)
         for i in range(len(y))
     ]
+
+
+@dataclass(frozen=True, eq=False)
+class Reported:
+    """What pools report of answers: one number, or one for each category.
+
+    Example:
+        >>> import torch, qgt
+        >>> both = Reported(qgt.Noiseless(), qgt.Categories((0.1, 0.1)))
+        >>> channel, x = both.channel(torch.tensor([[1, 2], [0, 2]], dtype=torch.uint8))
+        >>> channel.steps, x  # a pool of both items reports 1 and 1, or 0 and 1
+        ((1, 2), tensor([[1., 2.],
+                [0., 2.]]))
+    """
+
+    noise: Noise
+    values: Categories | Copies | None = None
+
+    @property
+    def each(self) -> int:
+        """What each item adds to the size of a pool that the noise sees."""
+        return self.values.levels if isinstance(self.values, Copies) else 1
+
+    def numbers(self, x: UInt8[Tensor, "answers items"]) -> list[Tensor]:
+        """What each item adds to each number that its pools report: (answers, items) for each."""
+        if not isinstance(self.values, Categories):
+            return [x]
+        return [(x == category).to(torch.uint8) for category in self.values.columns]
+
+    def channel(self, x: UInt8[Tensor, "answers items"]) -> tuple[Channel, Float32[Tensor, "answers items"]]:
+        """P(report | count) of pools of these items, and what each item adds to the count under each answer.
+
+        Where categories are so many that their counts have too many combinations, pools are chosen by the number of
+        items that are not in the first category.
+        """
+        parts = self.numbers(x)
+        most = max(int(part.sum(1).max()) for part in parts)
+        if len(parts) > 1 and (most + 1) ** len(parts) > MOST_COUNTS:
+            parts = [x.clamp(max=1)]
+            most = int(parts[0].sum(1).max())
+        if isinstance(self.noise, PerCategory):
+            raise ValueError("noise differs from category to category: pools are chosen where all have one noise.")
+        reports = max(LEAST_REPORTS, int(REPORTS ** (1 / len(parts))))
+        one = Channel.of(self.noise, sizes=x.shape[1], most=most, each=self.each, reports=reports)
+        if len(parts) == 1:
+            copies = isinstance(self.values, Copies)
+            return replace(one, steps=tuple(range(1, self.each + 1))) if copies else one, parts[0].float()
+        all_ = one.times(len(parts))
+        count = torch.stack([step * part.float() for step, part in zip(all_.steps, parts, strict=True)]).sum(0)
+        return all_, count
+
+    def drawn(self, x: Tensor, pool: Tensor, truth: Tensor, generator: Generator) -> Tensor:
+        """The log probability of each answer's reports of a pool, by reports drawn for some truths."""
+        size, found = self.each * pool.sum().double()[None], []
+        for part in self.numbers(x):
+            counts = (part.double() @ pool.double())[None]  # (1, answers)
+            report = self.noise.sample(counts[0][truth][:, None], size, generator=generator)  # (truths, 1)
+            found.append(self.noise.log_prob(report, counts, size))
+        return found[0] if len(found) == 1 else torch.stack(found).sum(0)
 
 
 def later_noise(noise: Noise) -> Noise:
@@ -484,8 +597,9 @@ class Limits:
         return cls(pools, size, torch.tensor(each), risk, spread)
 
 
-def choose(known: Posterior, noise: Noise, limits: Limits, *, generator: Generator) -> NextPools:
+def choose(known: Posterior, noise: Noise | Reported, limits: Limits, *, generator: Generator) -> NextPools:
     """The pools of a round that tell most of the answers that are known."""
+    reported = noise if isinstance(noise, Reported) else Reported(noise)
     matrix = torch.zeros(0, known.x.shape[1], dtype=torch.uint8)
     information, weight, share = 0.0, known.weight.float()[None], 1.0
     scenarios = _Scenarios.of(known.weight, generator)
@@ -493,8 +607,8 @@ def choose(known: Posterior, noise: Noise, limits: Limits, *, generator: Generat
         usable = (known.open_items & (matrix.sum(0) < limits.uses)).nonzero().flatten()
         if not len(usable):
             break
-        x = known.x[:, usable].float()  # (answers, usable)
-        climb = _Climb(Channel.of(noise, sizes=len(usable), most=int(x.sum(1).max())), x, weight, limits.at_most)
+        channel, x = reported.channel(known.x[:, usable])  # (answers, usable)
+        climb = _Climb(channel, x, weight, limits.at_most)
         pool, more = climb.best(generator)
         if share * more <= NO_INFORMATION:
             break
@@ -503,7 +617,7 @@ def choose(known: Posterior, noise: Noise, limits: Limits, *, generator: Generat
         if limits.spread and climb.channel.same_for_all_sizes:
             row[0, _besides(known, matrix, row[0], limits, generator)] = 1
         matrix, information = torch.cat([matrix, row]), information + share * more
-        scenarios = scenarios.after(noise, known.x, row[0], generator)
+        scenarios = scenarios.after(reported, known.x, row[0], generator)
         weight, share = scenarios.doubtful()
     return NextPools(matrix, min(information, known.entropy), known.entropy, scenarios.risk)
 
@@ -547,12 +661,9 @@ class _Scenarios:
         some = open_[torch.linspace(0, len(open_) - 1, min(COMPARED, len(open_))).long()]
         return self.weight[some].float(), len(open_) / len(self.weight)
 
-    def after(self, noise: Noise, x: Tensor, pool: Tensor, generator: Generator) -> "_Scenarios":
+    def after(self, reported: "Reported", x: Tensor, pool: Tensor, generator: Generator) -> "_Scenarios":
         """Draw the pool's report in each scenario, and weigh the answers by it."""
-        counts = (x.double() @ pool.double())[None]  # (1, answers)
-        size = pool.sum().double()[None]
-        report = noise.sample(counts[0][self.truth][:, None], size, generator=generator)  # (scenarios, 1)
-        return _Scenarios(self.truth, self.log_weight + noise.log_prob(report, counts, size))
+        return _Scenarios(self.truth, self.log_weight + reported.drawn(x, pool, self.truth, generator))
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from torch import Generator, Tensor
 
 from qgt.decoders.contract import Decoder
 from qgt.decoders.results import Decoded
+from qgt.model.categories import Categories, Copies
 from qgt.model.design import Design
 from qgt.model.lists import Lists
 from qgt.model.noise import Noise, PerPool, by_pool
@@ -47,11 +48,11 @@ class History:
     """
 
     problem: Problem  # with the pools of all rounds
-    y: Float64[Tensor, " pools"]
+    y: Float64[Tensor, " pools"] | Float64[Tensor, "pools categories"]
     rounds: tuple[int, ...]  # the pools of each round
 
     @classmethod
-    def start(cls, problem: Problem, y: Float64[Tensor, " pools"]) -> "History":
+    def start(cls, problem: Problem, y: Float64[Tensor, " pools"] | Float64[Tensor, "pools categories"]) -> "History":
         """The first round."""
         return cls(problem, y, (problem.pools,))
 
@@ -61,7 +62,10 @@ class History:
         return Setting(self.problem.items, self.problem.prior, later_noise(self.problem.noise))
 
     def after(
-        self, matrix: UInt8[Tensor, "new items"], y: Float64[Tensor, " counts"], pool_names: Sequence[str] = ()
+        self,
+        matrix: UInt8[Tensor, "new items"],
+        y: Float64[Tensor, " counts"] | Float64[Tensor, "counts categories"],
+        pool_names: Sequence[str] = (),
     ) -> "History":
         """The history with one more round."""
         if len(matrix) != len(y):
@@ -71,8 +75,8 @@ class History:
 
     def measured(self) -> Iterator[tuple[Tensor, Tensor]]:
         """The pools and the counts of each round."""
-        matrix = self.problem.design.matrix
-        yield from zip(matrix.split(self.rounds), self.y.split(self.rounds), strict=True)
+        matrix, y = self.problem.design.matrix, self.y
+        yield from zip(torch.split(matrix, list(self.rounds)), torch.split(y, list(self.rounds)), strict=True)
 
 
 def with_pools(problem: Problem, matrix: UInt8[Tensor, "new items"], pool_names: Sequence[str] = ()) -> Problem:
@@ -116,7 +120,10 @@ def measure(
     *,
     generator: Generator,
 ) -> Tensor:
-    """What pools report of a truth: (new,)."""
+    """What pools report of a truth: (new,), or (new, categories)."""
+    if isinstance(setting.prior, Categories | Copies):
+        problem = Problem(Design.from_matrix(matrix), setting.prior, setting.noise)
+        return problem.reports(problem.totals(x[None]), generator=generator)[0]
     counts = (matrix.double() @ x.double())[None]
     return setting.noise.sample(counts, matrix.sum(1).double(), generator=generator)[0]
 

@@ -32,7 +32,7 @@ from qgt.decoders.certified.decoder import CertifiedUntilDoubtful
 from qgt.decoders.loads.posterior import LoadPosterior
 from qgt.decoders.results import Answers, Decoded, Status
 from qgt.rounds.history import History, decode_histories
-from qgt.trust.confidence import prior_rates
+from qgt.trust.confidence import prior_rates, with_values
 from qgt.trust.fit import both, misfit, share_above
 
 COARSE_ODDS = 100.0  # of the first lists
@@ -93,7 +93,7 @@ class Settle:
         listed = Answers(answers.spans, answers.x, answers.log_joint, answers.probability * room[answers.spans.owner])
         known = torch.where((evidence.complete | doubtful)[:, None], _marginals(histories, listed), torch.nan)
         found = replace(evidence, confidence=confidence, alternatives=listed, marginals=known)
-        return replace(result, evidence=found)
+        return replace(result, evidence=with_values(histories[0].problem, result, found) if histories else found)
 
 
 def _marginals(histories: Sequence[History], listed: Answers) -> Float64[Tensor, "instances items"]:
@@ -136,11 +136,10 @@ def history_fit(history: History, x: Tensor, *, generator: Generator) -> float:
         True
     """  # noqa: E501 - an example's line
     problem, y = history.problem, history.y
-    sizes = problem.design.pool_sizes.double()
-    counts = problem.design.count(x[None]).expand(SIMULATED_COUNTS, -1)
-    drawn = problem.noise.sample(counts, sizes, generator=generator)
+    totals = problem.totals(x[None])
+    drawn = problem.reports(totals.expand(SIMULATED_COUNTS, *totals.shape[1:]), generator=generator)
     drawn = torch.where(y.isnan(), torch.nan, drawn)
     here, there = misfit(problem, y[None], x[None]), misfit(problem, drawn, x.expand(SIMULATED_COUNTS, -1))
     truths = problem.prior.sample(SIMULATED_COUNTS, problem.items, generator=generator)
-    unusual = misfit(problem, drawn[:1].expand(SIMULATED_COUNTS, -1), truths).prior.sort().values
+    unusual = misfit(problem, drawn[:1].expand_as(drawn), truths).prior.sort().values
     return float(both(share_above(there.noise.sort().values, here.noise), share_above(unusual, here.prior))[0])

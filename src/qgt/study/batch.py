@@ -22,7 +22,7 @@ from qgt.rounds.policies import Policy, run_policy
 from qgt.study.networks import network_path, weights_digest
 from qgt.study.plan import TUNED_ON, Entry, Recipe, Task, generator
 from qgt.study.store import Row, Spent
-from qgt.trust.metrics import outcomes
+from qgt.trust.metrics import Outcomes, outcomes
 
 READY = 4  # bound decoders kept: tasks take turns only where one ends and the next begins
 
@@ -67,7 +67,13 @@ def decode_batch(job: BatchJob) -> Row:
     statuses = {kind.name: n for kind in Status if (n := int((status == kind).sum()))}
     where = {**provenance(device), "date": time.strftime("%Y-%m-%d")}
     where |= {} if ready.network is None else {"network": ready.network}
-    return Row(task.key, job.batch, outcomes(x, calls), statuses, seconds, where)
+    return Row(task.key, job.batch, _outcomes(ready.problem, x, calls), statuses, seconds, where)
+
+
+def _outcomes(problem: Problem, x: Tensor, calls: Tensor) -> Outcomes:
+    """Calls held against truths; of copies and categories, their parts."""
+    values = problem.values
+    return outcomes(x, calls) if values is None else outcomes(values.to_parts(x), values.to_parts(calls))
 
 
 def _run_batch(task: Task, policy: Policy, batch: int) -> Row:
@@ -79,7 +85,8 @@ def _run_batch(task: Task, policy: Policy, batch: int) -> Row:
     ran = run_policy(policy, setting, x, generator=generator("policy", task.key, batch))
     seconds = time.perf_counter() - start
     where = {**provenance("cpu"), "date": time.strftime("%Y-%m-%d")}
-    return Row(task.key, batch, outcomes(x, ran.x), {Status.OK.name: len(x)}, seconds, where, Spent.of(ran))
+    scored = _outcomes(problem, x, ran.x)
+    return Row(task.key, batch, scored, {Status.OK.name: len(x)}, seconds, where, Spent.of(ran))
 
 
 @lru_cache(maxsize=READY)

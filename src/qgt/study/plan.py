@@ -136,8 +136,8 @@ class Entry:
         """Why it cannot decode a problem, or None."""
         if isinstance(self.method, Recipe):
             return None
-        if isinstance(self.method, Policy):
-            return without_costs(problem)
+        if isinstance(self.method, Policy):  # schemes of others are for items that are 0 or 1
+            return without_costs(problem.in_parts if isinstance(self.method, FollowUp) else problem)
         if isinstance(self.defectives, int) and self.defectives > problem.items:
             return f"defectives={self.defectives} is more than the {problem.items} items."
         return self.method.supports(problem)
@@ -146,6 +146,8 @@ class Entry:
         """Raise a ValueError where the decoder cannot do what the entry asks, as binding it to a problem shows."""
         if isinstance(self.method, Recipe | Policy) or not (self.tune or self.defectives is not None):
             return
+        if self.tune and problem.values is not None:
+            raise ValueError("tune is for items that are 0 or 1: leave it out where they have copies or categories.")
         bound = self.method.bind(problem)
         if self.defectives is not None and not (isinstance(bound, BoundDecoder) and bound.takes_defectives):
             raise ValueError(f"defectives={self.defectives!r} has no meaning for {self.kind}: leave it out.")

@@ -8,16 +8,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qgt.files import codec
 from qgt.files.codec import UNSTORED
 from qgt.files.documents import json_by_rows, markdown_table
+from qgt.files.frames import frame
 from qgt.files.grids import Cell, CellRow, write_rows
 from qgt.files.store import replacing, write_text
 from qgt.files.tables import cell_of
 from qgt.study.plan import Study, Task, Value
 from qgt.study.store import PolicyCosts, Reading, Row, StudyStore
 from qgt.trust.metrics import METRICS, Outcomes, Paired, Score, joined_outcomes, paired
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 # The tally of a task: its rows in the order of their batches, up to where the task stops.
 #
@@ -161,7 +166,7 @@ def _result(group: Sequence[tuple[TaskTally, list[Reading]]]) -> StudyResult:
     """The sum over the designs of one point."""
     tallies = [tally for tally, _ in group]
     task, rows = tallies[0].task, [row for tally in tallies for row in tally.rows]
-    total = Score(task.items, {})
+    total = Score(rows[0].score.items if rows else task.items, {})  # of copies and categories, the parts
     for row in rows:
         total += row.score
     return StudyResult(
@@ -212,7 +217,33 @@ def to_milliseconds(found: Iterable[StudyResult]) -> list[StudyResult]:
 
 def write_csv(found: Iterable[StudyResult], path: str | Path) -> None:
     """Write one row for each result: where, who, how many, the five metrics with their intervals, proofs and time."""
-    found = list(found)
+    with replacing(path) as temporary:
+        write_rows(temporary, _table(list(found)))
+
+
+def study_frame(found: Iterable[StudyResult]) -> "DataFrame":
+    """The same rows as a DataFrame of pandas, which the extra `pandas` installs.
+
+    Example:
+        >>> score = Score(9, {(1, 0, 0): 4})
+        >>> one = StudyResult({"design.pools": 20}, "amp", "AMP", False, 1, score, {"OK": 4}, 0.1, True)
+        >>> study_frame([one])[["design.pools", "decoder", "success_rate"]]
+           design.pools decoder  success_rate
+        0            20     AMP           1.0
+    """
+    head, *rows = _table(list(found))
+    whole = head.index("instances")  # what is behind is measured: numbers, or NaN where there are none
+    columns: dict[str, list[object]] = {}
+    for i, name in enumerate(head):
+        cells = [row[i] for row in rows]
+        columns[str(name)] = (
+            [*cells] if i <= whole else [float(one) if isinstance(one, int | float) else math.nan for one in cells]
+        )
+    return frame(columns)
+
+
+def _table(found: Sequence[StudyResult]) -> list[CellRow]:
+    """A header, and a row for each result."""
     keys = list(found[0].point) if found else []
     metrics = [f"{name}{end}" for name in METRICS for end in ("", "_low", "_high")]
     counts = ["designs", "instances"]
@@ -223,8 +254,7 @@ def write_csv(found: Iterable[StudyResult], path: str | Path) -> None:
         cells = [_digits(v) if one.score.instances else None for v in (*values, one.proved, one.microseconds)]
         costs = _costs_cells(one.costs) if spent else []
         rows.append([*one.point.values(), one.label, one.designs, one.score.instances, *cells, *costs])
-    with replacing(path) as temporary:
-        write_rows(temporary, rows)
+    return rows
 
 
 def _costs_cells(costs: PolicyCosts | None) -> list[Cell]:

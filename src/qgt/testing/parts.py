@@ -22,7 +22,7 @@ from qgt.model.categories import Categories, Copies
 from qgt.model.design import Design
 from qgt.model.factors import pool_costs
 from qgt.model.loads import Loads
-from qgt.model.noise import Noise, Reports, by_pool, reports_of, usual_reports
+from qgt.model.noise import Noise, PerCategory, Reports, by_pool, reports_of, usual_reports
 from qgt.model.prior import FREE, FactoredPrior, ItemCosts, Prior, Sampler
 from qgt.testing.suite import Conformance, NotApplicable, run_checks
 
@@ -264,7 +264,7 @@ NOISE_CHECKS: dict[str, NoiseCheck] = {}
 def check_noise(noise: Noise) -> Conformance:
     """Put a noise through every check; raise a ConformanceError that names all failures.
 
-    Of a `PerPool`, each pool's own noise is checked, with what is around it.
+    Of a `PerPool`, each pool's own noise is checked, with what is around it; of a `PerCategory`, each category's.
 
     Example:
         >>> import qgt, qgt.testing
@@ -274,6 +274,8 @@ def check_noise(noise: Noise) -> Conformance:
     """
     if not isinstance(noise, Noise):
         raise ValueError(f"noise={noise!r} is not valid: give one with integer, reach, sample and log_prob.")
+    if isinstance(noise, PerCategory):
+        return [check_noise(one) for one in noise.noises][-1]
     if (each := by_pool(noise)) is not None:
         return [check_noise(one) for one in each.pools_of()][-1]
     return run_checks(noise, NOISE_CHECKS, NoiseTrial(noise))

@@ -16,13 +16,14 @@ from torch import Tensor
 from qgt.decoders.contract import Decode, Decoder
 from qgt.decoders.results import Decoded, Status
 from qgt.model.design import Design
-from qgt.model.noise import SparseInteger
+from qgt.model.noise import SparseInteger, usual_reports
 from qgt.model.prior import Bernoulli
 from qgt.model.problem import Instances, Problem
 
 Check = Callable[[Decoder, Problem], None]
 CHECKS: dict[str, Check] = {}
 INSTANCES = 24  # that most checks decode: few, because a search may take long over each
+FEW = 4  # are enough where one call shows a fault, whatever its instances
 
 
 class ConformanceError(AssertionError):
@@ -126,10 +127,14 @@ def expect_well_formed(result: Decoded, instances: int, items: int) -> None:
     assert set(result.status.tolist()) <= known, f"status holds {set(result.status.tolist()) - known}: unknown"
 
 
+def errorless(problem: Problem, x: Tensor) -> Tensor:
+    """What the pools report of x without an error."""
+    return usual_reports(problem.noise, problem.design.count(x), problem.design.pool_sizes.double())
+
+
 def decode_small(decoder: Decoder, problem: Problem, x: Tensor) -> Decoded:
-    """Decode the noiseless counts of x on a problem of its own and check the result's form."""
-    y = problem.design.count(x)
-    result = bound(decoder, problem)(y)
+    """Decode the errorless reports of x on a problem of its own and check the result's form."""
+    result = bound(decoder, problem)(errorless(problem, x))
     expect_well_formed(result, len(x), problem.items)
     return result
 

@@ -94,16 +94,44 @@ def evolve_vectors(
     mean = probability @ vectors
     covariance: Tensor = noise * unit + (vectors.T * probability @ vectors - torch.outer(mean, mean)) / ratio
     for _ in range(iterations):
-        spread = covariance + LEAST_NOISE * unit
-        noisy = truth + errors @ torch.linalg.cholesky(spread).T
-        pulled = torch.linalg.solve(spread, vectors.T)  # (reports, values)
-        odds = probability.log() + noisy @ pulled - (vectors.T * pulled).sum(0) / 2
-        wrong = truth - odds.softmax(1) @ vectors
+        wrong = truth - _posterior(vectors, probability, truth, errors, covariance) @ vectors
         after: Tensor = noise * unit + wrong.T @ wrong / DRAWS / ratio
         if float((after - covariance).abs().max()) <= 1e-9:
             return after
         covariance = after
     return covariance
+
+
+def predicted_overlap(
+    vectors: Float64[Tensor, "values reports"],
+    shares: Sequence[float],
+    covariance: Float64[Tensor, "reports reports"],
+    *,
+    generator: Generator,
+) -> float:
+    """The mean probability that AMP gives to the true value of an item, at its final noise covariance.
+
+    Example:
+        >>> import torch
+        >>> nothing, g = torch.full((1, 1), 1e6, dtype=torch.float64), torch.Generator().manual_seed(0)
+        >>> vectors = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+        >>> abs(predicted_overlap(vectors, (0.9, 0.1), nothing, generator=g) - 0.82) < 0.01  # the prior: 0.9^2 + 0.1^2
+        True
+    """
+    probability = torch.tensor(shares, dtype=torch.float64)
+    value = torch.multinomial(probability, DRAWS, replacement=True, generator=generator)
+    errors = torch.randn(DRAWS, vectors.shape[1], dtype=torch.float64, generator=generator)
+    each = _posterior(vectors, probability, vectors[value], errors, covariance)
+    return float(each.gather(1, value[:, None]).mean())
+
+
+def _posterior(vectors: Tensor, probability: Tensor, truth: Tensor, errors: Tensor, covariance: Tensor) -> Tensor:
+    """The probability of each value, given vectors in noise of a covariance: (draws, values)."""
+    spread = covariance + LEAST_NOISE * torch.eye(len(covariance), dtype=torch.float64)
+    noisy = truth + errors @ torch.linalg.cholesky(spread).T
+    pulled = torch.linalg.solve(spread, vectors.T)  # (reports, values)
+    odds: Tensor = probability.log() + noisy @ pulled - (vectors.T * pulled).sum(0) / 2
+    return odds.softmax(1)
 
 
 def predicted_success(rate: float, variance: float, items: int) -> float:

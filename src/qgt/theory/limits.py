@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import fraction, whole
+from qgt.model.categories import Categories, Copies
 from qgt.model.noise import Noise, Noiseless, SparseInteger
 from qgt.theory.evolution import amp_threshold
 
@@ -20,6 +21,7 @@ TAIL = 1e-15  # probability of a report that is left out
 ALL, NODES = 256, 32  # numbers of defectives: up to so many are all computed; of more a few, and lines between
 FAR_DEVIATIONS = 10.0  # standard deviations beyond which a binomial number does not happen
 MOST_REPORTS = 2**24  # reports of a pool that are looked at
+FAR_REPORTS = 20_000  # counts: where reports of copies and categories reach farther, they are taken to be exact
 SHORT = 64  # numbers that are added up one by one
 REPORT_STEPS = 500  # from a true count to the farthest report, where reports need not be whole
 
@@ -112,6 +114,40 @@ def pools_needed(noise: Noise, rate: float, *, items: int, size: int) -> float:
     given = sum(float(w) * _entropy(row) for w, row in zip(weights, probability, strict=True))
     learned = _entropy(weights @ probability) - given
     return items * _entropy_nats(rate) / math.log(2) / learned if learned > 0 else math.inf
+
+
+def pools_needed_for_values(noise: Noise, values: Categories | Copies, *, items: int, size: int) -> float:
+    """The same for items with copies or categories: H(x) / I(all that a pool of `size` items reports; x).
+
+    What a pool reports of several categories tells no more than the sum of what it reports of each.
+
+    Example:
+        >>> from qgt.model.categories import Categories
+        >>> round(pools_needed_for_values(Noiseless(), Categories((0.03, 0.03)), items=100, size=50), 1)
+        8.8
+    """
+    law = torch.tensor(values.distribution, dtype=torch.float64)
+    if isinstance(values, Categories):
+        totals = [_binomial(size, values.distribution[category]) for category in values.columns]
+    else:
+        total = torch.ones(1, dtype=torch.float64)
+        for _ in range(size):
+            total = _summed(total, law)
+        totals = [total]
+    copies = values.levels if isinstance(values, Copies) else 1
+    learned = sum(_told(noise, one, copies * size) for one in totals)
+    return items * _entropy(law) / learned if learned > 0 else math.inf
+
+
+def _told(noise: Noise, weights: Tensor, size: int) -> float:
+    """What a report tells of a total with these probabilities, in bits."""
+    most = int((weights > 1e-9).nonzero().max())  # totals beyond it do not happen
+    if noise.reach(size, TAIL) > FAR_REPORTS:
+        return _entropy(weights)  # no report tells more
+    _, probability = _reports(noise, most, size)  # (totals, reports)
+    weights = weights[: most + 1]
+    given = sum(float(w) * _entropy(row) for w, row in zip(weights, probability, strict=True))
+    return _entropy(weights @ probability) - given
 
 
 def fewest_tests(noise: Noise, rate: float, *, items: int) -> float:

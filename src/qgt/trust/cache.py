@@ -23,7 +23,7 @@ from qgt.files.store import replacing
 from qgt.model.problem import Problem
 from qgt.version import __version__
 
-CACHE_FORMAT = 4  # to be raised whenever simulations teach something else than before
+CACHE_FORMAT = 5  # to be raised whenever simulations teach something else than before
 MOST_FILES = 50  # files kept: the newest
 SWITCH = "QGT_CACHE"  # the variable that names another folder, or "off"
 OFF = "off"
@@ -54,13 +54,13 @@ def cache_folder(given: str | Path | None = None) -> Path | None:
         return None
 
 
-def key_of(problem: Problem, decoder: Decoder, *, seconds: float, simulations: int) -> str | None:
+def key_of(problem: Problem, decoder: Decoder, *, seconds: float, simulations: int, often: str = "whole") -> str | None:
     """The name of what is learned; None where the problem or the decoder is more than its options say."""
     named = _named(decoder)
     if named is None or not _ours(problem.prior) or not _ours(problem.noise):
         return None
     machine = [platform.node(), platform.machine(), os.cpu_count(), torch.__version__]
-    parts = [CACHE_FORMAT, __version__, machine, problem.fingerprint, named, seconds, simulations]
+    parts = [CACHE_FORMAT, __version__, machine, problem.fingerprint, named, seconds, simulations, often]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

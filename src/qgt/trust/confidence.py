@@ -18,13 +18,13 @@ The same simulations tell how well honest instances fit their answers (`evidence
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float64, Int64, UInt8
 from torch import Tensor
 
 from qgt.arguments import positive, whole
@@ -36,8 +36,8 @@ from qgt.model.loads import as_statuses
 from qgt.model.prior import Prior
 from qgt.model.problem import Problem
 from qgt.trust import cache
-from qgt.trust.diagnosis import second_look
-from qgt.trust.fit import Misfit, Reference, fit_of, misfit
+from qgt.trust.diagnosis import USUAL_ODDS, second_look
+from qgt.trust.fit import FEW_DECODED, Misfit, MisfitSums, Reference, fit_of, misfit
 
 # Probabilities from features: a logistic regression, and the monotone step function nearest to what was seen.
 #
@@ -47,8 +47,8 @@ RIDGE = 1.0  # how strongly weights are pulled to 0: one observation's worth
 GUESS_RIDGE = 0.25  # the same of the bias where there are guesses: they may be off sevenfold
 NEWTON_STEPS = 30
 CERTAIN, NOT_CERTAIN = 0.99, 0.989  # the confidence from which an answer is called certain; one that is just below
+RARELY = 0.05  # of simulations, in which so few certain answers are wrong though more than one in a hundred is
 EQUAL = 1e9  # scores that agree to so many parts of 1 are equal
-SAME_LEVEL = 1e-12  # shares this close are equal, but for the rounding of sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,12 +120,12 @@ class CertainCalls:
     """Simulated answers that were called certain, and how many of them are wrong: what such a call can rest on.
 
     Fifty simulated answers cannot show that fewer than one in a hundred is wrong. If n of them were called certain and
-    w of those are wrong, `CERTAIN` is supported where (n - w + 1) / (n + 2) reaches it. Where it is not, every
-    confidence stays below `CERTAIN`.
+    w of those are wrong, `CERTAIN` is supported where as few as w would rarely be wrong if one in a hundred were: in
+    one of twenty such simulations at most. Where it is not, every confidence stays below `CERTAIN`.
 
     Example:
         >>> import torch
-        >>> few, many = (CertainCalls.of(torch.ones(n).double(), torch.ones(n).bool()) for n in (10, 98))
+        >>> few, many = (CertainCalls.of(torch.ones(n).double(), torch.ones(n).bool()) for n in (98, 299))
         >>> few.most, many.most
         (0.989, 1.0)
     """
@@ -145,8 +145,10 @@ class CertainCalls:
     @property
     def most(self) -> float:
         """The highest confidence that they support."""
-        shown = float((self.certain - self.wrong + 1) / (self.certain + 2))
-        return 1.0 if shown >= CERTAIN else NOT_CERTAIN
+        number = torch.arange(int(self.wrong) + 1, dtype=torch.float64)
+        ways = torch.lgamma(self.certain + 1) - torch.lgamma(number + 1) - torch.lgamma(self.certain - number + 1)
+        chance = (ways + number * math.log(1 - CERTAIN) + (self.certain - number) * math.log(CERTAIN)).exp().sum()
+        return 1.0 if float(chance) <= RARELY else NOT_CERTAIN
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,16 +172,12 @@ class Monotone:
 
         Equal scores are one neighbour: where instances are few and alike, their order would make steps of chance.
         """
-        from scipy.optimize import isotonic_regression  # takes half a second to import
-
         values, which, number = score.mul(EQUAL).round().unique(return_inverse=True, return_counts=True)
         hits = torch.zeros(len(values), dtype=torch.float64).index_add_(0, which, yes.double())
         if not len(values):
             return cls(score.new_zeros(2), score.new_full((2,), 0.5))
         at, sizes = values.div(EQUAL), number.double()
-        level = torch.from_numpy(isotonic_regression((hits / sizes).numpy(), weights=sizes.numpy()).x)
-        rises = level.diff() > SAME_LEVEL
-        ends = torch.cat([rises.nonzero().flatten(), torch.tensor([len(level) - 1])])  # the last value of each stretch
+        ends = torch.tensor(_stretches(hits.tolist(), sizes.tolist()))  # the last value of each stretch
         begins = torch.cat([torch.zeros(1, dtype=torch.int64), ends[:-1] + 1])
         none = torch.zeros(1, dtype=torch.float64)
         yes_in, all_in = (torch.cat([none, part.cumsum(0)[ends]]).diff() for part in (hits, sizes))  # whole numbers
@@ -192,6 +190,23 @@ class Monotone:
         low, high = self.at[right - 1], self.at[right]
         part = ((score - low) / (high - low).clamp(min=1e-300)).clamp(0.0, 1.0)
         return torch.lerp(self.share[right - 1], self.share[right], part)
+
+
+def _stretches(hits: Sequence[float], sizes: Sequence[float]) -> list[int]:
+    """Where stretches of rising shares end: neighbours are pooled until shares rise.
+
+    SciPy's isotonic regression gives the same, but half a second of a first plate would go to its import.
+    """
+    ends: list[int] = []
+    pooled: list[tuple[float, float]] = []  # the yes and the number of each stretch
+    for place, (yes, number) in enumerate(zip(hits, sizes, strict=True)):
+        while pooled and pooled[-1][0] * number >= yes * pooled[-1][1]:  # whole numbers: no rounding
+            yes, number = yes + pooled[-1][0], number + pooled[-1][1]
+            pooled.pop()
+            ends.pop()
+        pooled.append((yes, number))
+        ends.append(place)
+    return ends
 
 
 # What tells right answers from wrong ones, for decoders that only score items, and how it becomes a probability.
@@ -223,7 +238,7 @@ def features(off: Misfit, result: Decoded) -> Float64[Tensor, "instances feature
     settled = (result.status.cpu() <= Status.PROVED).double()
     doubt, margin = torch.zeros_like(noise), torch.zeros_like(noise)
     if result.scores is not None:
-        scores, calls = result.scores.cpu(), result.x.cpu() == 1
+        scores, calls = result.scores.cpu(), result.x.cpu() > 0
         near = scores.clamp(1e-9, 1 - 1e-9)
         doubt = torch.maximum(near, 1 - near).log().sum(1).clamp(min=-FAR_MISFIT)
         lowest = torch.where(calls, scores, torch.inf).amin(1)
@@ -288,6 +303,28 @@ class Wider:
 
 
 @dataclass(frozen=True, eq=False)
+class SimulatedLists:
+    """Simulated instances with their lists: the shapes of the lists, and whether they hold the truth."""
+
+    shape: Float64[Tensor, "n features"]
+    guess: Float64[Tensor, " n"]  # logits
+    weight: Float64[Tensor, " n"]  # of the answers among those listed
+    complete: Bool[Tensor, " n"]
+    proved: Bool[Tensor, " n"]
+    listed: Bool[Tensor, " n"]  # the truth is
+    right: Bool[Tensor, " n"]  # the answer is
+
+    @classmethod
+    def of(cls, x: Tensor, result: Decoded, odds: float) -> "SimulatedLists":
+        """From simulated truths and results."""
+        answers, complete = result.evidence.alternatives, result.evidence.complete
+        assert answers is not None and complete is not None  # as the caller saw
+        proved, right = result.status == Status.PROVED, (result.x == x).all(1)
+        guess, weight = _guess(result, odds), _weight(result)
+        return cls(_shape(result), guess, weight, complete, proved, found_among(x, answers), right)
+
+
+@dataclass(frozen=True, eq=False)
 class Listing:
     """The chance that the truth is not among the answers listed, by how far the search got.
 
@@ -303,26 +340,29 @@ class Listing:
     @classmethod
     def learn(cls, x: Tensor, result: Decoded, odds: float, wider: Wider | None = None) -> "Listing":
         """From simulated truths and results, and from others of longer odds."""
-        answers, complete = result.evidence.alternatives, result.evidence.complete
-        assert answers is not None and complete is not None  # as the caller saw
-        unlisted, shape, guess = (~found_among(x, answers)).double(), _shape(result), _guess(result, odds)
-        proved, open_ = _cut_short(result)
+        return cls.of(SimulatedLists.of(x, result, odds), odds, wider)
+
+    @classmethod
+    def of(cls, lists: SimulatedLists, odds: float, wider: Wider | None = None) -> "Listing":
+        """From simulated lists, and from others of longer odds."""
+        unlisted, complete = (~lists.listed).double(), lists.complete
         if wider is not None and len(wider.unlisted) >= ENOUGH_OF_A_KIND:  # a chance tells far more than a yes or a no
             whole = _fitted(wider.shape, wider.unlisted, wider.guess)
         else:
-            whole = _fitted(shape[complete], unlisted[complete], guess[complete])
-        parts = [_fitted(shape[some], unlisted[some], guess[some]) for some in (proved, open_)]
+            whole = _fitted(lists.shape[complete], unlisted[complete], lists.guess[complete])
+        cut_short = (~complete & lists.proved, ~complete & ~lists.proved)
+        parts = [_fitted(lists.shape[some], unlisted[some], lists.guess[some]) for some in cut_short]
         return cls(odds, whole, *parts)
 
-    def claims(self, x: Tensor, result: Decoded, wider: Wider | None = None) -> CertainCalls:
+    def claims(self, lists: SimulatedLists, wider: Wider | None = None) -> CertainCalls:
         """The simulated answers that this would call certain, and how many of them are wrong."""
-        sure = self.applied(result, torch.ones(len(x), dtype=torch.float64), torch.ones(len(x), dtype=torch.bool))
-        assert sure.confidence is not None and sure.complete is not None
-        finished = sure.complete & (result.status == Status.PROVED)
-        made = CertainCalls.of(sure.confidence[finished], (result.x == x).all(1)[finished])
-        if wider is None:
-            return made
-        return made + CertainCalls.of(wider.weight * (1 - self.complete(wider.shape, wider.guess)), wider.right)
+        made = CertainCalls(torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64))
+        finished = lists.complete & lists.proved
+        for some in (_only(lists, finished), wider):
+            if some is not None:
+                sure = some.weight * (1 - self.complete(some.shape, some.guess))
+                made = made + CertainCalls.of(sure, some.right)
+        return made
 
     def applied(
         self, result: Decoded, sound: Float64[Tensor, " instances"], whole: Bool[Tensor, " instances"]
@@ -348,6 +388,10 @@ class Listing:
             confidence=_weight(result) * room,
             alternatives=Answers(answers.spans, answers.x, answers.log_joint, probability),
         )
+
+
+def _only(lists: SimulatedLists, keep: Tensor) -> SimulatedLists:
+    return SimulatedLists(*(getattr(lists, one.name)[keep] for one in fields(lists)))
 
 
 def _fitted(shape: Tensor, chance: Tensor, guess: Tensor) -> Logistic:
@@ -431,6 +475,24 @@ MOST_MISSED = 500  # of them, whose items are looked at: their shares are then k
 
 
 @dataclass(frozen=True, eq=False)
+class Unfound:
+    """Simulated instances of which no listed answer was right: the truths, and the scores of their items."""
+
+    x: UInt8[Tensor, "n items"]
+    scores: Float64[Tensor, "n items"]
+
+    @classmethod
+    def of(cls, x: Tensor, result: Decoded, right: Tensor) -> "Unfound":
+        """From simulated truths and results; `right` are the instances with a right answer among those listed."""
+        missed = (~right).nonzero().flatten()[:MOST_MISSED]
+        return cls(x[missed], _scores(result)[missed])
+
+    def first(self) -> "Unfound":
+        """As many as are looked at."""
+        return Unfound(self.x[:MOST_MISSED], self.scores[:MOST_MISSED])
+
+
+@dataclass(frozen=True, eq=False)
 class Missed:
     """How often an item is defective in instances of which no listed answer is right."""
 
@@ -440,11 +502,10 @@ class Missed:
     instances: Int64[Tensor, ""]  # simulated ones without a right answer
 
     @classmethod
-    def learn(cls, problem: Problem, x: Tensor, result: Decoded, right: Tensor) -> "Missed":
-        """From simulated truths and results; `right` are the instances with a right answer among those listed."""
-        missed = (~right).nonzero().flatten()[:MOST_MISSED]
-        read = Monotone.fit(_scores(result)[missed].flatten(), x[missed].flatten() == 1)
-        return cls(_rate(problem, x), read.at, read.share, torch.tensor(len(missed)))
+    def learn(cls, rate: Tensor, unfound: "Unfound") -> "Missed":
+        """From simulated instances without a right answer among those listed, and from the items' rates."""
+        read = Monotone.fit(unfound.scores.flatten(), unfound.x.flatten() > 0)
+        return cls(rate, read.at, read.share, torch.tensor(len(unfound.x)))
 
     def marginals(
         self, result: Decoded, known: Float64[Tensor, "instances items"], rest: Float64[Tensor, " instances"]
@@ -469,13 +530,15 @@ class Missed:
 
 def prior_rates(problem: Problem) -> Float64[Tensor, " items"] | None:
     """How often each item is defective before any count; None for a prior that can only be simulated."""
+    if problem.values is not None:  # any value but 0
+        return 1 - problem.values.distributions(problem.items)[:, 0]
     prior = problem.prior if problem.loads is None else problem.loads.statuses()
     return prior.marginals(problem.items) if isinstance(prior, Prior) else None
 
 
-def _rate(problem: Problem, x: Tensor) -> Float64[Tensor, " items"]:
+def _rate(problem: Problem, positives: Tensor, simulated: int) -> Float64[Tensor, " items"]:
     rates = prior_rates(problem)
-    return rates if rates is not None else x.double().mean().expand(problem.items).contiguous()
+    return rates if rates is not None else (positives / max(1, simulated * problem.items)).repeat(problem.items)
 
 
 def _scores(result: Decoded) -> Float64[Tensor, "instances items"]:
@@ -490,7 +553,9 @@ FIRST_BATCH = 100  # instances of the first batch at most
 MOST_OF_TIME = 0.8  # of the time, after which no more are begun
 BATCH_GROWTH = 4  # times as many simulated instances at a time
 WIDER, ENOUGH_WIDE = 100.0, 1000  # times the odds, for simulated instances whose lists are longer; how many of them
-USUAL_ODDS = 100.0  # of lists; taken for those of decoders of somebody's own, which do not say
+AT_ONCE = 0.5  # seconds of simulation for each sheet, until enough is known: a person waits for its calls
+PATIENCE = 3.0  # times as long, where answers are so few that their fit is a guess
+PLAIN_SEED, WIDE_SEED, REFERENCE_SEED = 0, 1, 2  # of simulations, of those with longer odds, and of truths alone
 Part = TypeVar("Part")
 
 
@@ -498,7 +563,9 @@ Part = TypeVar("Part")
 class Calibrated:
     """Any decoder, with a confidence that was measured and a fit: `confidence` of 0.9 is right nine times in ten.
 
-    Simulations stop after `seconds`, or at `simulations`; they run once for each problem, at the first call.
+    Simulations stop after `seconds`, or at `simulations`; they run once for each problem, at the first call. With
+    `at_once`, the first call takes about so many seconds of them, and `go_on` of the bound decoder or the next one with
+    the same cache continues where they stopped. As long as little is known, less is called certain.
 
     Example:
         >>> import torch, qgt
@@ -514,16 +581,24 @@ class Calibrated:
     seconds: float = 10.0
     simulations: int = 20_000
     cache: Path | None = None  # a folder in which what was learned is kept, and looked for first
+    at_once: float | None = None  # seconds of simulation at a time; None takes all of them at the first call
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seconds", positive("seconds", self.seconds))
+        if self.at_once is not None:
+            object.__setattr__(self, "at_once", positive("at_once", self.at_once))
         object.__setattr__(self, "simulations", whole("simulations", self.simulations, least=1))
 
     def supports(self, problem: Problem) -> str | None:
-        """What the decoder supports, where items are 0 or 1, or have amounts."""
-        if problem.values is not None:
-            return "calibration is for items that are 0 or 1, or have amounts; use the decoder's own confidence."
+        """What the decoder supports."""
         return self.decoder.supports(problem)
+
+    def key(self, problem: Problem, device: torch.device) -> str | None:
+        """The name of what is learned in the cache; None where it is not kept."""
+        if self.cache is None or device.type != "cpu":  # a time limit means something else on a GPU
+            return None
+        often = "whole" if self.at_once is None else "by and by"
+        return cache.key_of(problem, self.decoder, seconds=self.seconds, simulations=self.simulations, often=often)
 
     def bind(self, problem: Problem) -> "BoundCalibrated":
         """Bind the decoder; the simulations wait for the first call."""
@@ -548,20 +623,24 @@ class BoundCalibrated:
             refuse_short_lists(self.config.decoder, "where counts are missing")
         return self.judged(y, self.decode(y))
 
-    def judged(self, y: Float64[Tensor, "instances pools"], result: Decoded) -> Decoded:
+    def judged(
+        self, y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"], result: Decoded
+    ) -> Decoded:
         """The decoder's answers to some counts, with their confidence and their fit by what was learned."""
-        learned, lacking = self.learned(y.device), y.isnan().any(1)
+        learned, lacking = self.learned(y.device), y.isnan().flatten(1).any(1)
         told = learned.applied(self.problem, y, result, self._wider)
         if learned.scored is None or not bool(lacking.any()):
             return told
         # The calibration used whole instances; others are simulated again, with the same counts missing.
-        again = learn(self.config, self.problem, self.decode, y.device, y[lacking].isnan().cpu())
+        config = self.config if self.config.at_once is None else replace(self.config, seconds=self.config.at_once)
+        again = learn(config, self.problem, self.decode, y.device, y[lacking].isnan().cpu())
         own, evidence = again.applied(self.problem, y, result, self._wider).evidence, told.evidence
         both = replace(
             evidence,
             confidence=_where(lacking, own.confidence, evidence.confidence),
             fit=_where(lacking, own.fit, evidence.fit),
             marginals=_where(lacking, own.marginals, evidence.marginals),
+            values=_where(lacking, own.values, evidence.values),
         )
         return replace(told, evidence=both)
 
@@ -584,19 +663,40 @@ class BoundCalibrated:
                 self._learned.append(self._recalled(torch.device(device)))
             return self._learned[0]
 
+    def go_on(self, device: torch.device | str = "cpu") -> "Learned":
+        """Continue the simulations for `at_once` seconds where they are not done; the first call runs them too."""
+        known = bool(self._learned)
+        learned = self.learned(device)
+        if known and not learned.done(self.config):
+            with self._lock:
+                learned = learn(self.config, self.problem, self.decode, torch.device(device), None, learned)
+                self._keep(learned, torch.device(device))
+                self._learned[:] = [learned]
+        return learned
+
     def _recalled(self, device: torch.device) -> "Learned":
-        """What was kept of earlier simulations; else of new ones, which are kept."""
-        config, key = self.config, None
-        if config.cache is not None and device.type == "cpu":  # a time limit means something else on a GPU
-            key = cache.key_of(self.problem, config.decoder, seconds=config.seconds, simulations=config.simulations)
-        if key is None or config.cache is None:
-            return learn(config, self.problem, self.decode, device)
-        kept = cache.recall(config.cache, key)
-        found = None if kept is None else Learned.of_tensors(kept)
-        if found is None:
-            found = learn(config, self.problem, self.decode, device)
-            cache.keep(config.cache, key, found.tensors())
+        """What was kept of earlier simulations, with more of them where these are not done; all of it is kept."""
+        found = self._kept(device)
+        if found is None or not found.done(self.config):
+            found = learn(self.config, self.problem, self.decode, device, None, found)
+            self._keep(found, device)
         return found
+
+    def _kept(self, device: torch.device) -> "Learned | None":
+        """What was kept; where it was to be learned a little at a time, also what was learned at once."""
+        folder, whole = self.config.cache, replace(self.config, at_once=None)
+        for config in (whole, self.config) if self.config.at_once is not None else (self.config,):
+            key = config.key(self.problem, device)
+            kept = None if folder is None or key is None else cache.recall(folder, key)
+            found = None if kept is None else Learned.of_tensors(kept)
+            if found is not None:
+                return found
+        return None
+
+    def _keep(self, learned: "Learned", device: torch.device) -> None:
+        key = self.config.key(self.problem, device)
+        if key is not None and self.config.cache is not None:
+            cache.keep(self.config.cache, key, learned.tensors())
 
 
 @dataclass(frozen=True, eq=False)
@@ -609,6 +709,16 @@ class Learned:
     scored: Scoring | None  # for the others
     missed: Missed | None  # what items are where no answer listed is right
     claims: CertainCalls | None  # what `certain` can rest on
+    lessons: "Lessons | None" = None  # what the simulations showed, for those that continue; None where they are done
+
+    def done(self, config: Calibrated) -> bool:
+        """Whether the simulations are as many as they are to be."""
+        return self.lessons is None or config.at_once is None
+
+    @property
+    def supports_certain(self) -> bool:
+        """Whether the simulations show that answers called certain are right."""
+        return self.claims is None or self.claims.most >= CERTAIN
 
     def tensors(self) -> dict[str, Tensor]:
         """All of it, for a file."""
@@ -624,7 +734,8 @@ class Learned:
         }
         if self.listed is not None:
             named["odds"] = torch.tensor(self.listed.odds, dtype=torch.float64)
-        return {"simulated": torch.tensor(self.simulated), **named}
+        more = {} if self.lessons is None else self.lessons.tensors()
+        return {"simulated": torch.tensor(self.simulated), **named, **more}
 
     @classmethod
     def of_tensors(cls, kept: dict[str, Tensor]) -> "Learned | None":
@@ -641,7 +752,8 @@ class Learned:
             missed, claims = None, None
             if listed is not None or scored is not None:
                 missed, claims = part(Missed, "missed"), part(CertainCalls, "claims")
-            return cls(int(kept["simulated"]), part(Reference, "reference"), listed, scored, missed, claims)
+            reference, lessons = part(Reference, "reference"), Lessons.of_tensors(kept)
+            return cls(int(kept["simulated"]), reference, listed, scored, missed, claims, lessons)
         except KeyError:
             return None
 
@@ -655,16 +767,17 @@ class Learned:
             wider: The probabilities of answers by longer lists: asked where simulations are too few to support them.
         """
         off = misfit(problem, y, result.values)
-        fit, sound = second_look(problem, y, result, fit_of(off, self.reference).to(y.device))
+        odds = USUAL_ODDS if self.listed is None else self.listed.odds
+        fit, sound = second_look(problem, y, result, fit_of(off, self.reference).to(y.device), odds=odds)
         evidence = result.evidence
         if self.listed is not None and evidence.alternatives is not None:
-            evidence = self._supported(self.listed.applied(result, sound, ~y.isnan().any(1)), y, wider)
-            evidence = self._with_marginals(result, evidence)
+            evidence = self._supported(self.listed.applied(result, sound, ~y.isnan().flatten(1).any(1)), y, wider)
+            evidence = self._with_marginals(problem, result, evidence)
         elif self.scored is not None:
             possible = (result.status != Status.INFEASIBLE) & (off.noise + off.prior).isfinite()
             sure = self.scored(features(off, result)).to(y.device)
             evidence = self._supported(replace(evidence, confidence=torch.where(possible, sure, 0.0)), y, wider)
-            evidence = self._with_marginals(result, evidence)
+            evidence = self._with_marginals(problem, result, evidence)
         return replace(result, evidence=replace(evidence, fit=fit))
 
     def _supported(self, evidence: Evidence, y: Tensor, wider: Callable[[Tensor], Tensor]) -> Evidence:
@@ -680,15 +793,42 @@ class Learned:
             answers = replace(answers, probability=answers.probability * room[answers.spans.owner])
         return replace(evidence, confidence=sure * room, alternatives=answers)
 
-    def _with_marginals(self, result: Decoded, evidence: Evidence) -> Evidence:
-        """The evidence with the probability that each item is defective."""
+    def _with_marginals(self, problem: Problem, result: Decoded, evidence: Evidence) -> Evidence:
+        """The evidence with the probability that each item is defective, and of each value where there are others."""
         sure, answers = evidence.confidence, evidence.alternatives
         assert sure is not None and self.missed is not None
         if answers is None:
-            known, rest = sure[:, None] * result.x, 1 - sure
+            known, rest = sure[:, None] * result.x.clamp(max=1), 1 - sure
         else:
             known, rest = answers.marginals(), 1 - answers.listed()
-        return replace(evidence, marginals=self.missed.marginals(result, known, rest.clamp(min=0.0)))
+        marginals = self.missed.marginals(result, known, rest.clamp(min=0.0))
+        return with_values(problem, result, replace(evidence, marginals=marginals))
+
+
+def with_values(problem: Problem, result: Decoded, evidence: Evidence) -> Evidence:
+    """Evidence with the probability of each value, where items have copies or categories.
+
+    A value has what the listed answers say; a decoder that lists nothing has one answer, with its confidence. What the
+    marginals have beyond those is shared out among the values but 0 as the prior does.
+    """
+    values, marginals, answers = problem.values, evidence.marginals, evidence.alternatives
+    if values is None or marginals is None:
+        return evidence
+    if answers is not None:
+        owner, x, weight = answers.spans.owner, answers.x, answers.probability
+    else:
+        assert evidence.confidence is not None
+        owner, x, weight = torch.arange(len(result.x), device=marginals.device), result.x, evidence.confidence
+    each = marginals.new_zeros(*marginals.shape, values.levels + 1)
+    for value in range(1, values.levels + 1):
+        each[:, :, value].index_add_(0, owner, weight[:, None] * (x == value))
+    known = each.sum(2)  # more than the marginals where those leave room for a count that is wrong
+    each = each * (marginals / known.clamp(min=1e-300)).clamp(max=1.0)[:, :, None]
+    shares = values.distributions(problem.items)[:, 1:].to(marginals.device)  # (items, values but 0)
+    beyond = (marginals - known).clamp(min=0.0)
+    each[:, :, 1:] += beyond[:, :, None] * shares / shares.sum(1, keepdim=True).clamp(min=1e-300)
+    each[:, :, 0] = 1 - marginals
+    return replace(evidence, values=each)
 
 
 def refuse_short_lists(decoder: Decoder, why: str) -> None:
@@ -703,46 +843,251 @@ def refuse_short_lists(decoder: Decoder, why: str) -> None:
 def _where(which: Tensor, one: Tensor | None, other: Tensor | None) -> Tensor | None:
     if one is None or other is None:
         return other
-    return torch.where(which if one.dim() == 1 else which[:, None], one, other)
+    return torch.where(which.view(-1, *[1] * (one.dim() - 1)), one, other)
+
+
+# Simulations: what is kept of them, and how they continue.
+
+
+@dataclass(frozen=True, eq=False)
+class SimulationProgress:
+    """How far some simulations are, and the random numbers with which they continue."""
+
+    numbers: Float64[Tensor, "3"]  # instances, surprises among them, seconds
+    state: UInt8[Tensor, " bytes"]  # of the generator
+
+    @classmethod
+    def start(cls, seed: int) -> "SimulationProgress":
+        """None yet."""
+        return cls(torch.zeros(3, dtype=torch.float64), torch.Generator().manual_seed(seed).get_state())
+
+    @property
+    def instances(self) -> int:
+        """Those simulated."""
+        return int(self.numbers[0])
+
+    def precise(self) -> bool:
+        """Whether the share of surprises is known well enough."""
+        instances, surprises = float(self.numbers[0]), float(self.numbers[1])
+        return instances > 0 and math.sqrt(surprises + 1) / instances < PRECISE
+
+    def generator(self) -> torch.Generator:
+        """One that continues."""
+        generator = torch.Generator()
+        generator.set_state(self.state)
+        return generator
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Simulated answers of a decoder that only scores items: what tells the right ones, and how well they fit."""
+
+    given: Float64[Tensor, "n features"]
+    right: Bool[Tensor, " n"]
+    finished: Bool[Tensor, " n"]
+    noise: Float64[Tensor, " n"]  # misfits of answers; see `MisfitSums`
+    prior: Float64[Tensor, " n"]
+    true_noise: Float64[Tensor, " few"]  # misfits of truths, as long as there are few
+    true_prior: Float64[Tensor, " few"]
+    pools: Float64[Tensor, "2 pools"]  # sums
+
+    @classmethod
+    def of(cls, problem: Problem, truths: Tensor, y: Tensor, result: Decoded) -> "Scored":
+        """From simulated truths, counts and results."""
+        off, right = misfit(problem, y, result.values), (result.x == _answerable(truths)).all(1)
+        own, true = MisfitSums.of(off), MisfitSums.of(misfit(problem, y[:FEW_DECODED], truths[:FEW_DECODED]))
+        pools, finished = torch.stack([own.total, own.squares]), result.status <= Status.PROVED
+        return cls(features(off, result), right, finished, own.noise, own.prior, true.noise, true.prior, pools)
+
+    def plus(self, more: "Scored") -> "Scored":
+        """With more of them."""
+        rows = {one.name: torch.cat([getattr(self, one.name), getattr(more, one.name)]) for one in fields(self)}
+        return Scored(**{**rows, "pools": self.pools + more.pools})
+
+    def reference(self, problem: Problem) -> Reference:
+        """How well answers fit."""
+        own = MisfitSums(self.noise, self.prior, *self.pools)
+        few = len(self.noise) < FEW_DECODED
+        true = MisfitSums(self.true_noise, self.true_prior, *self.pools) if few else None
+        return Reference.of_sums(problem, own, true, generator=torch.Generator().manual_seed(REFERENCE_SEED))
+
+
+@dataclass(frozen=True, eq=False)
+class Lessons:
+    """What simulations showed, instance by instance: what is learned from them, and where more of them continue."""
+
+    plain: SimulationProgress
+    wide: SimulationProgress  # of those with longer odds
+    positives: Float64[Tensor, ""]  # defective items in all
+    unfound: Unfound
+    lists: SimulatedLists | None  # of decoders that list answers
+    scored: Scored | None  # of the others
+    wider: Wider | None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of it, for a file."""
+        named = {"lessons.positives": self.positives}
+        for name, kind in LESSONS.items():
+            if (part := getattr(self, name)) is not None:
+                named |= {f"lessons.{name}.{one.name}": getattr(part, one.name) for one in fields(kind)}
+        return named
+
+    @classmethod
+    def of_tensors(cls, kept: dict[str, Tensor]) -> "Lessons | None":
+        """What `tensors` gave; None where there is nothing of it."""
+        if "lessons.positives" not in kept:
+            return None
+        parts: dict[str, Any] = {}
+        for name, kind in LESSONS.items():
+            found = {one.name: kept.get(f"lessons.{name}.{one.name}") for one in fields(kind)}
+            parts[name] = None if any(part is None for part in found.values()) else kind(**found)
+        if parts["plain"] is None or parts["wide"] is None or parts["unfound"] is None:
+            raise KeyError("lessons")
+        return cls(positives=kept["lessons.positives"], **parts)
+
+
+LESSONS: dict[str, Any] = {
+    "plain": SimulationProgress,
+    "wide": SimulationProgress,
+    "unfound": Unfound,
+    "lists": SimulatedLists,
+    "scored": Scored,
+    "wider": Wider,
+}
+
+
+def _cat(one: Part | None, more: Part) -> Part:
+    """The rows of both."""
+    if one is None:
+        return more
+    return type(more)(*(torch.cat([getattr(one, part.name), getattr(more, part.name)]) for part in fields(more)))  # type: ignore[arg-type]
 
 
 def learn(
-    config: Calibrated, problem: Problem, decode: Decode, device: torch.device, missing: Tensor | None = None
+    config: Calibrated,
+    problem: Problem,
+    decode: Decode,
+    device: torch.device,
+    missing: Tensor | None = None,
+    before: Learned | None = None,
 ) -> Learned:
-    """Simulate until the time is spent, and fit what the decoder says to what was true; `missing` is drawn from."""
-    generator = torch.Generator().manual_seed(0)
-    decoder, seconds, most = config.decoder, config.seconds, config.simulations
-    if not isinstance(decoder, Certified):
-        truths, y, result = _simulated(problem, lambda each: decode, seconds, most, device, generator, missing=missing)
-        x = as_statuses(truths)
-        if result.evidence.alternatives is not None and result.evidence.complete is not None:
-            listed = Listing.learn(x, result, USUAL_ODDS)
-            missed = Missed.learn(problem, x, result, found_among(x, result.evidence.alternatives))
-            reference, claims = Reference.of(problem, generator=generator), listed.claims(x, result)
-            return Learned(len(x), reference, listed, None, missed, claims)
-        off, right = misfit(problem, y, result.values), (result.x == x).all(1)
-        given = features(off, result)
-        scored, missed = Scoring.learn(given, right), Missed.learn(problem, x, result, right)
-        finished = result.status <= Status.PROVED
-        claims = CertainCalls.of(scored(given)[finished], right[finished])
-        reference = Reference.of_misfits(problem, y, off, truths, generator=generator)
-        return Learned(len(x), reference, None, scored, missed, claims)
+    """Simulate until the time is spent, and fit what the decoder says to what was true.
+
+    Args:
+        config: The decoder, and how much to simulate.
+        problem: The problem.
+        decode: The decoder bound to it.
+        device: Where to decode.
+        missing: Which counts are missing, in rows that are drawn from; None for none.
+        before: What earlier simulations taught, which these continue.
+    """
+    lessons = None if before is None else before.lessons
+    if not isinstance(config.decoder, Certified):
+        budget = Budget(config.seconds, config.at_once, config.simulations, least=FEW_DECODED)
+        return _learn_plainly(config, problem, decode, budget, device, missing, lessons)
+    return _learn_with_longer_odds(config, config.decoder, problem, device, before, lessons)
+
+
+def _learn_plainly(
+    config: Calibrated,
+    problem: Problem,
+    decode: Decode,
+    budget: "Budget",
+    device: torch.device,
+    missing: Tensor | None,
+    lessons: Lessons | None,
+) -> Learned:
+    """From simulations of any decoder."""
+    progress = SimulationProgress.start(PLAIN_SEED) if lessons is None else lessons.plain
+    progress, seen = _simulated(problem, lambda each: decode, progress, budget, device, missing=missing)
+    positives, unfound, lists, scored = _known(lessons)
+    if seen is not None:
+        x = _answerable(seen.truths)
+        answers, right = seen.result.evidence.alternatives, (seen.result.x == x).all(1)
+        positives = positives + (x > 0).sum()
+        if answers is not None and seen.result.evidence.complete is not None:
+            right = found_among(x, answers)
+            lists = _cat(lists, SimulatedLists.of(x, seen.result, USUAL_ODDS))
+        else:
+            new = Scored.of(problem, seen.truths, seen.y, seen.result)
+            scored = new if scored is None else scored.plus(new)
+        unfound = _cat(unfound, Unfound.of(x, seen.result, right)).first()
+    assert unfound is not None
+    missed = Missed.learn(_rate(problem, positives, progress.instances), unfound)
+    left = Lessons(progress, SimulationProgress.start(WIDE_SEED), positives, unfound, lists, scored, None)
+    kept = left if config.at_once is not None and not budget.spent(progress) else None
+    if lists is not None:
+        listed, reference = Listing.of(lists, USUAL_ODDS), _reference(problem)
+        return Learned(progress.instances, reference, listed, None, missed, listed.claims(lists), kept)
+    assert scored is not None
+    scoring = Scoring.learn(scored.given, scored.right)
+    claims = CertainCalls.of(scoring(scored.given)[scored.finished], scored.right[scored.finished])
+    return Learned(progress.instances, scored.reference(problem), None, scoring, missed, claims, kept)
+
+
+def _known(lessons: Lessons | None) -> tuple[Tensor, Unfound | None, SimulatedLists | None, Scored | None]:
+    if lessons is None:
+        return torch.zeros((), dtype=torch.float64), None, None, None
+    return lessons.positives, lessons.unfound, lessons.lists, lessons.scored
+
+
+def _reference(problem: Problem) -> Reference:
+    return Reference.of(problem, generator=torch.Generator().manual_seed(REFERENCE_SEED))
+
+
+def _learn_with_longer_odds(
+    config: Calibrated,
+    decoder: Certified,
+    problem: Problem,
+    device: torch.device,
+    before: Learned | None,
+    lessons: Lessons | None,
+) -> Learned:
+    """From simulations of `Certified`, some of them with longer odds."""
+    start, half, at_once = time.perf_counter(), config.seconds / 2, config.at_once
     plain, wide = replace(decoder, certificates=False), replace(decoder, certificates=False, odds=WIDER * decoder.odds)
-    # How good an incomplete list is depends on the time there was: it must be the decoder's own.
-    bound = _hurried(plain, problem) if plain.time_limit is None else _own(plain, problem)
+    positives, unfound, lists, _ = _known(lessons)
+    progress = SimulationProgress.start(PLAIN_SEED) if lessons is None else lessons.plain
+    budget = Budget(half, None if at_once is None else at_once / 2, config.simulations)
+    # How good an incomplete list is depends on the time there was: it must be the decoder's own. A little at a time,
+    # there is no such time: the lists that were cut short for that are not looked at.
+    own = plain.time_limit is not None and at_once is None
+    bound = _own(plain, problem) if own else _hurried(plain, problem)
     # And they must be decoded together as a sheet's are, for a batch shares its time: not two first, then more.
-    first = FIRST_INSTANCES if plain.time_limit is None else max(FIRST_INSTANCES, int(seconds / 2 / plain.time_limit))
-    x, y, result = _simulated(problem, bound, seconds / 2, most, device, generator, first)
+    first = max(FIRST_INSTANCES, int(half / plain.time_limit)) if own and plain.time_limit else FIRST_INSTANCES
+    progress, seen = _simulated(problem, bound, progress, budget, device, first)
+    if seen is not None:
+        complete = seen.result.evidence.complete
+        if at_once is not None and complete is not None and decoder.odds > 1:
+            seen = seen.pick(complete | (seen.limit >= (math.inf if plain.time_limit is None else plain.time_limit)))
+        positives = positives + (seen.truths > 0).sum()
+        if decoder.odds > 1:
+            answers = seen.result.evidence.alternatives
+            assert answers is not None
+            lists = _cat(lists, SimulatedLists.of(seen.truths, seen.result, decoder.odds))
+            found = Unfound.of(seen.truths, seen.result, found_among(seen.truths, answers))
+            unfound = _cat(unfound, found).first()
+    reference = _reference(problem) if before is None else before.reference
     if decoder.odds == 1:  # it tells no probabilities
-        return Learned(len(x), Reference.of(problem, generator=generator), None, None, None, None)
-    enough = min(ENOUGH_WIDE, most)
-    more_x, _, more = _simulated(problem, _hurried(wide, problem), seconds / 2, enough, device, generator)
-    wider = Wider.of(more_x, more, decoder.odds)
-    listed = Listing.learn(x, result, decoder.odds, wider)
-    assert result.evidence.alternatives is not None
-    missed = Missed.learn(problem, x, result, found_among(x, result.evidence.alternatives))
-    reference, claims = Reference.of(problem, generator=generator), listed.claims(x, result, wider)
-    return Learned(len(x) + len(more_x), reference, listed, None, missed, claims)
+        return Learned(progress.instances, reference, None, None, None, None)
+    assert lists is not None and unfound is not None
+    wider, further = (None, SimulationProgress.start(WIDE_SEED)) if lessons is None else (lessons.wider, lessons.wide)
+    spent = time.perf_counter() - start
+    left = None if at_once is None else max(at_once - spent, at_once / 2)
+    more = Budget(half, left, min(ENOUGH_WIDE, config.simulations))
+    further, longer = _simulated(problem, _hurried(wide, problem), further, more, device)
+    if longer is not None:
+        wider = _cat(wider, Wider.of(longer.truths, longer.result, decoder.odds))
+    listed, simulated = Listing.of(lists, decoder.odds, wider), progress.instances + further.instances
+    missed = Missed.learn(_rate(problem, positives, len(lists.right)), unfound)
+    rest = Lessons(progress, further, positives, unfound, lists, None, wider)
+    kept = None if at_once is None or (budget.spent(progress) and more.spent(further)) else rest
+    return Learned(simulated, reference, listed, None, missed, listed.claims(lists, wider), kept)
+
+
+def _answerable(truths: Tensor) -> Tensor:
+    """Truths as answers have them: who is defective where items have amounts, and the truths themselves otherwise."""
+    return truths if truths.dtype == torch.uint8 else as_statuses(truths)
 
 
 def _own(decoder: Certified, problem: Problem) -> Callable[[float], Decode]:
@@ -769,35 +1114,74 @@ def _hurried(decoder: Certified, problem: Problem) -> Callable[[float], Decode]:
     return within
 
 
+class Budget(NamedTuple):
+    """How long simulations may take, in all and now, and how many they may be."""
+
+    seconds: float
+    at_once: float | None
+    most: int
+    least: int = 0  # for which it is worth to wait longer
+
+    def now(self, instances: int) -> float:
+        """Seconds that may be spent at once, where there are so many instances."""
+        if self.at_once is None:
+            return self.seconds
+        return self.at_once * (PATIENCE if instances < self.least else 1.0)
+
+    def spent(self, progress: SimulationProgress) -> bool:
+        """Whether there are to be no more."""
+        seconds = float(progress.numbers[2])
+        return progress.instances >= self.most or progress.precise() or seconds > MOST_OF_TIME * self.seconds
+
+
+class Simulated(NamedTuple):
+    """Truths, counts and results."""
+
+    truths: Tensor
+    y: Tensor
+    result: Decoded
+    limit: Tensor  # seconds that each instance had, if the decoder heeds them
+
+    def pick(self, keep: Tensor) -> "Simulated":
+        """Some of them."""
+        return Simulated(self.truths[keep], self.y[keep], self.result.pick(keep.nonzero().flatten()), self.limit[keep])
+
+
 def _simulated(
     problem: Problem,
     bound: Callable[[float], Decode],
-    seconds: float,
-    most: int,
+    before: SimulationProgress,
+    budget: Budget,
     device: torch.device,
-    generator: torch.Generator,
     first: int = FIRST_INSTANCES,
     missing: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Decoded]:
-    """Truths, counts and results of as many instances as are decoded in the time, or are enough; `first` ones first."""
-    start, size, done, wrong = time.perf_counter(), min(first, FIRST_BATCH), 0, 0
-    truths, counts, results = [], [], []
-    while done < most:
-        x, y = problem.simulate(min(size, most - done), generator=generator)
+) -> tuple[SimulationProgress, Simulated | None]:
+    """As many instances more as are decoded in the time, or are enough; `first` ones first. None where none are due."""
+    start, generator, progress = time.perf_counter(), before.generator(), before
+    parts: list[Simulated] = []
+    while not budget.spent(progress):
+        instances, surprises, spent = progress.numbers.tolist()
+        here, now = time.perf_counter() - start, budget.now(int(instances))
+        if parts and here > MOST_OF_TIME * now:
+            break
+        left = min(budget.seconds - spent, now - here)
+        # As many as the rest of the time allows, but not many times as many as there are: the guess may be wrong.
+        most = min(BATCH_GROWTH * instances, instances * left / max(spent, 1e-9))
+        size = min(max(1, int(most)) if instances else min(first, FIRST_BATCH), budget.most - int(instances))
+        x, y = problem.simulate(size, generator=generator)
         if missing is not None:
             y[missing[torch.randint(len(missing), (len(y),), generator=generator)]] = torch.nan
-        left = max(seconds - (time.perf_counter() - start), seconds / 10)
-        truths.append(x)
-        counts.append(y)
-        results.append(_needed(bound(left / len(x))(y.to(device))).cpu())
-        done += len(x)
-        spent = time.perf_counter() - start
-        wrong += _surprises(as_statuses(x), results[-1])
-        if spent > MOST_OF_TIME * seconds or math.sqrt(wrong + 1) / done < PRECISE:
-            break
-        # As many as the rest of the time allows, but not many times as many as there are: the guess may be wrong.
-        size = max(1, int(min(BATCH_GROWTH * done, done * (seconds - spent) / max(spent, 1e-9))))
-    return torch.cat(truths), torch.cat(counts), Decoded.joined(results)
+        each = max(left, now / 10) / len(x)
+        result = _needed(bound(each)(y.to(device))).cpu()
+        parts.append(Simulated(x, y, result, torch.full((len(x),), each, dtype=torch.float64)))
+        taken = time.perf_counter() - start - here
+        surprises += _surprises(_answerable(x), result)
+        numbers = torch.tensor([instances + len(x), surprises, spent + taken], dtype=torch.float64)
+        progress = SimulationProgress(numbers, generator.get_state())
+    if not parts:
+        return progress, None
+    truths, counts, results, limits = zip(*parts, strict=True)
+    return progress, Simulated(torch.cat(truths), torch.cat(counts), Decoded.joined(results), torch.cat(limits))
 
 
 def _surprises(x: Tensor, result: Decoded) -> int:

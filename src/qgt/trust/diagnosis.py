@@ -5,7 +5,7 @@ All three decode again under a noise that allows more errors, and weigh what tha
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
@@ -13,16 +13,18 @@ import torch
 from jaxtyping import Bool, Float64, UInt8
 from torch import Tensor
 
-from qgt.decoders.certified.decoder import Certified
+from qgt.decoders.certified.decoder import Certified, cheaper_than
+from qgt.decoders.certified.large import is_large
 from qgt.decoders.contract import Decode, Decoder
 from qgt.decoders.loads.posterior import LoadPosterior
-from qgt.decoders.results import Decoded, Status
-from qgt.model.factors import pool_costs
+from qgt.decoders.results import Answers, Decoded, Status
+from qgt.model.categories import Categories, Copies
+from qgt.model.factors import PoolCosts, pool_costs
 from qgt.model.loads import log_totals
 from qgt.model.noise import Noise, Outliers, RoundedGaussian, SparseInteger, reports_of, usual_reports
 from qgt.model.prior import Bernoulli, Households, Prior, UnknownLevel, with_attack_rate
 from qgt.model.problem import Problem
-from qgt.trust.fit import INSTANCE_ALARM, MOST_DRAWN, SMALLEST, expected_off, misfit
+from qgt.trust.fit import INSTANCE_ALARM, MOST_DRAWN, SMALLEST, Counts, expected_off, misfit
 
 # Counts that no answer explains: which of them must be wrong, and what the others say.
 #
@@ -39,6 +41,7 @@ from qgt.trust.fit import INSTANCE_ALARM, MOST_DRAWN, SMALLEST, expected_off, mi
 HOPELESS = 1 / 3  # of the counts: where more are impossible by themselves, the others tell nothing
 ARBITRARY_COUNT = 1e-4  # the chance of an arbitrary count: far below that of any error the noise knows
 RESCUE_SECONDS = 1.0
+USUAL_ODDS = 100.0  # of lists; taken for those of decoders of somebody's own, which do not say
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +62,20 @@ class Rescue:
     wrong: tuple[str, ...]  # pools whose counts cannot be right if the answer is
 
 
-def rescue(problem: Problem, y: Float64[Tensor, " pools"], *, seconds: float = RESCUE_SECONDS) -> Rescue | None:
+def rescue(
+    problem: Problem,
+    y: Float64[Tensor, " pools"] | Float64[Tensor, "pools categories"],
+    *,
+    seconds: float = RESCUE_SECONDS,
+) -> Rescue | None:
     """Explain counts that the problem cannot explain, as far as its decoder finds an answer in the time.
 
     None where no answer is found, where more than a third of the counts are impossible by themselves, or where the
     answer takes more than half of them to be wrong.
     """
+    if problem.values is not None:  # the same in parts, whose pools have names of pools and categories
+        found = rescue(problem.in_parts, problem.values.part_reports(y[None])[0], seconds=seconds)
+        return None if found is None else _of_values(problem.values, found)
     possible = pool_costs(problem.design, problem.noise, y[None]).possible(problem.design.pool_sizes)[0]
     if not bool((possible & ~y.isnan()).any()) or Certified().supports(problem) is not None:
         return None
@@ -76,6 +87,12 @@ def rescue(problem: Problem, y: Float64[Tensor, " pools"], *, seconds: float = R
     found = _one_wrong(problem, y, seconds / 2) if bool(possible.all()) else _agreed(problem, y, kept, seconds / 2)
     found = found or _some_wrong(problem, y, kept, max(seconds - (time.perf_counter() - start), seconds / 10))
     return found if found is not None and 2 * len(found.wrong) <= counted else None
+
+
+def _of_values(values: Categories | Copies, found: Rescue) -> Rescue:
+    """A rescue of parts as one of items with copies or categories."""
+    undecided = found.undecided.view(values.levels, -1).any(0)
+    return replace(found, x=values.from_parts(found.x[None])[0], undecided=undecided)
 
 
 def _agreed(problem: Problem, y: Tensor, kept: Tensor, seconds: float) -> Rescue | None:
@@ -142,38 +159,54 @@ def _wrong(problem: Problem, y: Tensor, x: Tensor) -> tuple[str, ...]:
 #
 #     P(no count is wrong | y)  =  1 / (1 + RATE Q(y) / P(y)).
 #
-# Each count is left out in turn. The most probable x without it bounds its part of Q(y) from below, and a complete list
-# of answers gives P(y), but for what is not listed.
+# A complete list of answers gives P(y), but for what is not listed, and their part of Q(y). An x that is not listed is
+# less than 1/odds as probable as the best one. If its part of Q(y) is to be worth a look nonetheless, y_i must be as
+# good as impossible where x is right: nearly all of the pool's counts are excluded, so that a search for the most
+# probable x that explains the other counts is short.
 
 WRONG_COUNT_RATE = 1e-3  # instances with a wrong count
 NEAR_SHARE = 0.5  # the share of wrong counts that are off by just more than the noise allows; the others are anything
 RARE_ERROR = 1e-3  # the chance of errors that the noise is not said to allow
 LEFT_OUT_SECONDS = 0.002  # for each count that is left out
 LEFT_OUT_TOGETHER = 2**12  # counts left out at a time
+MOST_SEARCHED = 4  # of an instance's counts, without which the search goes beyond its root
+WORTH_A_LOOK = 2.0  # Q(y) / P(y) from which a wrong count is looked for: less takes two in a thousand from an answer
 LOOK_AGAIN = 0.3  # a fit below this is looked at again, for a wrong count
 SECOND_LOOK = 0.1  # its share of the false alarms
 
 
 def second_look(
-    problem: Problem, y: Float64[Tensor, "instances pools"], result: Decoded, fit: Float64[Tensor, " instances"]
+    problem: Problem,
+    y: Counts,
+    result: Decoded,
+    fit: Float64[Tensor, " instances"],
+    *,
+    odds: float = USUAL_ODDS,
 ) -> tuple[Float64[Tensor, " instances"], Float64[Tensor, " instances"]]:
     """The fit, and the probability that no count is wrong, of instances that fit neither well nor too badly.
 
     Where counts fit well none is off by much, and where they fit too badly the answer is not trusted anyway: there the
     fit stays as it is, but for the share of false alarms that the second look takes, and no count is held for wrong.
+    `odds` are those of the lists.
     """
     doubtful = ((fit >= INSTANCE_ALARM * (1 - SECOND_LOOK)) & (fit < LOOK_AGAIN)).nonzero().flatten()
-    odds = torch.full_like(fit, -torch.inf)
+    wrong = torch.full_like(fit, -torch.inf)
     if len(doubtful):
-        odds[doubtful] = wrong_count_odds(problem, y[doubtful], result.pick(doubtful))
+        wrong[doubtful] = wrong_count_odds(problem, y[doubtful], result.pick(doubtful), odds=odds)
     # Of two p-values the least is taken, each divided by its share of the false alarms.
-    return torch.minimum(fit / (1 - SECOND_LOOK), (-odds).exp() / SECOND_LOOK).clamp(SMALLEST, 1.0), believed(odds)
+    return torch.minimum(fit / (1 - SECOND_LOOK), (-wrong).exp() / SECOND_LOOK).clamp(SMALLEST, 1.0), believed(wrong)
 
 
 def wrong_count_odds(
-    problem: Problem, y: Float64[Tensor, "instances pools"], result: Decoded
+    problem: Problem, y: Counts, result: Decoded, *, odds: float = USUAL_ODDS
 ) -> Float64[Tensor, " instances"]:
     """How much better a wrong count explains each instance, log Q(y) / P(y); -inf where that is not known.
+
+    Args:
+        problem: The problem.
+        y: The counts.
+        result: Answers with complete lists; other instances are not judged.
+        odds: Those of the lists: every x at least 1/odds as probable as the best one is listed.
 
     Example:
         >>> import torch, qgt
@@ -186,29 +219,105 @@ def wrong_count_odds(
         >>> bool(odds[0] < 0), bool(odds[1] > 7)
         (True, True)
     """
-    odds = torch.full((len(y),), -torch.inf, dtype=torch.float64, device=y.device)
+    found = torch.full((len(y),), -torch.inf, dtype=torch.float64, device=y.device)
     answers, complete = result.evidence.alternatives, result.evidence.complete
     if answers is None or complete is None or Certified().supports(problem) is not None:
-        return odds
-    owner = answers.spans.owner
-    log_p = odds.scatter_reduce(0, owner, answers.log_joint, "amax")
-    log_p = log_p + torch.zeros_like(log_p).index_add_(0, owner, (answers.log_joint - log_p[owner]).exp()).log()
+        return found
     some = (complete & (result.status == Status.PROVED)).nonzero().flatten()
-    for part in some.split(max(1, LEFT_OUT_TOGETHER // problem.pools)):
-        odds[part] = _log_q(problem, y[part]) - log_p[part]
-    return odds
+    for part in some.split(max(1, LEFT_OUT_TOGETHER // (2 * math.prod(problem.report_shape)))):
+        lists = result.pick(part).evidence.alternatives
+        assert lists is not None
+        if problem.values is not None:
+            found[part] = _log_q(problem, y[part]) - _log_listed(lists, len(part))
+        else:
+            found[part] = _log_ratio(problem, y[part], lists, math.log(odds))
+    return found
+
+
+def _log_listed(listed: Answers, instances: int) -> Float64[Tensor, " instances"]:
+    """log P(y), as far as the listed answers add up to it."""
+    owner, zeros = listed.spans.owner, torch.zeros(instances, dtype=torch.float64, device=listed.log_joint.device)
+    best = (zeros - torch.inf).scatter_reduce(0, owner, listed.log_joint, "amax")
+    return best + zeros.index_add(0, owner, (listed.log_joint - best[owner]).exp()).log()
 
 
 def _log_q(problem: Problem, y: Tensor) -> Float64[Tensor, " instances"]:
     """A lower bound on log Q(y), by leaving out each count in turn."""
-    pools, sizes = problem.pools, problem.design.pool_sizes.to(y.device, torch.float64)
-    alone = torch.eye(pools, dtype=torch.bool, device=y.device)
-    without = torch.where(alone, torch.nan, y[:, None, :]).flatten(0, 1)  # (instances * pools, pools)
-    found = Certified(odds=1.0, time_limit=LEFT_OUT_SECONDS, certificates=False).bind(problem)(without)
+    shape, y = problem.report_shape, y.flatten(1)
+    reports, sizes = y.shape[1], problem.sizes(y.device).repeat_interleave(y.shape[1] // problem.pools)
+    alone = torch.eye(reports, dtype=torch.bool, device=y.device)
+    without = torch.where(alone, torch.nan, y[:, None, :]).flatten(0, 1)  # (instances * reports, reports)
+    decode = Certified(odds=1.0, time_limit=LEFT_OUT_SECONDS, certificates=False).bind(problem)
+    found = decode(without.view(-1, *shape))
     assert found.evidence.log_joint is not None
-    expected = problem.design.count(found.x)[alone.repeat(len(y), 1)].view(len(y), pools)  # of the count left out
-    log_joint = found.evidence.log_joint.view(len(y), pools) + _log_wrong(problem, y, expected, sizes)
-    return torch.where(y.isnan(), -torch.inf, log_joint).logsumexp(1) - math.log(pools)
+    totals = problem.totals(found.x).flatten(1)
+    expected = totals[alone.repeat(len(y), 1)].view(len(y), reports)  # of the count left out
+    log_joint = found.evidence.log_joint.view(len(y), reports) + _log_wrong(problem, y, expected, sizes)
+    return torch.where(y.isnan(), -torch.inf, log_joint).logsumexp(1) - math.log(reports)
+
+
+def _log_ratio(problem: Problem, y: Tensor, listed: Answers, reach: float) -> Float64[Tensor, " instances"]:
+    """A lower bound on log Q(y) / P(y); lists reach so many nats below their best answer."""
+    pools, sizes, owner = problem.pools, problem.design.pool_sizes.to(y.device, torch.float64), listed.spans.owner
+    log_p = _log_listed(listed, len(y))
+    # What listed answers add, count by count: (instances, pools).
+    expected = problem.design.count(listed.x)
+    without = listed.log_joint[:, None] - problem.noise.log_prob(y[owner], expected, sizes)
+    without = torch.where(y[owner].isnan(), -torch.inf, without - log_p[owner, None])
+    part = (without + _log_wrong(problem, y[owner], expected, sizes)).exp()
+    ratio = torch.zeros_like(y).index_add(0, owner, part)
+    if not is_large(problem):  # the searches of large problems would take far longer than there is time
+        each = owner[:, None].expand_as(without)
+        known = torch.full_like(y, -torch.inf).scatter_reduce(0, each, without, "amax")
+        ratio = torch.maximum(ratio, _unlisted(problem, y, log_p, known, reach, sizes))
+    return ratio.sum(1).log() - math.log(pools)
+
+
+def _unlisted(
+    problem: Problem, y: Tensor, log_p: Tensor, known: Tensor, reach: float, sizes: Tensor
+) -> Float64[Tensor, "instances pools"]:
+    """The part of the best x that is not listed, for each count left out, beside P(y); 0 where it is not worth a look.
+
+    `known` is how many nats above P(y) the best listed x is without each count: (instances, pools).
+
+    At first only the roots of searches without the count are looked at: they find most x that explain a wrong count,
+    and one such count is enough. For the other instances some searches go on, where y_i is as good as impossible: of
+    the counts without which the others are explained best, as far as the roots' bounds show.
+    """
+    pools, tables = problem.pools, pool_costs(problem.design, problem.noise, y)
+    chance = 1 / (sizes + 1)
+    largest = (NEAR_SHARE / 2 + (1 - NEAR_SHARE) * chance if problem.noise.integer else chance).log()
+    worth = math.log(WORTH_A_LOOK * pools) - largest  # nats above P(y), for each pool
+    least = torch.maximum(worth.expand_as(y), known)
+    # Without its count, such an x has at least P(y) times that, and with it less than 1/odds of P(y).
+    of_each = tables.tables[tables.which]  # (instances, pools, counts)
+    counts = torch.arange(of_each.shape[2], device=y.device)
+    far = (of_each >= (reach + worth)[:, None]) & (counts <= sizes[:, None]) & ~y.isnan()[:, :, None]
+    usual = of_each.argmin(2, keepdim=True)
+    sides = torch.stack([far & (counts > usual), far & (counts < usual)])  # each is convex: the search has no gaps
+    ratio, nothing = torch.zeros_like(y), torch.zeros(1, len(counts), dtype=torch.float64, device=y.device)
+
+    def look(row: Tensor, pool: Tensor, kinds: Tensor, kind: Tensor, *, briefly: bool) -> Tensor:
+        which = tables.which[row]
+        which[torch.arange(len(row), device=y.device), pool] = len(tables.tables) + kind
+        replaced, limits = PoolCosts(torch.cat([tables.tables, kinds]), which), -log_p[row] - least[row, pool]
+        found = cheaper_than(problem, replaced, limits, seconds=LEFT_OUT_SECONDS * len(row), briefly=briefly)
+        log_wrong = _log_wrong(problem, y[row], problem.design.count(found.x), sizes).gather(1, pool[:, None])[:, 0]
+        ratio.index_put_((row, pool), (log_wrong - found.cost - log_p[row]).exp(), accumulate=True)
+        return -found.unexplored - log_p[row] - least[row, pool]  # by how much more there may be an x
+
+    row, pool = far.any(2).nonzero(as_tuple=True)
+    if not len(row):
+        return ratio
+    room = torch.full_like(y, -torch.inf)
+    room[row, pool] = look(row, pool, nothing, torch.zeros_like(row), briefly=True)
+    room[(ratio > 0).any(1)] = -torch.inf
+    most = room.topk(min(MOST_SEARCHED, pools), 1).values[:, -1:]
+    _, row, pool = (some := sides.any(3) & (room >= most) & (room > -torch.inf)).nonzero(as_tuple=True)
+    if len(row):
+        kinds, kind = torch.where(sides[some], 0.0, torch.inf).double().unique(dim=0, return_inverse=True)
+        look(row, pool, kinds, kind, briefly=False)
+    return ratio
 
 
 def _log_wrong(problem: Problem, y: Tensor, expected: Tensor, sizes: Tensor) -> Tensor:
@@ -320,9 +429,7 @@ def likely_causes(
     here = _log_joint(robust, y, own)
     x = _better(robust, y, own, here, calls)
     table = _Table.of(problem, y, x)
-    swapped = list(_swapped_pools(problem, table))
-    inside = {i for cause in swapped for i in cause.pools}  # they seem to have failed, too
-    pools = [*swapped, *(cause for cause in _failed_pools(problem, table, y) if not inside.intersection(cause.pools))]
+    pools = _spoiled_pools(problem, table, y)
     found = [*pools, *_transfers(problem, y, x, table), *_prevalence(problem, sums, share)]
     found += _reversed_pools(y, here, decode, robust)
     # Counts that are larger all over, or in reverse order, seem to be of another design too.
@@ -331,11 +438,16 @@ def likely_causes(
     found += _attack_rate(problem, x if calls is None else calls)
     usual = (expected_off(problem) if usually_off is None else usually_off) / problem.pools
     found += [*other, *_other_noise(problem, y, x, table, set().union(*(cause.pools for cause in pools)), usual)]
+    return _best_of_each_kind(found, reports_of(problem.noise).noun)[:most]
+
+
+def _best_of_each_kind(found: Iterable[Cause], noun: str) -> list[Cause]:
+    """The causes that are worth a mention, one of each kind, the best first."""
     best: dict[str, Cause] = {}
     for cause in sorted(found, key=lambda cause: -cause.gain):
         if cause.gain > WORTH:
-            best.setdefault(cause.kind, replace(cause, noun=reports_of(problem.noise).noun))
-    return list(best.values())[:most]
+            best.setdefault(cause.kind, replace(cause, noun=noun))
+    return list(best.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -359,6 +471,13 @@ def _log_prob(noise: Noise, y: Tensor, counts: Tensor, sizes: Tensor) -> Tensor:
     """What each count makes of an explanation, in nats and no more than so many; a missing one nothing."""
     found = noise.log_prob(torch.where(y.isnan(), 0.0, y), counts, sizes).clamp(min=-CEILING)
     return torch.where(y.isnan(), 0.0, found)
+
+
+def _spoiled_pools(problem: Problem, table: _Table, y: Tensor) -> list[Cause]:
+    """Pools that are swapped or failed; a swapped pool seems to have failed, too, and is named once."""
+    swapped = list(_swapped_pools(problem, table))
+    inside = {i for cause in swapped for i in cause.pools}
+    return [*swapped, *(cause for cause in _failed_pools(problem, table, y) if not inside.intersection(cause.pools))]
 
 
 def _swapped_pools(problem: Problem, table: _Table) -> Iterator[Cause]:
@@ -591,10 +710,10 @@ def load_causes(problem: Problem, y: Float64[Tensor, "instances pools"], *, most
     Example:
         >>> import torch, qgt
         >>> g = torch.Generator().manual_seed(0)
-        >>> design = qgt.Design.column_regular(pools=24, items=60, weight=4, generator=g)
+        >>> design = qgt.Design.column_regular(pools=16, items=30, weight=4, generator=g)
         >>> noise = qgt.CycleThreshold(sigma=0.25, limit=38.0)
-        >>> problem = qgt.Problem(design, qgt.Loads(rate=0.04, mean=3.0, sd=1.5), noise)
-        >>> x, y = problem.simulate(12, generator=g)
+        >>> problem = qgt.Problem(design, qgt.Loads(rate=0.06, mean=3.0, sd=1.5), noise)
+        >>> x, y = problem.simulate(8, generator=g)
         >>> swapped = y.clone()
         >>> swapped[:, [3, 8]] = y[:, [8, 3]]
         >>> load_causes(problem, swapped)[0].words
@@ -614,13 +733,20 @@ def load_causes(problem: Problem, y: Float64[Tensor, "instances pools"], *, most
     table = _Table.of(problem, y, x)
     found = [*_swapped_pools(problem, table), *_undetected(problem, y, x, table)]
     found += [*_larger_errors(problem, y, x), *_number_positive(problem, answers.x)]
+    return _best_of_each_pool(found, reports_of(problem.noise).noun)[:most]
+
+
+def _best_of_each_pool(found: Iterable[Cause], noun: str) -> list[Cause]:
+    """The causes that are worth a mention, the best first; none shares a pool with a better one.
+
+    A swapped pool seems to have failed, too, and a failed one to be swapped.
+    """
     named: list[Cause] = []
     for cause in sorted(found, key=lambda cause: -cause.gain):
-        # A swapped pool seems to have failed, too, and a failed one to be swapped: the better cause is named.
-        known = any(cause.pools and one.pools and {*cause.pools} & {*one.pools} for one in named)
+        known = any({*cause.pools} & {*one.pools} for one in named)
         if cause.gain > WORTH and not known:
-            named.append(replace(cause, noun=reports_of(problem.noise).noun))
-    return named[:most]
+            named.append(replace(cause, noun=noun))
+    return named
 
 
 def _allowing_outliers(problem: Problem) -> Problem | None:

@@ -34,6 +34,7 @@ from qgt.model.problem import Problem
 # is that of its truth, of which many are known, and what the decoder's errors add, of which few are. The two variances
 # add up, and so does what is not known of them (Welch and Satterthwaite).
 
+Counts = Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"]
 Values = UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"]  # statuses, or amounts
 MOST_DRAWN = 2**25  # entries drawn at most: instances times items and pools
 MOST_INSTANCES, LEAST_INSTANCES = 100_000, 100  # instances
@@ -122,18 +123,38 @@ class Spread:
 
     def tail(self, value: Tensor, number: int = 1) -> Float64[Tensor, " n"]:
         """The chance that the mean of so many further ones is at least as large; 1 where nothing is known."""
-        from scipy.special import stdtr  # a tenth of a second to import
-
         if self.freedom < 1:
             return torch.ones(len(value), dtype=torch.float64)
         deviation = math.sqrt(self.variance / number + self.mean_variance)
         score = ((value.double() - self.mean) / deviation).clamp(-1e6, 1e6)
-        chance = torch.from_numpy(stdtr(self.freedom, -score.numpy()))  # of Student's t
-        return chance.clamp(min=SMALLEST)
+        return student_tail(score, self.freedom).clamp(min=SMALLEST)
 
     def tensor(self) -> Float64[Tensor, "4"]:
         """All of it, for a file."""
         return torch.tensor([self.mean, self.variance, self.mean_variance, self.freedom], dtype=torch.float64)
+
+
+MUCH_FREEDOM = 1000.0  # from which Student's t is a normal distribution of another scale, to a millionth
+
+
+def student_tail(score: Float64[Tensor, " n"], freedom: float) -> Float64[Tensor, " n"]:
+    """The chance that Student's t is at least as large.
+
+    Example:
+        >>> import torch
+        >>> scores = torch.tensor([0.0, 3.0], dtype=torch.float64)
+        >>> student_tail(scores, 5.0), student_tail(scores, 50_000.0)
+        (tensor([0.5000, 0.0150], dtype=torch.float64), tensor([0.5000, 0.0014], dtype=torch.float64))
+    """
+    if freedom < MUCH_FREEDOM:
+        from scipy.special import stdtr  # takes a tenth of a second to import
+
+        return torch.from_numpy(stdtr(freedom, -score.numpy()))
+    # Wallace (1959): the normal score with the same tail.
+    scale = (8 * freedom + 1) / (8 * freedom + 3)
+    normal = scale * (freedom * torch.log1p(score.square() / freedom)).sqrt() * score.sign()
+    tail: Tensor = torch.special.log_ndtr(-normal).exp()
+    return tail
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +193,7 @@ class Reference:
         parts = []
         while left > 0:
             x, y = problem.simulate(min(rows, left), generator=generator)
-            parts.append(_Sums.of(misfit(problem, y, x)))
+            parts.append(MisfitSums.of(misfit(problem, y, x)))
             left -= len(x)
         return cls._of_sums(parts)
 
@@ -194,10 +215,17 @@ class Reference:
         cls, problem: Problem, y: Tensor, off: Misfit, truths: Values, *, generator: Generator
     ) -> "Reference":
         """`of_answers` where the answers' misfits are known already."""
-        own = _Sums.of(off)
-        if len(y) >= FEW_DECODED:
+        true = None if len(y) >= FEW_DECODED else MisfitSums.of(misfit(problem, y, truths))
+        return cls.of_sums(problem, MisfitSums.of(off), true, generator=generator)
+
+    @classmethod
+    def of_sums(
+        cls, problem: Problem, own: "MisfitSums", true: "MisfitSums | None", *, generator: Generator
+    ) -> "Reference":
+        """The same of what is kept of misfits: the answers' own, and where they are few the truths'."""
+        if true is None:
             return cls._of_sums([own])
-        true, many = _Sums.of(misfit(problem, y, truths)), cls.of(problem, generator=generator)
+        many = cls.of(problem, generator=generator)
         added = [Spread.of(own[i] - true[i]) for i in range(2)]  # by the decoder's errors
         spreads = [many.noise_spread.plus(added[0]).tensor(), many.prior_spread.plus(added[1]).tensor()]
         pool_mean = many.pool_mean + added[0].mean / len(many.pool_mean)
@@ -205,7 +233,7 @@ class Reference:
         return cls(noise, prior, pool_mean, many.pool_variance, torch.stack(spreads))
 
     @classmethod
-    def _of_sums(cls, parts: "list[_Sums]") -> "Reference":
+    def _of_sums(cls, parts: "list[MisfitSums]") -> "Reference":
         noise, prior = (torch.cat([part[i] for part in parts]).sort().values for i in range(2))
         mean = torch.stack([part.total for part in parts]).sum(0) / len(noise)
         square = torch.stack([part.squares for part in parts]).sum(0) / len(noise)
@@ -213,8 +241,8 @@ class Reference:
         return cls(noise, prior, mean, square - mean.square(), spreads)
 
 
-class _Sums(NamedTuple):
-    """What is kept of some instances' misfits."""
+class MisfitSums(NamedTuple):
+    """What is kept of some instances' misfits: each one's cost, and sums over instances for each pool."""
 
     noise: Tensor  # (instances,)
     prior: Tensor
@@ -222,10 +250,16 @@ class _Sums(NamedTuple):
     squares: Tensor
 
     @classmethod
-    def of(cls, found: Misfit) -> "_Sums":
+    def of(cls, found: Misfit) -> "MisfitSums":
+        """Of some instances."""
         # Calls that are impossible cost infinitely much: they are the worst there are, and not part of the means.
         finite = found.pools.nan_to_num(posinf=0.0)
         return cls(found.noise, found.prior, finite.sum(0), finite.square().sum(0))
+
+    def plus(self, other: "MisfitSums") -> "MisfitSums":
+        """Those of more instances."""
+        noise, prior = (torch.cat([self[i], other[i]]) for i in range(2))
+        return MisfitSums(noise, prior, self.total + other.total, self.squares + other.squares)
 
 
 def both(*p: Float64[Tensor, " n"]) -> Float64[Tensor, " n"]:
@@ -380,7 +414,7 @@ def _file_fit(problem: Problem, y: Tensor, x: Tensor, found: Misfit, reference: 
     by_pool = _pools_fit(found, reference)
     worst = int(by_pool.argmin())
     off, noun = _off(problem, y, x), reports_of(problem.noise).noun
-    name, p = problem.design.pool_names[worst % problem.pools], _file_p(found, by_pool, reference)
+    name, p = problem.in_parts.design.pool_names[worst], _file_p(found, by_pool, reference)
     blind = reference.noise_spread.freedom < BLIND
     return FileFit(len(y), p, off, expected_off(problem), name, float(by_pool[worst]), noun, blind)
 
@@ -400,7 +434,7 @@ def _file_p(found: Misfit, by_pool: Tensor, reference: Reference) -> float:
 
 def hopeless(
     problem: Problem,
-    y: Float64[Tensor, "instances pools"],
+    y: Counts,
     x: Values,
     fit: Float64[Tensor, " instances"],
     reference: Reference,
@@ -431,7 +465,7 @@ def _hopeless(found: Misfit, fit: Tensor, reference: Reference) -> bool:
 
 def held_together(
     problem: Problem,
-    y: Float64[Tensor, "instances pools"],
+    y: Counts,
     x: Values,
     fit: Float64[Tensor, " instances"],
     possible: Bool[Tensor, " instances"],

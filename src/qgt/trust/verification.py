@@ -18,7 +18,7 @@ from torch import Generator, Tensor
 from qgt.arguments import whole
 from qgt.decoders.contract import Decoder
 from qgt.decoders.neural.decoder import NeuralDecoder
-from qgt.decoders.neural.heads import network_inputs, scaled_totals
+from qgt.decoders.neural.heads import Softmax, network_inputs, scaled_totals
 from qgt.decoders.neural.network import Network
 from qgt.decoders.results import Decoded
 from qgt.model.design import Design
@@ -37,6 +37,9 @@ from qgt.model.problem import Problem
 # - `regression`: the least-squares regression of y on the decoder's calls. Needs no gradients, so it audits any
 #   decoder.
 #
+# Where items have copies or categories, the scores are logits of a softmax, and B_i is the derivative of the parts'
+# probabilities with all logits times `SOFTENED`: the probabilities of a sure network hardly change with a count.
+#
 # Where items have loads, reports are read as networks read them, as scaled totals (`decoders.neural.heads`). At an
 # instance with few positives the log amount of a positive item follows the totals of its own pools and no others. So
 # B_i is the derivative of the amounts head by the scaled totals, with two kinds of zeros: rows of items that are not
@@ -48,15 +51,19 @@ from qgt.model.problem import Problem
 # decoder decodes at all: without that, evidence of any kind is noise.
 
 ESTIMATORS = ("least_squares", "mean_jacobian", "regression")
+SOFTENED = 0.3  # of logits, before their softmax
 JACOBIANS_AT_A_TIME = 2**22  # entries of Jacobians held at a time
 
 
 def jacobians(network: Network, y: Float[Tensor, "instances pools"]) -> Float[Tensor, "instances items pools"]:
-    """The derivative of a network's scores by the counts, in forward mode: one pass per pool, all instances at once."""
+    """The derivative of a network's scores by the counts, in forward mode: one pass per pool, all instances at once.
+
+    Of a network with a softmax it is the derivative of the softened probabilities.
+    """
 
     def scores(counts: Tensor) -> Tensor:
         single: Tensor = network(counts[None])[0]
-        return single
+        return network.head.marginals(SOFTENED * single) if isinstance(network.head, Softmax) else single
 
     def along(direction: Tensor) -> Tensor:
         derivative: Tensor = torch.func.jvp(scores, (y,), (direction.expand_as(y),))[1]
@@ -447,10 +454,7 @@ def verify(
         >>> report.error_percent, report.estimator
         (0.0, 'regression')
     """
-    if estimator not in (BEST, *ESTIMATORS):
-        raise ValueError(f"estimator={estimator!r} is not known: give one of {', '.join((BEST, *ESTIMATORS))}.")
-    if estimator not in (BEST, "regression") and not isinstance(decoder, NeuralDecoder):
-        raise ValueError(f"estimator={estimator!r} needs a network's gradients: use estimator='regression'.")
+    names = _estimators(estimator, decoder)
     if problem.values is not None:  # the design of their parts
         counts = None if counts is None else problem.values.part_reports(counts)
         problem = problem.in_parts
@@ -463,12 +467,22 @@ def verify(
     y = _probes(own, instances, generator) if counts is None else counts
     found = decoder.bind(own)(y)
     share = _explained(own, y, found)
-    applying = ESTIMATORS if isinstance(decoder, NeuralDecoder) else ("regression",)
     reports = [
         report_on(_evidence(decoder, own, y, found.x, name).cpu(), problem.design, name, len(y), share)
-        for name in (applying if estimator == BEST else (estimator,))
+        for name in names
     ]
     return max(reports, key=lambda report: report.separation)
+
+
+def _estimators(estimator: str, decoder: Decoder) -> tuple[str, ...]:
+    """The estimators to try: the one that was named, or those that apply to the decoder."""
+    if estimator not in (BEST, *ESTIMATORS):
+        raise ValueError(f"estimator={estimator!r} is not known: give one of {', '.join((BEST, *ESTIMATORS))}.")
+    if isinstance(decoder, NeuralDecoder):
+        return ESTIMATORS if estimator == BEST else (estimator,)
+    if estimator not in (BEST, "regression"):
+        raise ValueError(f"estimator={estimator!r} needs a network's gradients: use estimator='regression'.")
+    return ("regression",)
 
 
 def _explained(problem: Problem, y: Tensor, found: Decoded) -> float | None:

@@ -16,8 +16,9 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from qgt.web import calls, counting, follow_up, planning, runs, start
+from qgt.web.api import PREFIX, about_api, make_api
 from qgt.web.forms import show
-from qgt.web.middleware import AccessMiddleware
+from qgt.web.middleware import AccessLog, AccessMiddleware, RequestRate
 from qgt.web.settings import Settings
 from qgt.web.state import AppState
 
@@ -44,11 +45,15 @@ def make_app(app_state: AppState) -> ASGIApp:
     for part in (start, planning, runs, counting, follow_up, calls):
         app.include_router(part.router)
     app.add_api_route("/static/{name}", _static, methods=["GET"])
+    app.add_api_route("/api", about_api, methods=["GET"])
+    app.mount(PREFIX, make_api(app_state))
     app.add_exception_handler(HTTPException, _told)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(ValueError, _refused)
     app.add_exception_handler(Exception, _failed)
-    return AccessMiddleware(app, app_state.settings, app_state.secret)
+    settings = app_state.settings
+    access, rate = AccessLog.open(settings), RequestRate(settings.most_requests)
+    return AccessMiddleware(app, settings, app_state.secret, access, rate)
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
+from qgt.lab.answers.accounts import valued
 from qgt.lab.answers.outputs import (
     BY_SAMPLE,
     CALLS,
@@ -16,12 +17,13 @@ from qgt.lab.answers.outputs import (
     REPORT,
     XLSX,
     plate_maps,
+    value_signs,
 )
 from qgt.lab.verdicts import Call, Verdict
 from qgt.lab.wording import percent
 from qgt.web.decoding import decode_again, decoding_job
 from qgt.web.forms import Sent, show
-from qgt.web.runs import KnownRun, Version, download, standalone
+from qgt.web.runs import KnownRun, Version, download, known_version, standalone
 from qgt.web.start import job_answer
 from qgt.web.state import AppState, Here
 from qgt.web.store import StoredRun, Submission
@@ -51,7 +53,7 @@ def newest(run: KnownRun) -> Response:
 @router.get("/runs/{id}/versions/{version}")
 def calls_page(version: Version, request: Request, app_state: Here, run: KnownRun) -> Response:
     """The calls of a version; while it is being decoded, how far that is."""
-    submission = _known(app_state, run, version)
+    submission = known_version(app_state, run, version)
     result = app_state.store.result(run.id, version)
     if result is None:
         job = decoding_job(app_state, run, version)
@@ -64,7 +66,10 @@ def calls_page(version: Version, request: Request, app_state: Here, run: KnownRu
             return job_answer(request, app_state, job)
     if outdated(result):
         return show(request, "outdated.html", {"run": run, "version": version}, 410)
-    samples = app_state.bench.prepared(run.id).samples
+    prepared = app_state.bench.prepared(run.id)
+    samples, values = prepared.samples, prepared.problem.values
+    assert samples is not None  # a run has a plan
+    signs = {} if values is None else value_signs(values)
     order, made = list(Verdict), app_state.store.product_names(run.id, version)
     accounts = sorted(result["results"], key=lambda one: order.index(Verdict(one["verdict"])))
     facts = {
@@ -73,7 +78,8 @@ def calls_page(version: Version, request: Request, app_state: Here, run: KnownRu
         "submission": submission,
         "result": result,
         "accounts": accounts,
-        "maps": {one["instance"]: plate_maps(_calls(one), samples) for one in accounts[:MAPS]},
+        "maps": {one["instance"]: plate_maps(_calls(one), samples, _values(one, signs)) for one in accounts[:MAPS]},
+        "signs": signs,
         "called": {one["instance"]: _by_call(one) for one in accounts},
         "counts": _counts(submission),
         "rounds": len(submission.counts.get("rounds", ())),
@@ -90,7 +96,7 @@ def calls_page(version: Version, request: Request, app_state: Here, run: KnownRu
 @router.post("/runs/{id}/versions/{version}/decode")
 def again(version: Version, app_state: Here, run: KnownRun, form: Sent) -> Response:
     """Decode a version after all, where that was cancelled or failed."""
-    _known(app_state, run, version)
+    known_version(app_state, run, version)
     decode_again(app_state, run, version)
     return RedirectResponse(f"/runs/{run.id}/versions/{version}", 303)
 
@@ -117,13 +123,6 @@ def product(version: Version, name: str, app_state: Here, run: KnownRun) -> Resp
     return download(_product(app_state, run, version, name), f"{stem}-{run.id}-{version}.{kind}")
 
 
-def _known(app_state: AppState, run: StoredRun, version: int) -> Submission:
-    found = app_state.store.submission(run.id, version) if version > 0 else None
-    if found is None:
-        raise HTTPException(404, "This run has no such version of its counts.")
-    return found
-
-
 def _counts(submission: Submission) -> dict[str, list[tuple[str, int | float | str | None]]]:
     """For each set of counts, every pool with its count; a text where nothing was detected."""
     given = submission.counts
@@ -142,11 +141,19 @@ def _calls(account: Mapping[str, Any]) -> dict[str, Call]:
 
 
 def _by_call(account: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The samples of each call."""
+    """The samples of each call, positive ones with their copies or category."""
     found: dict[str, list[str]] = {word.value: [] for word in Call}
+    values = account.get("values", {})
     for sample, word in account["calls"].items():
-        found[word].append(sample)
+        label = values.get(sample, {}).get("called") or ""
+        found[word].append(valued(sample, label if word == Call.POSITIVE.value else ""))
     return found
+
+
+def _values(account: Mapping[str, Any], signs: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """The sign and the words of each sample with copies or a category, of an account as plain data."""
+    named = {sample: one["called"] for sample, one in account.get("values", {}).items()}
+    return {sample: (signs[label], label) for sample, label in named.items() if label in signs}
 
 
 def _product(app_state: AppState, run: StoredRun, version: int, name: str) -> bytes:

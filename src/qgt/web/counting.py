@@ -9,14 +9,16 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from qgt.files.tables import MISSING, NOT_DETECTED, report_cell, table_bytes
+from qgt.lab.answers.service import SheetDecoder
 from qgt.lab.reported import NOTHING_WORDS, REPORT_WORDS, detector, read_reports
-from qgt.lab.sheets.counts import read_counts
-from qgt.model.noise import Noise, noise_of, reports_of
+from qgt.lab.sheets.counts import noise_of_reports
+from qgt.model.categories import Copies
+from qgt.model.noise import Noise, Reads, noise_of, reports_of
 from qgt.model.problem import Problem
 from qgt.web.decoding import ready_job
 from qgt.web.forms import Form, Sent, Trouble, show
 from qgt.web.runs import LARGEST_NUMBER, KnownRun
-from qgt.web.state import AppState, Here, Prepared
+from qgt.web.state import AppState, Here
 from qgt.web.store import StoredRun
 
 router = APIRouter()
@@ -63,7 +65,8 @@ def enter(request: Request, app_state: Here, run: KnownRun, form: Sent) -> Respo
         if way == "typed":
             entered = typed(form, prepared.problem)
         elif way in SOURCE_WORDS:
-            entered = _read(_sent(form, way), way, prepared, form.line("target"), form.line("control"))
+            sent, words = _sent(form, way), SOURCE_WORDS[way]
+            entered = read_table(sent, words, prepared, form.line("target"), form.line("control"))
         else:
             raise ValueError("way is missing: type the counts, paste them, or choose a file.")
         check_size(app_state, entered)
@@ -73,7 +76,7 @@ def enter(request: Request, app_state: Here, run: KnownRun, form: Sent) -> Respo
         trouble = Trouble(str(error), way)
         plates = min(MOST_TYPED, sum(name.startswith("plate-") for name in form.fields) or 1)
         return _form(request, app_state, run, form.fields, plates=plates, trouble=trouble)
-    version = keep(app_state, run.id, way, note, entered, prepared.problem.design.pool_names)
+    version = keep(app_state, run.id, way, note, entered, prepared.problem.report_names)
     return RedirectResponse(f"/runs/{run.id}/versions/{version}", 303)
 
 
@@ -93,11 +96,14 @@ def keep(app_state: AppState, run: str, way: str, note: str, entered: Entered, p
 
 def typed(form: Form, problem: Problem) -> Entered:
     """The counts in the boxes of a form; a box left empty is a count that is missing."""
-    pools = problem.design.pool_names
+    pools, noise = (
+        problem.report_names,
+        noise_of_reports(problem.noise, problem.pools, len(problem.reported_categories) or 1),
+    )
     plates = [plate for plate in range(MOST_TYPED) if f"plate-{plate}" in form.fields]
     names = [form.line(f"plate-{plate}") or str(plate + 1) for plate in plates]
     texts = [[form.text(f"count-{plate}-{pool}") for pool in range(len(pools))] for plate in plates]
-    values, notes = typed_counts(texts, problem.noise, [[f"{pool} of {name}" for pool in pools] for name in names])
+    values, notes = typed_counts(texts, noise, [[f"{pool} of {name}" for pool in pools] for name in names])
     for name, row in zip(names, values, strict=True):
         if all(value is None for value in row):
             raise ValueError(f"{name} has no counts: fill in its boxes.")
@@ -130,19 +136,10 @@ def _sent(form: Form, way: str) -> bytes:
     return form.upload
 
 
-def _read(content: bytes, way: str, prepared: Prepared, target: str = "", control: str = "") -> Entered:
+def read_table(content: bytes, called: str, decoder: SheetDecoder, target: str = "", control: str = "") -> Entered:
     """Counts from a table, as the lab reads them; errors call it by a name of ours."""
-    problem = prepared.problem
-    sheet = read_counts(
-        SOURCE_WORDS[way],
-        problem.design,
-        prepared.samples,
-        noise=problem.noise,
-        data=content,
-        target=target or None,
-        control=control or None,
-    )
-    values = [[None if math.isnan(value) else value for value in row] for row in sheet.y.tolist()]
+    sheet = decoder.read(content, called=called, target=target or None, control=control or None)
+    values = [[None if math.isnan(value) else value for value in row] for row in sheet.y.flatten(1).tolist()]
     names = sheet.names or tuple(str(number) for number in range(1, len(values) + 1))
     return Entered(content, tuple(names), values, tuple(sheet.notes))
 
@@ -197,15 +194,20 @@ def _form(
     problem = app_state.bench.prepared(run.id).problem
     results = reports_of(noise_of(problem.noise, 0)).binary
     machine = detector(noise_of(problem.noise, 0)) is not None
-    sizes, degrees = problem.design.pool_sizes.tolist(), set(problem.design.item_degrees.tolist())
+    degrees, each = set(problem.design.item_degrees.tolist()), len(problem.reported_categories) or 1
+    sizes = [size for size in problem.design.pool_sizes.tolist() for _ in range(each)]
+    counted = reports_of(problem.noise).counts and not isinstance(problem.values, Copies)
     facts = {
         "run": run,
         "step": "counts",
         "boxes": boxes,
-        "pools": list(zip(problem.design.pool_names, sizes, strict=True)),
+        "pools": problem.pools,
+        "reports": list(zip(problem.report_names, sizes, _largest(problem, sizes), strict=True)),
+        "unit": _unit(problem),
+        "categories": problem.reported_categories,
         "plates": max(1, min(MOST_TYPED, plates)),
         "most_typed": MOST_TYPED,
-        "weight": degrees.pop() if len(degrees) == 1 and reports_of(problem.noise).counts else 0,
+        "weight": degrees.pop() if len(degrees) == 1 and counted else 0,
         "whole": problem.noise.integer,
         "results": results,
         "machine": machine,
@@ -216,3 +218,17 @@ def _form(
         "trouble": trouble,
     }
     return show(request, "counts.html", facts, 200 if trouble is None else 422)
+
+
+def _largest(problem: Problem, sizes: Sequence[int]) -> list[int]:
+    """The largest report of each pool of so many samples."""
+    if isinstance(problem.noise, Reads):
+        return [problem.noise.depth] * len(sizes)
+    return [size * problem.values.levels for size in sizes] if isinstance(problem.values, Copies) else list(sizes)
+
+
+def _unit(problem: Problem) -> str:
+    """What reports are numbers of."""
+    if isinstance(problem.noise, Reads):
+        return "reads"
+    return "copies" if isinstance(problem.values, Copies) else "samples"

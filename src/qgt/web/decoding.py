@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
-from qgt.lab.answers.decoding import ByLongerLists, DecodedSheet, decode_history, decode_sheet
-from qgt.lab.answers.outputs import about_file, products, sheet_facts, verdict_counts
+from qgt.lab.answers.decoding import ByLongerLists, DecodedSheet, decode_history
+from qgt.lab.answers.outputs import about_file, sheet_facts, verdict_counts
 from qgt.lab.rounds.files import FilledRound, Round, after_rounds
 from qgt.lab.rounds.follow_up import Proposed, as_round, proposal_in_words, propose
+from qgt.lab.sheets.counts import CountSheet
 from qgt.model.problem import Problem
 from qgt.rounds.history import History
 from qgt.rounds.stopping import Settle
@@ -37,7 +38,7 @@ def settled_version(app_state: AppState, run: StoredRun, submission: Submission)
 
 
 def _settled(problem: Problem, counts: Mapping[str, Any], settings: Settings) -> SettledVersion:
-    first = [History.start(problem, row) for row in tensor_of(counts)]
+    first = [History.start(problem, row) for row in tensor_of(counts, problem)]
     histories, before = after_rounds(first, counts["names"], [*map(_filled, counts.get("rounds", ()))])
     way = ByLongerLists(Settle(confidence=CONFIDENCE, time_limit=settings.seconds), _generator())
     return SettledVersion(decode_history(problem, histories, counts["names"], way, rounds=1 + len(before)), before)
@@ -69,10 +70,11 @@ def proposal(version: SettledVersion, *, pools: int, at_most: int | None) -> dic
     }
 
 
-def tensor_of(counts: Mapping[str, Any]) -> torch.Tensor:
+def tensor_of(counts: Mapping[str, Any], problem: Problem) -> torch.Tensor:
     """The counts of a submission; one that is missing is NaN, and a text is a cycle threshold of nothing detected."""
     rows = [[_number(value) for value in row] for row in counts["values"]]
-    return torch.tensor(rows, dtype=torch.float64)  # (instances, pools)
+    # (instances, pools), or (instances, pools, categories)
+    return torch.tensor(rows, dtype=torch.float64).view(len(rows), *problem.report_shape)
 
 
 def _number(value: int | float | str | None) -> float:
@@ -128,7 +130,7 @@ def ready_job(app_state: AppState, run: StoredRun) -> None:
     """Measure, while somebody types the counts, how far answers can be trusted: decoding then waits for nothing."""
 
     def work(job: Job) -> str:
-        app_state.bench.prepared(run.id).decoder.learned()
+        app_state.bench.prepared(run.id).prepare()
         return job.back
 
     if not app_state.bench.ready(run.id):
@@ -147,30 +149,28 @@ def decode_version(app_state: AppState, run: StoredRun, version: int, job: Job) 
         return
     sheet, took = _decoded(app_state, run, submission, job)
     job.report("Writing the report and the proofs")
-    prepared = app_state.bench.prepared(run.id)
-    decoder, samples, seconds = prepared.decoder_name, prepared.samples, app_state.settings.seconds
-    foot = _foot(run, submission, prepared.problem, decoder)
-    made = products(sheet, title=run.name, decoder=decoder, facts=foot, samples=samples, seconds=seconds)
-    app_state.store.add_result(run.id, version, _facts(sheet, took, decoder), made)
+    decoder = app_state.bench.prepared(run.id)
+    made = decoder.files(sheet, title=run.name, facts=_foot(run, submission, decoder.problem, decoder.name))
+    app_state.store.add_result(run.id, version, _facts(sheet, took, decoder.name), made)
 
 
 def _decoded(app_state: AppState, run: StoredRun, submission: Submission, job: Job) -> tuple[DecodedSheet, float]:
     """A version, decoded: one round by what was measured for its problem, or all rounds together; and the seconds."""
-    prepared = app_state.bench.prepared(run.id)
+    decoder = app_state.bench.prepared(run.id)
     if submission.counts.get("rounds"):
         job.report("Decoding all rounds together")
         start = time.perf_counter()
         return settled_version(app_state, run, submission).sheet, time.perf_counter() - start
     job.report("Measuring on simulated plates how far answers can be trusted")
-    prepared.decoder.learned()
+    decoder.prepare()
     job.report("Decoding")
 
     def on_progress(done: int, of: int) -> None:
         job.report(f"Decoded {done:,} of {of:,}", done, of)
 
-    y, names, start = tensor_of(submission.counts), submission.counts["names"], time.perf_counter()
-    sheet = decode_sheet(prepared.problem, y, names, prepared.decoder, on_progress=on_progress)
-    return sheet, time.perf_counter() - start
+    counts, start = submission.counts, time.perf_counter()
+    read = CountSheet(tensor_of(counts, decoder.problem), tuple(counts["names"]), tuple(counts["notes"]))
+    return decoder.decode(read, on_progress=on_progress), time.perf_counter() - start
 
 
 def _facts(sheet: DecodedSheet, took: float, decoder: str) -> dict[str, object]:

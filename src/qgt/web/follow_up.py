@@ -1,5 +1,6 @@
 """Pages of a follow-up round: which pools to make next, and boxes for their counts."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request
@@ -12,9 +13,9 @@ from qgt.web.counting import typed_counts
 from qgt.web.decoding import proposal, settled_version
 from qgt.web.forms import Form, Sent, Trouble, show
 from qgt.web.jobs import Full, Job
-from qgt.web.runs import KnownRun, Version, download
+from qgt.web.runs import KnownRun, Version, download, known_version
 from qgt.web.state import AppState, Here
-from qgt.web.store import StoredRun, Submission
+from qgt.web.store import StoredRun
 
 router = APIRouter()
 MOST_POOLS = 20  # of one plate in one round
@@ -23,9 +24,14 @@ MOST_POOLS = 20  # of one plate in one round
 @router.post("/runs/{id}/versions/{version}/follow-up")
 def ask(version: Version, app_state: Here, run: KnownRun, form: Sent) -> Response:
     """Choose the next pools."""
-    submission = _submission(app_state, run, version)
     pools = form.whole("pools", least=1, most=MOST_POOLS)
     at_most = form.whole("at_most", least=1, most=app_state.settings.most_samples) if form.text("at_most") else None
+    return RedirectResponse(f"/jobs/{follow_up_job(app_state, run, version, pools=pools, at_most=at_most).id}", 303)
+
+
+def follow_up_job(app_state: AppState, run: StoredRun, version: int, *, pools: int, at_most: int | None) -> Job:
+    """The job that chooses the next pools after a version."""
+    submission = known_version(app_state, run, version)
     where = f"/runs/{run.id}/versions/{version}/follow-up"
 
     def work(job: Job) -> str:
@@ -37,10 +43,9 @@ def ask(version: Version, app_state: Here, run: KnownRun, form: Sent) -> Respons
     key, title = f"follow-up {run.id} {version} {pools} {at_most}", f"Next tests for {run.name}"
     back = f"/runs/{run.id}/versions/{version}"
     try:
-        job = app_state.queue.add(Job(key, title, work, back, app_state.settings.longest))
+        return app_state.queue.add(Job(key, title, work, back, app_state.settings.longest))
     except Full:
         raise HTTPException(429, "Many jobs wait on this server. Try again in a minute.") from None
-    return RedirectResponse(f"/jobs/{job.id}", 303)
 
 
 @router.get("/runs/{id}/versions/{version}/follow-up")
@@ -52,7 +57,7 @@ def page(version: Version, request: Request, app_state: Here, run: KnownRun) -> 
 @router.get("/runs/{id}/versions/{version}/follow-up/pools.csv")
 def pools_file(version: Version, app_state: Here, run: KnownRun) -> Response:
     """The pools of the round as a table to fill in."""
-    found = _round(app_state, run, version)
+    found = known_round(app_state, run, version)
     if found["record"] is None:
         raise HTTPException(404, "This round has no pools.")
     record = Round.from_plain(found["record"])
@@ -62,34 +67,43 @@ def pools_file(version: Version, app_state: Here, run: KnownRun) -> Response:
 @router.post("/runs/{id}/versions/{version}/follow-up/counts")
 def enter(version: Version, request: Request, app_state: Here, run: KnownRun, form: Sent) -> Response:
     """Keep the counts of the round, with those before it, as a new version."""
-    submission, found = _submission(app_state, run, version), _round(app_state, run, version)
+    found = known_round(app_state, run, version)
+    pools = 0 if found["record"] is None else len(Round.from_plain(found["record"]).pool_keys)
     try:
-        if found["record"] is None:
-            raise ValueError("this round has no pools: choose some first.")
-        if run.versions > version:
-            raise ValueError(f"version {run.versions} is newer than the one this round follows: go on from that one.")
-        record = Round.from_plain(found["record"])
-        rows = record.pool_keys
-        texts = [[form.text(f"count-{n}")] for n in range(len(rows))]
-        noise = later_noise(app_state.bench.prepared(run.id).problem.noise)
-        found_counts, _ = typed_counts(texts, noise, [[f"{pool} of {name}"] for name, pool in rows])
-        counts = [count for (count,) in found_counts]
-        if all(count is None for count in counts):
-            raise ValueError("no counts were typed: fill in the boxes.")
+        made = enter_round(app_state, run, version, [form.text(f"count-{n}") for n in range(pools)])
     except ValueError as error:
         app_state.store.refuse(run.id, f"follow-up: {error}")
         return _page(request, app_state, run, version, form, Trouble(str(error)))
-    rounds = [*submission.counts.get("rounds", ()), {"record": record.plain, "counts": counts}]
-    source = record.counts_file(counts)
-    made = app_state.store.submit(run.id, "follow-up", "", source, {**submission.counts, "rounds": rounds})
     return RedirectResponse(f"/runs/{run.id}/versions/{made}", 303)
+
+
+def enter_round(app_state: AppState, run: StoredRun, version: int, texts: Sequence[str]) -> int:
+    """Keep the counts of a round, one for each of its pools, as a new version; its number."""
+    submission, found = known_version(app_state, run, version), known_round(app_state, run, version)
+    if found["record"] is None:
+        raise ValueError("this round has no pools: choose some first.")
+    if run.versions > version:
+        raise ValueError(f"version {run.versions} is newer than the one this round follows: go on from that one.")
+    record = Round.from_plain(found["record"])
+    rows = record.pool_keys
+    if len(texts) != len(rows):
+        raise ValueError(f"there are {len(texts)} counts and {len(rows)} pools in the round: give one for each pool.")
+    noise = later_noise(app_state.bench.prepared(run.id).problem.noise)
+    read, _ = typed_counts([[text] for text in texts], noise, [[f"{pool} of {name}"] for name, pool in rows])
+    counts = [count for (count,) in read]
+    if all(count is None for count in counts):
+        raise ValueError("no counts were typed: fill in the boxes.")
+    rounds = [*submission.counts.get("rounds", ()), {"record": record.plain, "counts": counts}]
+    kept = {**submission.counts, "rounds": rounds}
+    return app_state.store.submit(run.id, "follow-up", "", record.counts_file(counts), kept)
 
 
 def _page(
     request: Request, app_state: AppState, run: StoredRun, version: int, form: Form, trouble: Trouble | None
 ) -> Response:
-    found = _round(app_state, run, version)
+    found = known_round(app_state, run, version)
     samples = app_state.bench.prepared(run.id).samples
+    assert samples is not None  # a run has a plan
     places = {
         name: f"{plate} {well}" for name, plate, well in zip(samples.names, samples.plates, samples.wells, strict=True)
     }
@@ -107,14 +121,8 @@ def _page(
     return show(request, "follow_up.html", facts, 200 if trouble is None else 422)
 
 
-def _submission(app_state: AppState, run: StoredRun, version: int) -> Submission:
-    submission = app_state.store.submission(run.id, version) if version > 0 else None
-    if submission is None:
-        raise HTTPException(404, "This run has no such version of its counts.")
-    return submission
-
-
-def _round(app_state: AppState, run: StoredRun, version: int) -> dict[str, Any]:
+def known_round(app_state: AppState, run: StoredRun, version: int) -> dict[str, Any]:
+    """The pools that were chosen after a version."""
     found = app_state.store.round(run.id, version)
     if found is None:
         raise HTTPException(404, "No next tests were chosen after this version. Open its calls, and ask for them.")

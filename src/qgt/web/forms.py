@@ -110,13 +110,19 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"text": _text, "when": _when, "many": _many}
+    environment.filters |= {"text": _text, "code": _code, "when": _when, "many": _many}
     return environment
 
 
 def _text(text: str) -> Markup:
     """Running text, escaped; a percent sign begins no line."""
     return escape(text).replace(" %", "\N{NO-BREAK SPACE}%")
+
+
+def _code(text: str) -> Markup:
+    """Running text whose words in backticks are code."""
+    plain, *others = str(_text(text)).split("`")
+    return Markup(plain + "".join(f"<code>{one}</code>" if n % 2 == 0 else one for n, one in enumerate(others)))
 
 
 def _when(moment: float) -> str:

@@ -139,6 +139,11 @@ class Queue:
         with self._changed:
             return self._waiting.index(job) if job in self._waiting else 0
 
+    def load(self) -> tuple[int, int]:
+        """How many jobs run, and how many wait."""
+        with self._changed:
+            return sum(job.state == "running" for job in self._jobs.values()), len(self._waiting)
+
     def wait(self, job: Job, seconds: float) -> None:
         """Wait until a job is over, but no longer than that."""
         with self._changed:

@@ -4,20 +4,26 @@
     Origin      a request that changes something comes from our own pages, by the browser's own word
     body        at most so many bytes, in at most so many seconds
     token       on an address that others reach, nobody enters without it
+    rate        at most so many requests a minute from one address
     answers     no script or style but our own files, no frames, no request off the machine, nothing cached
 
-Forms carry a second proof, which `forms` checks: a word that only our own pages know.
+Forms carry a second proof, which `forms` checks: a word that only our own pages know. Every request leaves a line in
+the access log: when, from where, which address, and what came of it; never what was sent.
 """
 
 import asyncio
 import hmac
+import json
+import logging
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
+from logging.handlers import RotatingFileHandler
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qgt.web.settings import Settings
@@ -36,6 +42,7 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 SAFE = ("GET", "HEAD")
+API = "/api/v1/"  # refusals are JSON there
 COOKIE, SIGN_IN = "qgt_entry", "/sign-in"
 OPEN_PATHS = (SIGN_IN, "/static/")  # what may be seen before the token is given
 
@@ -67,13 +74,28 @@ class AccessMiddleware:
     app: ASGIApp
     settings: Settings
     secret: Secret
+    access: "AccessLog"
+    rate: "RequestRate"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer what may not pass, and hand on the rest."""
-        if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self.app(scope, receive, send)
-            return
+        """Answer what may not pass, hand on the rest, and note all of it."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            self.access.handler.close()
+        elif scope["type"] == "http":
+            begun, status = time.perf_counter(), 0
+
+            async def noted(message: Message) -> None:
+                nonlocal status
+                status = message.get("status", status)
+                await send(message)
+
+            try:
+                await self._answer(scope, receive, noted)
+            finally:
+                self.access.note(scope, status or 500, time.perf_counter() - begun)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         answer = self._refusal(scope, headers)
         if answer is not None:
@@ -83,11 +105,13 @@ class AccessMiddleware:
             whole = await asyncio.wait_for(self._whole_body(headers, receive), self.settings.slowest_body)
         except TooLarge:
             most = f"{self.settings.largest_body / 2**20:.0f} MB"
-            refused = _plain(413, f"This is larger than {most}, the most that is taken at once. Send it in parts.")
+            refused = _words(
+                scope, 413, f"This is larger than {most}, the most that is taken at once. Send it in parts."
+            )
             await refused(scope, receive, _with_headers(send))
             return
         except TimeoutError:
-            refused = _plain(408, "The request took too long to arrive. Send it again.")
+            refused = _words(scope, 408, "The request took too long to arrive. Send it again.")
             await refused(scope, receive, _with_headers(send))
             return
         await self.app(scope, _once(whole, receive), _with_headers(send))
@@ -96,17 +120,23 @@ class AccessMiddleware:
         """The answer to a request that may not pass."""
         method, path = scope["method"], scope["path"]
         hosts = headers.getlist("host")
+        if not self.rate.allows(_client(scope)):
+            busy = _words(scope, 429, f"More than {self.rate.most:,} requests in a minute. Wait, and try again.")
+            busy.headers["Retry-After"] = str(SPAN)
+            return busy
         if len(hosts) != 1 or host_name(hosts[0]) not in self.settings.known_names:
-            return _plain(421, "This server is not known by that name. Use the address that qgt serve printed.")
+            return _words(scope, 421, "This server is not known by that name. Use the address that qgt serve printed.")
         if method not in (*SAFE, "POST"):
-            return _plain(405, "This server takes GET and POST only.")
+            return _words(scope, 405, "This server takes GET and POST only.")
         if method not in SAFE and not _from_our_pages(headers, hosts[0]):
-            return _plain(403, "This came from a page of another site. Open the form here, and send it again.")
+            return _words(scope, 403, "This came from a page of another site. Open the form here, and send it again.")
         if path.startswith(OPEN_PATHS) or self.settings.token is None or self._entered(headers, self.settings.token):
             return None
+        if path.startswith(API):
+            return _words(scope, 401, "Send the token of this server: Authorization: Bearer TOKEN.")
         if method in SAFE:
             return RedirectResponse(SIGN_IN, 303)
-        return _plain(401, "Give the token first: open the page, and sign in.")
+        return _words(scope, 401, "Give the token first: open the page, and sign in.")
 
     def _entered(self, headers: Headers, token: str) -> bool:
         """Whether the visitor has shown the token, by a cookie of ours or as a program does."""
@@ -170,8 +200,73 @@ def _from_our_pages(headers: Headers, host: str) -> bool:
     return origin is None or urlsplit(origin).netloc.lower() == host.lower()
 
 
-def _plain(status: int, words: str) -> Response:
+def _words(scope: Scope, status: int, words: str) -> Response:
+    if str(scope["path"]).startswith(API):
+        return JSONResponse({"error": words}, status)
     return Response(words + "\n", status, media_type="text/plain; charset=utf-8")
+
+
+def _client(scope: Scope) -> str:
+    """The address that a request came from."""
+    return str((scope.get("client") or ("",))[0])
+
+
+# How often, and a line for each request.
+
+SPAN = 60  # seconds
+MOST_CLIENTS = 10_000  # addresses that are remembered in a minute
+
+
+@dataclass(frozen=True, eq=False)
+class RequestRate:
+    """At most so many requests from one address in each minute.
+
+    Example:
+        >>> rate = RequestRate(most=2)
+        >>> [rate.allows("10.0.0.1") for _ in range(3)], rate.allows("10.0.0.2")
+        ([True, True, False], True)
+    """
+
+    most: int
+    _seen: dict[str, int] = field(default_factory=dict)
+    _minute: list[int] = field(default_factory=lambda: [0])
+
+    def allows(self, client: str) -> bool:
+        """Whether one more request of an address is taken."""
+        minute = int(time.monotonic() // SPAN)
+        if minute != self._minute[0] or len(self._seen) > MOST_CLIENTS:
+            self._minute[0] = minute
+            self._seen.clear()
+        self._seen[client] = self._seen.get(client, 0) + 1
+        return self._seen[client] <= self.most
+
+
+LOG_NAME, LOG_BYTES, LOGS_KEPT = "access.log", 10 * 2**20, 5
+
+
+@dataclass(frozen=True, eq=False)
+class AccessLog:
+    """A line of JSON for each request, in a file that is replaced before it grows large."""
+
+    handler: RotatingFileHandler
+
+    @classmethod
+    def open(cls, settings: Settings) -> "AccessLog":
+        """The log of a server's folder."""
+        path = settings.folder / LOG_NAME
+        return cls(RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=LOGS_KEPT, encoding="utf-8", delay=True))
+
+    def note(self, scope: Scope, status: int, seconds: float) -> None:
+        """Write a line; what was sent, and queries, which may hold names, are not in it."""
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "client": _client(scope),
+            "method": scope["method"],
+            "path": scope["path"],
+            "status": status,
+            "ms": round(1000 * seconds, 1),
+        }
+        self.handler.emit(logging.LogRecord("qgt.access", logging.INFO, "", 0, json.dumps(line), None, None))
 
 
 def _with_headers(send: Send, extra: Mapping[str, str] = HEADERS) -> Send:

@@ -1,6 +1,7 @@
 """Planning: a form of what people know, candidates to choose from, and a run made of the one that was chosen."""
 
 import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -10,10 +11,19 @@ from markupsafe import Markup
 
 from qgt.files.tables import read_number
 from qgt.lab.plan.classical import ClassicalScheme
-from qgt.lab.plan.folder import plan_files, plan_words, read_plan
+from qgt.lab.plan.folder import PlanFolder, plan_files, plan_words, read_plan
 from qgt.lab.plan.planning import Candidate, Plan, plan
-from qgt.lab.plan.question import Question, expected_positives, parse_assay, parse_measured, two_stages
+from qgt.lab.plan.question import (
+    Question,
+    expected_positives,
+    parse_assay,
+    parse_categories,
+    parse_measured,
+    positives_of,
+    two_stages,
+)
 from qgt.lab.sheets.samples import Samples
+from qgt.model.categories import Categories, Copies
 from qgt.model.loads import Loads
 from qgt.model.noise import Noise
 from qgt.pictures import svg
@@ -23,13 +33,19 @@ from qgt.web.state import AppState, Draft, Here
 
 router = APIRouter()
 PLAN_SEED = 0
+MOST_READS = 1_000_000  # of a pool
 START = {
     "name": "",
     "samples": "96",
     "names": "",
+    "has": "status",
     "fewest": "1",
     "most": "4",
+    "categories": "variant A=3%, variant B=1%",
+    "allele": "2",
     "assay": "count",
+    "depth": "2000",
+    "wrong_reads": "0.1",
     "off": "5",
     "missed": "2",
     "false": "1",
@@ -54,6 +70,12 @@ ASSAY_FIELDS = {
     "positive": "only whether the pool is positive or negative",
     "reading": "a measured value around the number of positives",
     "ct": "a cycle threshold (quantitative PCR)",
+    "reads": "how many of its reads show the allele (sequencing)",
+}
+HAS = {
+    "status": "A sample is positive or negative",
+    "categories": "A sample is negative, or one of several variants that the assay counts one by one",
+    "copies": "A sample has 0, 1 or 2 copies of an allele",
 }
 STAGES = {
     "usual": "as is usual for the assay: yes where pools are only positive or negative, and for cycle thresholds; "
@@ -66,6 +88,10 @@ FORM_LABELS = {
     "samples": "Number of samples",
     "fewest": "At least",
     "most": "At most",
+    "categories": "Variants, and how many of the samples are each",
+    "allele": "Frequency of the allele (%)",
+    "depth": "Reads of each pool",
+    "wrong_reads": "Reads that are wrong (%)",
     "off": "Counts that may be off (%)",
     "missed": "Positive pools that are missed (%)",
     "false": "Negative pools that look positive (%)",
@@ -86,7 +112,7 @@ FORM_LABELS = {
     "names": "Names of the samples",
 }
 
-WORDS = {"assays": ASSAY_FIELDS, "stages": STAGES, "labels": FORM_LABELS}
+WORDS = {"assays": ASSAY_FIELDS, "kinds": HAS, "stages": STAGES, "labels": FORM_LABELS}
 
 
 @router.get("/plan")
@@ -104,6 +130,11 @@ def ask(request: Request, app_state: Here, form: Sent) -> Response:
     except ValueError as error:
         facts = {"fields": {**START, **form.fields}, **WORDS, "trouble": Trouble(_labelled(str(error)))}
         return show(request, "plan.html", facts, 422)
+    return RedirectResponse(f"/jobs/{plan_job(app_state, name, question, volume).id}", 303)
+
+
+def plan_job(app_state: AppState, name: str, question: Question, volume: float) -> Job:
+    """The job that simulates designs for a question, and leads to their draft."""
     key = secrets.token_hex(8)
 
     def work(job: Job) -> str:
@@ -116,16 +147,15 @@ def ask(request: Request, app_state: Here, form: Sent) -> Response:
         return f"/drafts/{key}"
 
     try:
-        job = app_state.queue.add(Job(f"plan {key}", f"Planning {name}", work, "/plan", app_state.settings.longest))
+        return app_state.queue.add(Job(f"plan {key}", f"Planning {name}", work, "/plan", app_state.settings.longest))
     except Full:
-        raise HTTPException(429, "Many jobs wait on this server. Send the form again in a minute.") from None
-    return RedirectResponse(f"/jobs/{job.id}", 303)
+        raise HTTPException(429, "Many jobs wait on this server. Send the question again in a minute.") from None
 
 
 @router.get("/drafts/{key}")
 def draft_page(key: str, request: Request, app_state: Here) -> Response:
     """The candidates, to choose from."""
-    draft = _draft(app_state, key)
+    draft = drafted(app_state, key)
     made = draft.plan
     rows, today = ([(one, _bar(one, made)) for one in shown] for shown in (made.candidates, made.classical))
     facts = {"draft": draft, "key": key, "rows": rows, "today": today, "lines": plan_words(made)[1:]}
@@ -135,7 +165,7 @@ def draft_page(key: str, request: Request, app_state: Here) -> Response:
 @router.post("/drafts/{key}")
 def choose(key: str, app_state: Here, form: Sent) -> Response:
     """Make a run of one candidate."""
-    draft = _draft(app_state, key)
+    draft = drafted(app_state, key)
     number = form.whole("candidate", least=0, most=len(draft.plan.candidates) - 1)
     run = add_run(
         app_state, form.line("name") or draft.name, chosen(draft.plan, draft.plan.candidates[number]), draft.volume
@@ -153,9 +183,10 @@ def asked(form: Form, app_state: AppState) -> Question:
     attack, background = (
         form.percent(name, least=0, most=100) if form.text(name) else None for name in ("attack_rate", "background")
     )
+    values = _values(form)
     return Question(
         samples,
-        _positives(form, len(samples)),
+        _positives(form, len(samples)) if values is None else positives_of(values, len(samples)),
         noise,
         form.percent("certainty", least=50, most=99.9),
         most_pools,
@@ -165,7 +196,16 @@ def asked(form: Form, app_state: AppState) -> Question:
         attack_rate=attack,
         background=background,
         loads=loads,
+        values=values,
     )
+
+
+def _values(form: Form) -> Categories | Copies | None:
+    """What samples have, where that is not just positive or negative."""
+    kind = form.text("has")
+    if kind == "categories":
+        return parse_categories(form.line("categories", most=1000))
+    return Copies(frequency=form.percent("allele", least=0.001, most=50), ploidy=2) if kind == "copies" else None
 
 
 def _positives(form: Form, samples: int) -> tuple[float, float]:
@@ -195,13 +235,24 @@ def chosen(made: Plan, candidate: Candidate) -> Plan:
 def add_run(app_state: AppState, name: str, made: Plan, volume: float, kind: str = "plan") -> str:
     """Keep a plan as a run, with all its files."""
     files = plan_files(made, volume=volume)
-    written = read_plan("plan", files)
+    return keep_plan(app_state, name, files, read_plan("plan", files), kind, plan_words(made)[1:])
+
+
+def keep_plan(
+    app_state: AppState,
+    name: str,
+    files: Mapping[str, bytes],
+    written: PlanFolder,
+    kind: str = "plan",
+    lines: Sequence[str] = (),
+) -> str:
+    """Keep the files of a plan as a run; `lines` say what the plan promises."""
     facts = {
         "samples": written.problem.items,
         "pools": written.problem.pools,
         "design": written.name,
         "code": written.code,
-        "lines": plan_words(made)[1:],
+        "lines": list(lines),
     }
     return app_state.store.add_run(name, kind, facts, files)
 
@@ -238,6 +289,9 @@ def _assay(form: Form) -> tuple[Noise, Loads | None]:
         return parse_assay("positive", [1 - missed, 1 - false]), None
     if kind == "reading":
         return parse_assay("reading", [form.number("sigma", least=0.01, most=10)]), None
+    if kind == "reads":
+        depth = form.whole("depth", least=1, most=MOST_READS)
+        return parse_assay("reads", [form.percent("wrong_reads", least=0, most=40)], depth), None
     return parse_assay(kind, []), None
 
 
@@ -251,7 +305,8 @@ def _bar(one: Candidate | ClassicalScheme, made: Plan) -> Markup:
     return Markup(svg.rate_bar(one.success, one.interval, title=title, limit=certainty))
 
 
-def _draft(app_state: AppState, key: str) -> Draft:
+def drafted(app_state: AppState, key: str) -> Draft:
+    """The draft of an address."""
     draft = app_state.drafts.get(key)
     if draft is None:
         raise HTTPException(404, "This plan was not made a run, and is not kept any more. Plan it again.")

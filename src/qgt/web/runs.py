@@ -10,8 +10,8 @@ from fastapi.responses import Response
 
 from qgt.pictures.pages import CONTENT_POLICY
 from qgt.web.forms import show
-from qgt.web.state import Here
-from qgt.web.store import StoredRun
+from qgt.web.state import AppState, Here
+from qgt.web.store import StoredRun, Submission
 
 router = APIRouter()
 STANDALONE = f"{CONTENT_POLICY}; frame-ancestors 'none'; sandbox allow-modals"
@@ -34,6 +34,14 @@ def known_run(id: str, app_state: Here) -> StoredRun:
 KnownRun = Annotated[StoredRun, Depends(known_run)]
 LARGEST_NUMBER = 2**31 - 1  # of whole numbers in an address: the database takes no more than 64 bits
 Version = Annotated[int, Path(ge=1, le=LARGEST_NUMBER)]  # of a run's counts; a link to any other number is not found
+
+
+def known_version(app_state: AppState, run: StoredRun, version: int) -> Submission:
+    """A version of a run's counts."""
+    found = app_state.store.submission(run.id, version) if version > 0 else None
+    if found is None:
+        raise HTTPException(404, "This run has no such version of its counts.")
+    return found
 
 
 @router.get("/runs/{id}")

@@ -35,6 +35,7 @@ class Settings:
     most_instances: int = 1000  # plates of one sheet
     most_cells: int = 200_000  # counts of one sheet
     most_samples: int = 2000  # of one plan
+    most_requests: int = 12_000  # a minute, from one address
     most_waiting: int = 20  # jobs in the queue
     workers: int = 2  # jobs at a time
     seconds: float = 5.0  # for each instance

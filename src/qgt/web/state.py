@@ -4,20 +4,16 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Generic, NamedTuple, TypeVar
 
 from fastapi import Depends, Request
 
-from qgt.decoders.registry import make_decoder
 from qgt.lab.answers.decoding import DecodedSheet
+from qgt.lab.answers.service import SheetDecoder
 from qgt.lab.plan.folder import read_plan
 from qgt.lab.plan.planning import Plan
-from qgt.lab.plan.simulation import decoder_name
 from qgt.lab.rounds.files import Round
-from qgt.lab.sheets.samples import Samples
-from qgt.model.problem import Problem
-from qgt.trust.confidence import BoundCalibrated, Calibrated
 from qgt.web.jobs import Job, Queue
 from qgt.web.middleware import Secret
 from qgt.web.settings import Settings
@@ -66,26 +62,16 @@ KEPT_RUNS = 16  # runs
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
-    """What a run's plan says, and a decoder bound to its problem."""
-
-    decoder_name: str
-    problem: Problem
-    samples: Samples
-    decoder: BoundCalibrated
-
-
-@dataclass(frozen=True, eq=False)
 class PreparedRuns:
     """The runs that were used last; runs of one problem share what was measured of it."""
 
     settings: Settings
     store: PageStore
-    _runs: Recent[Prepared] = field(default_factory=lambda: Recent(most=KEPT_RUNS))
-    _decoders: Recent[BoundCalibrated] = field(default_factory=lambda: Recent(most=KEPT_RUNS))
+    _runs: Recent[SheetDecoder] = field(default_factory=lambda: Recent(most=KEPT_RUNS))
+    _decoders: Recent[SheetDecoder] = field(default_factory=lambda: Recent(most=KEPT_RUNS))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def prepared(self, run: str) -> Prepared:
+    def prepared(self, run: str) -> SheetDecoder:
         """A run that is ready to decode; its plan is read from the store at the first use."""
         with self._lock:
             found = self._runs.get(run)
@@ -96,18 +82,16 @@ class PreparedRuns:
 
     def ready(self, run: str) -> bool:
         """Whether the run's decoder has nothing left to measure."""
-        return bool(self.prepared(run).decoder._learned)
+        return self.prepared(run).prepared
 
-    def _prepare(self, run: str) -> Prepared:
+    def _prepare(self, run: str) -> SheetDecoder:
         plan = read_plan("plan", self.store.files(run))
-        problem, name = plan.problem, decoder_name(plan.problem)
-        decoder = self._decoders.get(problem.fingerprint)
-        if decoder is None:
-            options = {} if name == "load_posterior" else {"time_limit": str(self.settings.seconds)}
-            inner = make_decoder(name, options)
-            decoder = Calibrated(inner, seconds=self.settings.calibrate).bind(problem)
-            self._decoders.put(problem.fingerprint, decoder)
-        return Prepared(name, problem, plan.samples, decoder)
+        found = self._decoders.get(plan.problem.fingerprint)
+        if found is None:
+            settings = self.settings
+            found = SheetDecoder.of_plan(plan, seconds=settings.seconds, calibrate=settings.calibrate)
+            self._decoders.put(plan.problem.fingerprint, found)
+        return replace(found, problem=plan.problem, samples=plan.samples)  # names are the run's own
 
 
 # The state of a server.

@@ -1,4 +1,4 @@
-"""Whose open nodes come next."""
+"""Whose open nodes come next, and costs on a grid."""
 
 from itertools import islice
 
@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 import qgt
 from qgt.decoders.certified import nodes as sets
 from qgt.decoders.certified.costs import Model, Tables
-from qgt.decoders.certified.nodes import TURNS, Nodes, Stacks
+from qgt.decoders.certified.nodes import SEARCH_TOLERANCE, TURNS, Nodes, Stacks
 from qgt.decoders.certified.relaxation import Iterates
 from qgt.decoders.certified.search import Search, SearchOptions
+from qgt.decoders.checker import CHECKER_TOLERANCE, STEP_MARGIN, InstanceCosts, Shared
 from qgt.model.factors import pool_costs
 
 
@@ -75,3 +76,70 @@ def _done(problem: qgt.Problem, y: torch.Tensor, steps: int) -> int:
     for _ in islice(search.steps(128, None), steps):
         pass
     return int((search.unexplored() == torch.inf).sum())
+
+
+# --- costs on a grid ------------------------------------------------------------------------------------------------
+
+
+def on_a_grid() -> dict[str, tuple[qgt.Problem, torch.Tensor]]:
+    """Small problems whose costs are on a grid, with counts."""
+    g, found = torch.Generator().manual_seed(5), {}
+    design = qgt.Design.bernoulli(pools=7, items=9, generator=g)
+    noises = {"off by one": qgt.SparseInteger(0.1, 1), "off by three": qgt.SparseInteger(0.2, 3)}
+    for name, noise in (*noises.items(), ("Gaussian", qgt.Gaussian(0.4))):
+        problem = qgt.Problem(design, qgt.Bernoulli(0.2), noise)
+        y = problem.simulate(12, generator=g).y.round()
+        missing = torch.where(torch.rand(y.shape, generator=g) < 0.2, torch.nan, y)
+        found |= {name: (problem, y), f"{name}, some missing": (problem, missing)}
+    unknown = qgt.Problem(design, qgt.UnknownRate(0.05, 0.4), qgt.SparseInteger(0.1, 1))
+    y = unknown.simulate(12, generator=g).y
+    y[:, 2] = torch.nan
+    return found | {"unknown rate, one missing": (unknown, y)}
+
+
+@pytest.mark.parametrize("name", on_a_grid())
+def test_no_cost_is_between_a_rounded_bound_and_the_limit(name: str) -> None:
+    """Of all x, for limits at every cost that occurs: what the search and the checker round up to is sound."""
+    problem, y = on_a_grid()[name]
+    every = torch.cartesian_prod(*[torch.tensor([0, 1], dtype=torch.uint8)] * problem.items)
+    number = every.sum(1).long()
+    model, tables = Model.of(problem, y.device), Tables.of(pool_costs(problem.design, problem.noise, y))
+    levels, factors = sets.Levels.of(model, tables), problem.factors(y)
+    assert levels is not None
+    saved, shared = 0.0, Shared.of(factors)
+    for i in range(len(y)):
+        cost = -problem.log_joint(every, y[i].expand(len(every), -1))
+        checker = InstanceCosts.of(shared, factors, i)
+        for limit in cost[cost.isfinite()].unique()[:40].tolist():
+            near = torch.full((len(every),), limit - SEARCH_TOLERANCE, dtype=torch.float64)
+            ours = levels.below(near, torch.tensor(i), number)
+            theirs = torch.from_numpy(checker.enough(limit - CHECKER_TOLERANCE))[number]
+            for enough in (ours, theirs):
+                assert not bool(((cost >= enough) & (cost < limit - 2 * CHECKER_TOLERANCE)).any())
+            assert bool((theirs <= ours).all())  # what closes a node convinces the checker
+            both = theirs.isfinite()
+            assert bool(((ours - theirs - SEARCH_TOLERANCE + STEP_MARGIN).abs() < 1e-10)[both].all())  # the same grid
+            saved += float((limit - ours[ours.isfinite()]).clamp(min=0).sum())
+    assert saved > 0.1
+
+
+def test_real_values_and_different_rates_have_no_grid() -> None:
+    design = qgt.Design.bernoulli(pools=7, items=9, generator=torch.Generator().manual_seed(5))
+    for prior, noise in (
+        (qgt.Bernoulli(0.2), qgt.Gaussian(0.4)),
+        (qgt.Bernoulli([0.1, 0.2] + [0.3] * 7), qgt.SparseInteger(0.1, 1)),
+        (qgt.Bernoulli(0.2), qgt.RoundedGaussian(0.4)),
+    ):
+        problem = qgt.Problem(design, prior, noise)
+        y = problem.simulate(5, generator=torch.Generator().manual_seed(1)).y
+        tables = Tables.of(pool_costs(problem.design, problem.noise, y))
+        assert sets.Levels.of(Model.of(problem, y.device), tables) is None
+        costs = InstanceCosts.of(Shared.of(problem.factors(y)), problem.factors(y), 0)
+        assert costs.enough(7.5).tolist() == [7.5] * 10
+
+
+def test_values_beside_a_grid_are_none_of_it() -> None:
+    values = torch.tensor([1.5, 3.0, 4.5 + 1e-8], dtype=torch.float64)
+    assert sets.common_step(values, 1e-9) is None
+    assert sets.common_step(values, 1e-7) == pytest.approx(1.5)
+    assert sets.common_step(torch.tensor([1.0, 1.0005], dtype=torch.float64), 1e-9) is None  # too small a step

@@ -11,7 +11,7 @@ import qgt
 from qgt.decoders.certified.costs import Tables
 from qgt.decoders.certified.nodes import SEARCH_TOLERANCE, Nodes, split_off_complement
 from qgt.decoders.certified.relaxation import Iterates
-from qgt.decoders.certified.steps import BIG_M, Ranges, has_steps, turning_costs
+from qgt.decoders.certified.steps import BIG_M, Ranges, have_steps, turning_costs
 from qgt.decoders.checker import CHECKER_TOLERANCE, LeafTable, Shared, _covers, hold_every_x
 from qgt.decoders.results import LeafItem
 from qgt.model.factors import pool_costs
@@ -65,9 +65,9 @@ def test_a_hundred_items_are_proved_and_agree_with_highs() -> None:
 def test_tables_with_steps() -> None:
     inf = np.inf
     for table in ([0, 3, 3], [3, 0, 3, 3], [0, inf, inf], [inf, 0, inf, 0]):
-        assert has_steps(np.array(table, dtype=np.float64))
+        assert have_steps(torch.tensor([table], dtype=torch.float64)).tolist() == [True]
     for table in ([3, 0, 0], [inf, 0, inf], [4, 1, 0, 1], [inf, inf]):
-        assert not has_steps(np.array(table, dtype=np.float64))
+        assert have_steps(torch.tensor([table], dtype=torch.float64)).tolist() == [False]
 
 
 @pytest.mark.parametrize("noise", NOISES)

@@ -11,7 +11,7 @@ import torch
 import qgt
 from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.relaxation import Multipliers, Sets, least_pools, lower_bound, reduced_costs, rows_of
-from qgt.decoders.certified.steps import Raising, Ranges, Shares, charge_of, turning_costs
+from qgt.decoders.certified.steps import Raising, Ranges, Shares, charges_of, turning_costs
 from qgt.model.factors import pool_costs
 from qgt.model.prior import FREE
 
@@ -95,8 +95,8 @@ def test_charges_of_tables() -> None:
         ([0, 2], 0.0),
         ([3, 3, 0, 3], 0.0),
     ):
-        assert charge_of(np.array(table, dtype=np.float64)) == pytest.approx(charge)
-    assert charge_of(np.array([0, np.inf, np.inf])) == 0.0
+        assert charges_of(torch.tensor([table], dtype=torch.float64)).tolist() == pytest.approx([charge])
+    assert charges_of(torch.tensor([[0, np.inf, np.inf]], dtype=torch.float64)).tolist() == [0.0]
 
 
 def test_proofs_with_shares_hold_in_memory_and_in_files(tmp_path: object) -> None:

@@ -28,7 +28,7 @@ from qgt.decoders.highs import integer_program
 from random_problems import NOISES, READINGS, THOROUGH, Case, Lopsided, case, model_case, some_of
 
 PROBLEMS = some_of(1000)
-MODELS = 2000 if THOROUGH else 200  # random models; the seeds tell nothing
+MODELS = 2000 if THOROUGH else 100  # random models; the seeds tell nothing
 
 
 def generator(seed: int = 0) -> torch.Generator:

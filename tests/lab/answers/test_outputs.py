@@ -125,7 +125,7 @@ def test_a_line_for_each_sample_says_what_the_account_says(tmp_path: Path):
         rows = list(csv.DictReader(stream))
     assert tuple(rows[0]) == SAMPLE_COLUMNS and len(rows) == 20 * 8
     told = [(one, *each) for one in sheet.accounts for each in one.calls]
-    for row, (one, sample, call, probability, _) in zip(rows, told, strict=True):
+    for row, (one, sample, call, probability, *_) in zip(rows, told, strict=True):
         assert (row["sample"].removeprefix("'"), row["call"], row["verdict"]) == (sample, call.value, one.verdict.value)
         assert row["probability"] == ("" if probability is None else str(round(probability, 6)))
         assert (row["plate"], row["well"], row["check code"]) == (*samples.places[sample], "ABC234")

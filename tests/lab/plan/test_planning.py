@@ -260,7 +260,7 @@ def test_no_plan_has_two_samples_in_the_same_pools(quick):
             for limits in ({}, {"most_pools": max(3, samples // 2 + 1)}, {"most_transfers": 2}):
                 asked = Question(Samples.numbered(samples), positives, certainty=0.8, **limits)
                 try:
-                    result = plan(asked, generator=seeded(samples), seconds=0.3)
+                    result = plan(asked, generator=seeded(samples), seconds=0.1)
                 except ValueError as error:
                     assert "each in other pools than any other" in str(error)
                     continue

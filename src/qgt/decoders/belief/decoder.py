@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import positive, whole
-from qgt.decoders.belief.graph import MOST_TOTAL, FactorCosts, Graph, prior_odds
-from qgt.decoders.belief.sweeps import sweep
+from qgt.decoders.belief.graph import KNOWN, MOST_TOTAL, FactorCosts, Graph, prior_odds
+from qgt.decoders.belief.sweeps import Beliefs, sweep
 from qgt.decoders.contract import LEAST_PART, BoundDecoder, refuse_unsupported, without_costs
 from qgt.decoders.parts import through_parts
 from qgt.decoders.results import Decoded, Evidence, Status
-from qgt.model.factors import finite_tables
-from qgt.model.prior import ALONE, FREE, Groups, ItemCosts
+from qgt.model.categories import Copies
+from qgt.model.factors import Factors, finite_tables
+from qgt.model.prior import ALONE, FREE, Bernoulli, Groups, ItemCosts
 from qgt.model.problem import Problem
 
 # Repair: change calls that are impossible together, few items at a time, until every factor allows them.
@@ -156,6 +157,8 @@ class BeliefPropagation:
     def bind(self, problem: Problem) -> BoundDecoder:
         """Lay the factor graph out once."""
         refuse_unsupported(self, problem)
+        if isinstance(problem.values, Copies):
+            return _by_values(self, problem, problem.values)
         if problem.values is not None:
             return through_parts(self, problem)
         graph = Graph.of(problem.factors(torch.zeros(0, problem.pools, dtype=torch.float64)))
@@ -166,6 +169,47 @@ class BeliefPropagation:
             return Decoded.joined([_decode(self, problem, here, part) for part in y.split(rows)])
 
         return BoundDecoder(problem, decode, takes_missing=True, least_part=LEAST_PART)
+
+
+def _by_values(config: BeliefPropagation, problem: Problem, copies: Copies) -> BoundDecoder:
+    """Copies by messages about 0, 1, ... of them, which are exact on trees; messages about single copies are not."""
+    parts, nothing = problem.in_parts, torch.zeros(0, problem.pools, dtype=torch.float64)
+    pools = Graph.of(Problem(problem.design, Bernoulli(0.5), problem.noise).factors(nothing))
+    every = Graph.of(parts.factors(nothing))  # for repair, which changes one copy at a time
+    rows = max(1, MESSAGES_AT_A_TIME // max(parts.design.transfers, 1))
+
+    def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
+        here, repairing = pools.to(y.device), every.to(y.device)
+        return Decoded.joined([some(here, repairing, part) for part in y.split(rows)])
+
+    def some(here: Graph, repairing: Graph, y: Tensor) -> Decoded:
+        factors = parts.factors(y)
+        tables = FactorCosts(factors.pools.tables, factors.pools.which.T).likelihoods(copies.levels)
+        prior = copies.distributions(problem.items).log().clamp(min=-KNOWN).to(y.device)
+        beliefs = sweep(here, tables, prior, None, config.iterations, config.tolerance)
+        each = beliefs.marginals.permute(2, 0, 1).contiguous()  # (instances, items, values)
+        x, cost = _possible(repairing, factors, copies.to_parts(each.argmax(2).to(torch.uint8)))
+        evidence = Evidence(log_joint=-cost, iterations=beliefs.sweeps, values=each)
+        return Decoded(copies.from_parts(x), _status(beliefs, cost), 1 - each[:, :, 0], evidence)
+
+    return BoundDecoder(problem, decode, takes_missing=True, least_part=LEAST_PART)
+
+
+def _possible(graph: Graph, factors: Factors, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Calls and their costs; calls that are impossible together are repaired where single flips can do so."""
+    every, groups = torch.arange(len(x), device=x.device), factors.items.groups
+    cost = factors.cost(x, every)
+    broken = (cost == torch.inf).nonzero()[:, 0]
+    if len(broken):
+        x[broken] = repaired(graph, FactorCosts.of(factors), factors.items, x[broken], broken)
+        x = x if groups is None else groups.in_order(x)
+        cost[broken] = factors.cost(x[broken], broken)
+    return x, cost
+
+
+def _status(beliefs: Beliefs, cost: Tensor) -> Tensor:
+    fine = beliefs.settled & (cost < torch.inf)
+    return torch.where(fine, int(Status.OK), int(Status.NOT_CONVERGED)).to(torch.uint8)
 
 
 def _decode(config: BeliefPropagation, problem: Problem, graph: Graph, y: Tensor) -> Decoded:
@@ -179,14 +223,6 @@ def _decode(config: BeliefPropagation, problem: Problem, graph: Graph, y: Tensor
     groups = factors.items.groups
     if groups is not None and groups.ordered:
         scores = in_order(groups, scores)
-    x = (scores > 0.5).to(torch.uint8)
-    cost = factors.cost(x, torch.arange(len(y), device=y.device))
     # The most probable status of each item by itself may be no possible answer together.
-    broken = (cost == torch.inf).nonzero()[:, 0]
-    if len(broken):
-        x[broken] = repaired(graph, costs, factors.items, x[broken], broken)
-        x = x if groups is None else groups.in_order(x)
-        cost[broken] = factors.cost(x[broken], broken)
-    fine = beliefs.settled & (cost < torch.inf)
-    status = torch.where(fine, int(Status.OK), int(Status.NOT_CONVERGED)).to(torch.uint8)
-    return Decoded(x, status, scores, Evidence(log_joint=-cost, iterations=beliefs.sweeps))
+    x, cost = _possible(graph, factors, (scores > 0.5).to(torch.uint8))
+    return Decoded(x, _status(beliefs, cost), scores, Evidence(log_joint=-cost, iterations=beliefs.sweeps))

@@ -48,21 +48,23 @@ class Likelihoods:
 
     likelihood: Tensor  # (counts, kinds)
     which: Tensor  # (factors, instances)
+    levels: int = 1  # what an item adds to a count at most
 
     def of(self, step: Step) -> Tensor:
         """The tables of a step's factors: (counts, factors * instances)."""
         which = self.which[step.factors]  # (factors, instances)
         slots, number = step.items.shape
-        tables = self.likelihood[: slots + 1].index_select(1, which.flatten())
-        if number and int(step.sizes.min()) < len(tables) - 1:
+        tables = self.likelihood[: self.levels * slots + 1].index_select(1, which.flatten())
+        most = self.levels * step.sizes
+        if number and int(most.min()) < len(tables) - 1:
             counts = torch.arange(len(tables), device=tables.device)
-            beyond = counts[:, None] > step.sizes  # (counts, factors)
+            beyond = counts[:, None] > most  # (counts, factors)
             tables = tables.view(len(tables), number, -1).masked_fill(beyond[:, :, None], 0.0).flatten(1)
         return tables
 
     def pick(self, instances: Tensor) -> "Likelihoods":
         """Those of some instances."""
-        return Likelihoods(self.likelihood, self.which[:, instances])
+        return Likelihoods(self.likelihood, self.which[:, instances], self.levels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,13 +122,13 @@ class FactorCosts:
         padded = [F.pad(tables, (0, width - tables.shape[1]), value=torch.inf) for tables in kinds]
         return cls(torch.cat(padded), torch.cat(which))
 
-    def likelihoods(self) -> Likelihoods:
+    def likelihoods(self, levels: int = 1) -> Likelihoods:
         """The same as probabilities, each table over its largest."""
         least = self.tables.amin(1, keepdim=True).nan_to_num(posinf=0.0)
         likelihood = (least - self.tables).exp().T  # (counts, kinds)
         possible = (likelihood > 0).any(1).nonzero()
         last = int(possible.max()) + 1 if len(possible) else 1
-        return Likelihoods(likelihood[:last].contiguous(), self.which)
+        return Likelihoods(likelihood[:last].contiguous(), self.which, levels)
 
 
 def symmetric(groups: Groups) -> Tensor:

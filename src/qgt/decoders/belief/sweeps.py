@@ -27,6 +27,9 @@ from qgt.decoders.belief.graph import Graph, Likelihoods, Step
 # d K operations. Everything added is positive: nothing cancels, and no division can fail. Sums are scaled to a
 # largest entry of 1 where many factors below multiply, so that nothing underflows as a whole.
 #
+# Items with copies have a law of 0, 1, ... L instead of 0 and 1, and are told a log likelihood of each. The tree
+# is the same, with wider leaves, and so are the sweeps: what has log odds for 0/1 items has log weights of all values.
+#
 # Tensors are (items, columns): one column for each factor of each instance, side by side, which is what makes it fast.
 
 SCALED = 32  # items below a node from which its sums are scaled
@@ -55,19 +58,45 @@ def messages(
 
 
 def _messages(odds: Tensor, likelihood: Tensor) -> Tensor:
-    if likelihood.shape[0] < 2:
-        likelihood = F.pad(likelihood, (0, 0, 0, 1))
-    levels = _laws(odds, likelihood.shape[0])
+    told = _told(torch.stack([torch.sigmoid(-odds), torch.sigmoid(odds)], 1), likelihood)
+    return (told[:, 1].log() - told[:, 0].log()).nan_to_num(nan=0.0, posinf=torch.inf, neginf=-torch.inf)
+
+
+def value_messages(
+    logs: Float64[Tensor, "items values columns"], likelihood: Float64[Tensor, "counts columns"]
+) -> Float64[Tensor, "items values columns"]:
+    """The log likelihood of each value that each column's factor tells its items, 0 of the largest.
+
+    Args:
+        logs: What each item tells the factor, the log weights of its values 0, 1, ...
+        likelihood: T(0), T(1), ... of the sum of the items' values; sums beyond the last are impossible.
+
+    Example:
+        >>> import torch
+        >>> alike = torch.zeros(2, 3, 1, dtype=torch.float64)  # two items with 0, 1 or 2 copies each
+        >>> value_messages(alike, torch.tensor([[0.0], [1.0], [0.0]], dtype=torch.float64))[0, :, 0]  # one in all
+        tensor([0., 0., -inf], dtype=torch.float64)
+    """
+    step = COLUMNS if logs.device.type == "cpu" else COLUMNS_ON_GPU
+    parts = zip(logs.split(step, 2), likelihood.split(step, 1), strict=True)
+    told = torch.cat([_told(one.softmax(1), table) for one, table in parts], 2)
+    return (told / told.amax(1, keepdim=True)).log().nan_to_num(nan=0.0, neginf=-torch.inf)
+
+
+def _told(leaves: Tensor, likelihood: Tensor) -> Tensor:
+    """The likelihood of each value of each item, up to a factor: (items, values, columns), as the leaves."""
+    values = leaves.shape[1]
+    likelihood = F.pad(likelihood, (0, 0, 0, max(0, values - len(likelihood))))
+    levels = _laws(leaves, likelihood.shape[0])
     below = likelihood[None]  # (nodes, counts, columns): the likelihood of the number of defectives below each node
     for laws in reversed(levels):
-        below = _split(laws, below[: len(laws) // 2]) if len(laws) > 1 else below[:, :2]
-    none, one = below[: len(odds), 0], below[: len(odds), 1]
-    return (one.log() - none.log()).nan_to_num(nan=0.0, posinf=torch.inf, neginf=-torch.inf)
+        below = _split(laws, below[: len(laws) // 2]) if len(laws) > 1 else below[:, :values]
+    return below[: len(leaves)]
 
 
-def _laws(odds: Tensor, counts: int) -> list[Tensor]:
+def _laws(leaves: Tensor, counts: int) -> list[Tensor]:
     """The laws of the number of defectives below each node, (nodes, numbers, columns), from leaves to the last two."""
-    levels = [torch.stack([torch.sigmoid(-odds), torch.sigmoid(odds)], 1)]
+    levels = [leaves]
     while len(levels[-1]) > 2:
         if len(levels[-1]) % 2:  # one more node, with no items
             nothing = torch.zeros_like(levels[-1][:1])
@@ -119,7 +148,7 @@ STEEP = 2.0  # most that the level changes in a sweep
 class Beliefs(NamedTuple):
     """Where the sweeps ended."""
 
-    marginals: Tensor  # (items, instances)
+    marginals: Tensor  # (items, instances), or (items, values, instances)
     settled: Tensor  # (instances,), bool
     sweeps: Tensor  # (instances,)
 
@@ -128,24 +157,31 @@ class _State(NamedTuple):
     """The instances still going: their columns."""
 
     number: Tensor  # (instances,): which they are
-    odds: Tensor  # (items + 1, instances): log odds of each item, all messages together; the last is never defective
+    odds: Tensor  # (items + 1, instances): log odds of each item, all messages together; the last is never defective.
+    # (items + 1, values, instances): log weights of each value, where items have copies
     said: list[Tensor]  # (slots * factors, instances) of each step: what it told its items last
     tables: Likelihoods
     level: Tensor  # (instances,): what the number of all defectives adds to every item's log odds
     share: Tensor  # (instances,): what is taken of new messages
-    change: Tensor  # (items, instances): of the marginals in the last sweep
+    change: Tensor  # as the marginals: how they changed in the last sweep
+
+    @property
+    def marginals(self) -> Tensor:
+        """The probability of each item's being defective, or of each of its values."""
+        odds = self.odds[:-1]
+        return odds.sigmoid() if odds.dim() == 2 else odds.softmax(1)
 
     def pick(self, keep: Tensor) -> "_State":
         columns = keep.nonzero()[:, 0]
-        said = [one[:, columns] for one in self.said]
+        said = [one[..., columns] for one in self.said]
         return _State(
             self.number[columns],
-            self.odds[:, columns],
+            self.odds[..., columns],
             said,
             self.tables.pick(columns),
             self.level[columns],
             self.share[columns],
-            self.change[:, columns],
+            self.change[..., columns],
         )
 
 
@@ -157,43 +193,43 @@ def sweep(
     Args:
         graph: The factors, on the batch's device.
         tables: Their likelihoods.
-        prior: (items,): the items' own log odds.
+        prior: (items,): the items' own log odds; or (items, values), the log weights of their values.
         total: (numbers,): what it costs that 0, 1, ... items are defective, where that is no factor of the graph.
         iterations: Sweeps at most.
         tolerance: The largest change of a marginal in a sweep at which an instance has settled.
     """
-    instances, items = tables.which.shape[1], len(prior)
+    instances = tables.which.shape[1]
     result = Beliefs(
-        prior.new_zeros(items, instances),
+        prior.new_zeros(*prior.shape, instances),
         torch.zeros(instances, dtype=torch.bool, device=prior.device),
         torch.zeros(instances, dtype=torch.int64, device=prior.device),
     )
     most = FIRST_TAKEN_AT_ONCE if graph.at_once else FIRST_TAKEN
     state = _start(graph.steps, tables, prior, total, most)
-    before = torch.sigmoid(state.odds[:-1])
+    before = state.marginals
     for iteration in range(1, iterations + 1):
         if not len(state.number):
             break
         for step, said in zip(graph.steps, state.said, strict=True):
-            _speak(step, said, state)
+            (_speak if prior.dim() == 1 else _speak_values)(step, said, state)
         if total is not None:
             _move_level(state, total)
-        marginals = torch.sigmoid(state.odds[:-1])
+        marginals = state.marginals
         done = _take_stock(state, marginals - before, most) < tolerance * state.share
         leaving = done if iteration < iterations else torch.ones_like(done)
         if bool(leaving.any()):
             which = state.number[leaving]
-            result.marginals[:, which] = marginals[:, leaving]
+            result.marginals[..., which] = marginals[..., leaving]
             result.settled[which], result.sweeps[which] = done[leaving], iteration
-            state, marginals = state.pick(~leaving), marginals[:, ~leaving]
+            state, marginals = state.pick(~leaving), marginals[..., ~leaving]
         before = marginals
     return result
 
 
 def _start(steps: Sequence[Step], tables: Likelihoods, prior: Tensor, total: Tensor | None, most: float) -> _State:
     n = tables.which.shape[1]
-    odds = torch.cat([prior, prior.new_full((1,), -torch.inf)])[:, None].repeat(1, n)
-    said = [odds.new_zeros(step.items.numel(), n) for step in steps]
+    odds = torch.cat([prior, _never(prior)])[..., None].repeat_interleave(n, -1)
+    said = [odds.new_zeros(step.items.numel(), *odds.shape[1:]) for step in steps]
     state = _State(
         torch.arange(n, device=odds.device),
         odds,
@@ -209,12 +245,20 @@ def _start(steps: Sequence[Step], tables: Likelihoods, prior: Tensor, total: Ten
     return state
 
 
+def _never(prior: Tensor) -> Tensor:
+    """What fills up slots: an item that is never defective, or has no copies."""
+    never = torch.full_like(prior[:1], -torch.inf)
+    if never.dim() == 2:
+        never[0, 0] = 0.0
+    return never
+
+
 def _take_stock(state: _State, change: Tensor, most: float) -> Tensor:
     """Take less of the next messages where the marginals turned back; give their largest change: (instances,)."""
-    turned = (change * state.change).sum(0) < 0
+    turned = (change * state.change).flatten(0, -2).sum(0) < 0
     state.share.copy_(torch.where(turned, state.share * TAKE_LESS, state.share * TAKE_MORE).clamp(LEAST_TAKEN, most))
     state.change.copy_(change)
-    return change.abs().amax(0)
+    return change.abs().flatten(0, -2).amax(0)
 
 
 def _speak(step: Step, said: Tensor, state: _State) -> None:
@@ -232,6 +276,19 @@ def _speak(step: Step, said: Tensor, state: _State) -> None:
     said += change
     state.odds.index_add_(0, at, change)
     state.odds[-1] = -torch.inf  # fills up slots, and hears nothing
+
+
+def _speak_values(step: Step, said: Tensor, state: _State) -> None:
+    """The same for items with copies, whose messages have a number for each value."""
+    at, (slots, factors) = step.items.flatten(), step.items.shape
+    heard = state.odds.index_select(0, at) - said  # (slots * factors, values, instances)
+    heard = (heard - heard.amax(1, keepdim=True)).clamp_(min=-SUREST_MESSAGE)
+    by_column = heard.unflatten(0, (slots, factors)).transpose(1, 2)  # (slots, values, factors, instances)
+    new = value_messages(by_column.flatten(2), state.tables.of(step)).clamp_(min=-SUREST_MESSAGE)
+    change = (new.view(by_column.shape).transpose(1, 2).flatten(0, 1) - said).mul_(state.share)
+    said += change
+    state.odds.index_add_(0, at, change)
+    state.odds[-1] = _never(state.odds[:1, :, 0]).T  # fills up slots, and hears nothing
 
 
 def _move_level(state: _State, total: Tensor) -> None:

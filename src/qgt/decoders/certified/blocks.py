@@ -209,17 +209,15 @@ class _Blocks:
 
     def _sum(self, each: Sequence[Tensor | None]) -> Tensor:
         """Log joints of the categories as one of all: what the items cost there beyond here is the same for every x."""
-        first, *others = self.categories.distribution
-        beyond = math.log(first) - sum(math.log(first / (first + rate)) for rate in others)
         found = [one for one in each if one is not None]
-        return torch.stack(found).sum(0) + self.problem.items * beyond
+        return torch.stack(found).sum(0) - self.categories.beyond_alone(self.problem.items)
 
     def _values(self, spans: Spans, answers: Tensor, weight: Tensor) -> Tensor:
         """The probability of each category of each item among the answers; of the prior where there are none."""
-        prior = torch.tensor(self.categories.distribution, dtype=torch.float64, device=answers.device)
-        values = prior.repeat(len(spans), answers.shape[1], 1)  # (instances, items, categories)
+        prior = self.categories.distributions(answers.shape[1]).to(answers.device)
+        values = prior.repeat(len(spans), 1, 1)  # (instances, items, categories)
         values[spans.numbers > 0] = 0.0
-        for value in range(len(prior)):
+        for value in range(values.shape[2]):
             values[:, :, value].index_add_(0, spans.owner, weight[:, None] * (answers == value))
         return values
 

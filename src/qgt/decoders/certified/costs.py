@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qgt.decoders.envelopes import Envelope, envelope_of
+from qgt.decoders.envelopes import corners_of
 from qgt.model.factors import PoolCosts, finite_tables
 from qgt.model.prior import ALONE, FREE, FactoredPrior, Groups, ItemCosts
 from qgt.model.problem import Problem
@@ -51,7 +51,8 @@ def softened(tables: Tensor) -> Tensor:
 # Lovasz extension). Two of its steps are kept here, the first one and the mean of the others: charge times the largest
 # x plus slope times their sum. Only the search for multipliers uses that; bounds come from the tables.
 
-ROUNDS = 4  # in which the largest x of a group is found: exact up to groups of this size
+ROUNDS = 4  # in which the largest x of a group is found at first: exact up to groups of this size
+NEVER_CUT = 1e3  # more than any relaxed x, even before it is put between its bounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,38 +122,52 @@ class Members:
         """Whether any group has a charge."""
         return bool((self.charge > 0).any())
 
+    @cached_property
+    def inside(self) -> tuple[Tensor, Tensor]:
+        """Which items are in each group that has a charge: (items, charged groups), float32; and these charges."""
+        some = (self.charge > 0).nonzero()[:, 0]
+        return (self.place[:, None] // self.items.shape[1] == some).float(), self.charge[some]
+
     def charges(self, fixed: Tensor) -> "Charges":
         """The charges of some nodes, whose largest relaxed x may be cut off."""
-        slots = self.items.T.contiguous()  # (size, groups): sums over the middle of three dimensions are fast
-        here = torch.nn.functional.pad(fixed, (0, 1))[:, slots]  # an item beyond all is not free
-        due = (here == 1).any(1) | (self.charge == 0)
-        return Charges(slots, self.place // self.items.shape[1], self.charge, (here == FREE).float(), due)
+        inside, charge = self.inside
+        due = ((fixed == 1).float() @ inside) > 0
+        uncut = ~((fixed == FREE) & (inside.sum(1) > 0)) * NEVER_CUT
+        return Charges(inside, charge, uncut, due, torch.zeros_like(due, dtype=torch.float32), uncut)
 
 
-class Charges(NamedTuple):
-    """What the largest relaxed x of each group is charged, in some nodes."""
+@dataclass(eq=False)
+class Charges:
+    """What the largest relaxed x of each group is charged, in some nodes of an iteration."""
 
-    slots: Tensor  # (size, groups)
-    group: Tensor  # (items,)
+    inside: Tensor  # (items, groups), float32
     charge: Tensor  # (groups,)
-    free: Tensor  # (nodes, size, groups), float32: 1 where an item is free
-    due: Tensor  # (nodes, groups): where nothing is cut off, as the charge is due in any case or there is none
+    uncut: Tensor  # (nodes, items), float32: 0 where an item is free and in a group, otherwise more than any x
+    due: Tensor  # (nodes, groups): where nothing is cut off, as the charge is due in any case
+    top: Tensor  # (nodes, groups): at which the last x were cut off
+    tops: Tensor  # (nodes, items): the same by item
+    rounds: int = ROUNDS  # of Newton's method in the next iteration
 
     def pick(self, keep: Tensor) -> "Charges":
         """Some of the nodes."""
-        return self._replace(free=self.free[keep], due=self.due[keep])
+        uncut, due, top, tops = (part[keep] for part in (self.uncut, self.due, self.top, self.tops))
+        return Charges(self.inside, self.charge, uncut, due, top, tops, self.rounds)
 
     def cut(self, x: Tensor, step: float) -> Tensor:
         """The proximal map: the largest free x of each group are cut off where that takes away step times the charge.
 
-        It is a projection on a simplex, found in a few rounds (Michelot 1986).
+        It is a projection on a simplex. Its threshold is found by Newton's method: in a few rounds at first, and then,
+        because x changes little from one iteration to the next, in one round from the last threshold.
         """
-        value, active = torch.nn.functional.pad(x, (0, 1))[:, self.slots], self.free
-        for _ in range(min(ROUNDS, len(self.slots))):
-            top = ((value * active).sum(1) - step * self.charge) / active.sum(1).clamp_(min=1.0)
-            active = active * (value > top[:, None])
-        top = top.clamp_(0.0, 1.0).masked_fill_(self.due, 1.0)
-        return torch.minimum(x, top[:, self.group])
+        charge = step * self.charge
+        for _ in range(self.rounds):
+            over = torch.sub(x, self.tops).clamp_(min=0.0)
+            left = (over @ self.inside).sub_(charge)
+            self.top = left.div_((over.sign_() @ self.inside).clamp_(min=1.0)).add_(self.top)
+            self.top.clamp_(0.0, 1.0).masked_fill_(self.due, 1.0)
+            self.tops = torch.addmm(self.uncut, self.top, self.inside.T)
+        self.rounds = 1
+        return torch.minimum(x, self.tops)
 
 
 class _GroupWays(NamedTuple):
@@ -167,7 +182,8 @@ class _GroupWays(NamedTuple):
     def of(cls, members: Members, fixed: Tensor, reduced: Tensor) -> "_GroupWays":
         value = members.gathered(torch.where(fixed == FREE, reduced, torch.inf), torch.inf)
         ordered, order = _in_order(value) if members.ordered else value.sort(2)
-        rank = torch.empty_like(order).scatter_(2, order, torch.arange(order.shape[2]).to(order).expand_as(order))
+        slots = torch.arange(order.shape[2], device=order.device)
+        rank = torch.empty_like(order).scatter_(2, order, slots.expand_as(order))
         least = torch.nn.functional.pad(ordered.cumsum(2), (1, 0))
         ones = members.gathered((fixed == 1).long(), 0.0).sum(2)
         at = (ones[:, :, None] + torch.arange(least.shape[2], device=ones.device)).clamp(max=least.shape[2] - 1)
@@ -228,30 +244,26 @@ def group_swaps(members: Members, fixed: Tensor, reduced: Tensor, number: Tensor
     return members.scattered(inside) & free, best, torch.where(free, more, torch.inf)
 
 
-def _sums(cost: Tensor, numbers: int) -> list[Tensor]:
-    """The least cost of 0, 1, ... defectives in the first 0, 1, ... groups: each (nodes, numbers)."""
-    total = torch.full((len(cost), numbers), torch.inf, dtype=cost.dtype, device=cost.device)
-    total[:, 0] = 0.0
-    found = [total]
+def _sums(cost: Tensor, numbers: int) -> Tensor:
+    """The least cost of 0, 1, ... defectives in the first 0, 1, ... groups: (groups + 1, nodes, numbers)."""
+    sizes = min(cost.shape[2], numbers)
+    found = cost.new_full((cost.shape[1] + 1, len(cost), sizes - 1 + numbers), torch.inf)  # those before 0 stay as such
+    found[0, :, sizes - 1] = 0.0
     for group in range(cost.shape[1]):
-        total = found[-1] + cost[:, group, :1]
-        for n in range(1, min(cost.shape[2], numbers)):
-            shifted = found[-1][:, : numbers - n] + cost[:, group, n : n + 1]
-            total[:, n:] = torch.minimum(total[:, n:], shifted)
-        found.append(total)
-    return found
+        ways = found[group].unfold(1, sizes, 1).permute(2, 0, 1)  # (sizes, nodes, numbers): a group has all but so many
+        found[group + 1, :, sizes - 1 :] = (ways + cost[:, group, :sizes].flip(1).T[:, :, None]).amin(0)
+    return found[:, :, sizes - 1 :]
 
 
 def _others(cost: Tensor, number: Tensor) -> Tensor:
     """The least cost of all groups but one, which has 0, 1, ... of the given number: (nodes, groups, size + 1)."""
     numbers = int(number.max()) + 1
-    before, after = _sums(cost, numbers), _sums(cost.flip(1), numbers)[::-1]
+    before, after = _sums(cost, numbers)[:-1], _sums(cost.flip(1), numbers)[:-1].flip(0)  # (groups, nodes, numbers)
     rest = number[:, None] - torch.arange(numbers, device=cost.device)  # (nodes, numbers)
+    behind = torch.where(rest >= 0, after.gather(2, rest.clamp(min=0).expand_as(after)), torch.inf)
     found = torch.full_like(cost, torch.inf)
-    for group in range(cost.shape[1]):
-        behind = torch.where(rest >= 0, after[group + 1].gather(1, rest.clamp(min=0)), torch.inf)
-        for n in range(min(cost.shape[2], numbers)):
-            found[:, group, n] = (before[group][:, : numbers - n] + behind[:, n:]).amin(1)
+    for n in range(min(cost.shape[2], numbers)):
+        found[:, :, n] = (before[:, :, : numbers - n] + behind[:, :, n:]).amin(2).T
     return found
 
 
@@ -274,7 +286,7 @@ class Model:
     constant: float
     groups: Groups | None  # of items, with costs of their own
     members: Members | None  # the same, for the minimum over x
-    pools_above_least: int = 0  # pools that are no longer there, and whose costs in the constant are not the least
+    above_least: float = 0.0  # nats that pools of a larger problem cost more here than the least they may cost there
 
     @classmethod
     def of(cls, problem: Problem, device: torch.device) -> "Model":
@@ -283,7 +295,7 @@ class Model:
         return cls.build(problem.design.matrix, problem.prior.costs(problem.items), device)
 
     @classmethod
-    def build(cls, pools: Tensor, costs: ItemCosts, device: torch.device, pools_above_least: int = 0) -> "Model":
+    def build(cls, pools: Tensor, costs: ItemCosts, device: torch.device, above_least: float = 0.0) -> "Model":
         """Take pools (pools, items) of 0 and 1, and what items cost."""
         pools = pools.to(device, torch.float64)
         matrix = torch.cat([pools, pools.new_ones(1, pools.shape[1])])
@@ -301,8 +313,20 @@ class Model:
             costs.constant,
             groups,
             None if groups is None else Members.of(groups, device),
-            pools_above_least,
+            above_least,
         )
+
+    def inverse_of(self, rows: Tensor) -> Tensor:
+        """(A A' + I)^-1 of some rows, bool (..., rows), and 0 in all others: (..., rows, rows), float32."""
+        matrix, both = self.matrix.double(), rows[..., None] & rows[..., None, :]
+        inside = torch.where(both, matrix @ matrix.T, 0.0) + torch.eye(len(matrix)).to(matrix)
+        return torch.where(both, torch.linalg.inv(inside), 0.0).float()
+
+    @cached_property
+    def inverse_without_number(self) -> Tensor:
+        """The same of the pools alone."""
+        last = len(self.matrix) - 1
+        return self.inverse_of(torch.arange(last + 1, device=self.matrix.device) < last)
 
     @cached_property
     def moves(self) -> Tensor:
@@ -350,14 +374,12 @@ class Tables:
     @classmethod
     def of(cls, pools: PoolCosts) -> "Tables":
         """The envelope of every table."""
-        envelopes = [shortened(envelope_of(row)) for row in pools.tables.cpu().numpy()]
-        most = max([1, *(len(envelope.slopes) for envelope in envelopes)])
-        pieces = np.zeros((2 + 2 * most, len(envelopes)))
-        for column, (start, cost, slopes, lengths) in zip(pieces.T, envelopes, strict=True):
-            column[:2] = start, cost
-            column[2 : 2 + len(slopes)] = slopes
-            column[2 + most : 2 + most + len(slopes)] = lengths
-        return cls(pools.tables, pools.which, torch.from_numpy(pieces).to(pools.which.device))
+        return cls(pools.tables, pools.which, envelopes(pools.tables))
+
+    @cached_property
+    def flat(self) -> Tensor:
+        """Which tables cost the same at any count, as those of missing counts do: (values,), bool."""
+        return (self.costs == self.costs[:, :1]).all(1) & self.costs[:, 0].isfinite()
 
     @cached_property
     def rises(self) -> Tensor:
@@ -365,16 +387,88 @@ class Tables:
         return softened(self.costs).diff(dim=1)
 
 
-def shortened(envelope: Envelope) -> Envelope:
-    """An envelope of few pieces, nowhere above the given one."""
-    start, cost, slopes, lengths = envelope
-    if len(slopes) <= PIECES:
-        return envelope
-    first = min(max(int(np.searchsorted(slopes, 0.0)) - PIECES // 2, 0), len(slopes) - PIECES)
-    before, after = lengths[:first].sum(), lengths[first + PIECES :].sum()
-    # The tangents at both ends of what is kept lie below the rest.
-    cost += float((slopes[:first] * lengths[:first]).sum() - slopes[first] * before)
-    slopes, lengths = slopes[first : first + PIECES], lengths[first : first + PIECES].copy()
-    lengths[0] += before
-    lengths[-1] += after
-    return Envelope(start, cost, slopes, lengths)
+# Convex envelopes of many tables at once. Real-valued counts have a table each, so nothing here is done table by table.
+
+CHORDS = 2**22  # between two counts of a table, that are looked at together
+WIDE_TABLE = 2**10  # counts: a wider table has too many chords
+
+
+def envelopes(tables: Tensor) -> Tensor:
+    """The envelopes of tables (values, counts), of few pieces: (2 + twice the pieces, values).
+
+    An envelope of more pieces keeps those around its least cost. The tangents at both ends of what is kept are below
+    the rest.
+
+    Example:
+        >>> import torch
+        >>> table = torch.tensor([[torch.inf, 3.0, 1.0, 3.0]], dtype=torch.float64)
+        >>> envelopes(table)[:, 0]  # start, cost, slopes, lengths
+        tensor([ 1.,  3., -2.,  2.,  1.,  1.], dtype=torch.float64)
+    """
+    corner = corners(tables)
+    number = corner.sum(1, keepdim=True)  # (values, 1)
+    most = max(1, int(number.max()) if len(tables) else 1)
+    slot = torch.arange(tables.shape[1], device=tables.device).expand_as(corner)
+    at = slot.new_zeros(len(tables), most + 1).scatter_(1, torch.where(corner, corner.cumsum(1) - 1, most), slot)
+    at = at.gather(1, torch.minimum(slot.new_tensor(range(most)), (number - 1).clamp(min=0)))  # the last one repeated
+    heights = tables.gather(1, at)  # (values, corners)
+    if most == 1:
+        none = torch.zeros_like(heights)
+        return torch.cat([at.to(heights), heights, none, none], 1).T.contiguous()
+    lengths = at.diff(dim=1).to(heights)
+    slopes = torch.where(lengths > 0, heights.diff(dim=1) / lengths.clamp(min=1.0), 0.0)
+    kept, pieces = min(PIECES, most - 1), number - 1
+    first = ((slopes < 0).sum(1, keepdim=True) - PIECES // 2).clamp(min=0)
+    first = torch.minimum(first, (pieces - kept).clamp(min=0))
+    window = first + slot.new_tensor(range(kept))
+    before = (at.gather(1, first) - at[:, :1]).to(heights)
+    after = (at[:, -1:] - at.gather(1, first + kept)).to(heights)
+    slopes, lengths = slopes.gather(1, window), lengths.gather(1, window)
+    cost = heights.gather(1, first) - slopes[:, :1] * before
+    lengths[:, :1] += before
+    lengths[:, -1:] += after
+    return torch.cat([at[:, :1].to(heights), cost, slopes, lengths], 1).T.contiguous()
+
+
+def corners(tables: Tensor) -> Tensor:
+    """The corners of the largest convex function below each table (values, counts): (values, counts), bool."""
+    convex, found = convex_and_bent(tables)
+    others = (~convex).nonzero()[:, 0]
+    for some in others.split(max(1, CHORDS // tables.shape[1] ** 2)):
+        found[some] = _corners_by_chords(tables[some])
+    return found
+
+
+def convex_and_bent(tables: Tensor) -> tuple[Tensor, Tensor]:
+    """Whether tables are convex without a gap: (values,); and which possible counts are an end or a bend of them."""
+    finite = torch.nn.functional.pad(torch.where(tables.isfinite(), tables, 0.0), (1, 1))
+    possible = torch.nn.functional.pad(tables.isfinite(), (1, 1))
+    inner = possible[:, :-2] & possible[:, 1:-1] & possible[:, 2:]
+    bends = torch.where(inner, finite.diff(dim=1).diff(dim=1), 0.0)  # (values, counts)
+    runs = (possible[:, 1:] & ~possible[:, :-1]).sum(1)  # of possible counts
+    bent = possible[:, 1:-1] & (~inner | (bends > 0))
+    return (runs <= 1) & (bends >= 0).all(1), bent
+
+
+def _corners_by_chords(tables: Tensor) -> Tensor:
+    """The same by brute force: a corner is where all slopes from the left are less than all slopes to the right."""
+    if tables.shape[1] > WIDE_TABLE:
+        return _corners_one_by_one(tables)
+    possible = tables.isfinite()
+    finite, counts = torch.where(possible, tables, 0.0), torch.arange(tables.shape[1], device=tables.device)
+    run = counts - counts[:, None]
+    slopes = (finite[:, None] - finite[:, :, None]) / torch.where(run == 0, 1, run)  # (values, from, to)
+    ahead = (run > 0) & possible[:, :, None] & possible[:, None]
+    left = torch.where(ahead, slopes, -torch.inf).amax(1)
+    right = torch.where(ahead, slopes, torch.inf).amin(2)
+    return possible & (left < right)
+
+
+def _corners_one_by_one(tables: Tensor) -> Tensor:
+    """The same of wide tables, which have too many chords."""
+    found = torch.zeros_like(tables, dtype=torch.bool)
+    for row, table in zip(found, tables.cpu().numpy(), strict=True):
+        counts = np.flatnonzero(np.isfinite(table))
+        if len(counts):
+            row[torch.from_numpy(corners_of(counts, table[counts])[0]).to(row.device)] = True
+    return found

@@ -20,8 +20,10 @@ The proof is data: the leaves of each instance's tree, with the multipliers that
 import math
 import time
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
+from jaxtyping import Float64
 from torch import Tensor
 
 from qgt.arguments import fraction, positive
@@ -32,9 +34,9 @@ from qgt.decoders.certified.relaxation import Recordings
 from qgt.decoders.certified.search import BatchOutcome, Search, SearchOptions, as_decoded
 from qgt.decoders.contract import LEAST_PART, BoundDecoder, refuse_unsupported, without_costs
 from qgt.decoders.parts import through_parts
-from qgt.decoders.results import Decoded
+from qgt.decoders.results import Decoded, Status
 from qgt.model.categories import Categories
-from qgt.model.factors import pool_costs
+from qgt.model.factors import PoolCosts, pool_costs
 from qgt.model.problem import Problem
 
 CPU_BATCH = 2**18  # nodes times items that are worked on together: what the caches hold
@@ -121,14 +123,37 @@ class CertifiedUntilDoubtful:
 
     def supports(self, problem: Problem) -> str | None:
         """What `Certified` supports."""
-        return without_costs(problem)
+        return without_costs(problem.in_parts)
 
     def bind(self, problem: Problem) -> BoundDecoder:
         """Set up what all instances share, once for each device."""
         refuse_unsupported(self, problem)
+        if isinstance(problem.prior, Categories):
+            return self._by_category(problem)
+        if problem.values is not None:
+            return through_parts(self, problem)
         slacks = math.log(self.odds), math.log(self.coarse_odds)
         options = SearchOptions(slacks[0], False, self.stop_confidence, slacks[1])
         return _bound(problem, options, self.odds, self.time_limit)
+
+    def _by_category(self, problem: Problem) -> BoundDecoder:
+        """Short lists first, and long ones where the answer looks sure: those of categories are put together."""
+        plain = Certified(self.odds, self.time_limit, certificates=False)
+        short, long = replace(plain, odds=self.coarse_odds).bind(problem), plain.bind(problem)
+
+        def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
+            first = short(y)
+            confidence = first.evidence.confidence
+            sure = (first.status == Status.PROVED) & (confidence is not None and confidence >= self.stop_confidence)
+            whole = first.evidence.complete  # of a list that is cut short nobody knows what its answers weigh
+            known = None if confidence is None or whole is None else torch.where(whole, confidence, 0.0)
+            doubtful = replace(first.evidence, complete=torch.zeros_like(sure), confidence=known)
+            parts = [replace(first, evidence=doubtful).pick((~sure).nonzero()[:, 0])]
+            parts += [long(y[sure])] if bool(sure.any()) else []
+            order = torch.cat([(~sure).nonzero()[:, 0], sure.nonzero()[:, 0]])
+            return Decoded.joined(parts).pick(order.argsort())
+
+        return BoundDecoder(problem, decode, takes_missing=True)
 
 
 def _bound(problem: Problem, options: SearchOptions, odds: float, time_limit: float | None) -> BoundDecoder:
@@ -164,6 +189,34 @@ def _bound(problem: Problem, options: SearchOptions, odds: float, time_limit: fl
         return Decoded.joined(parts).pick(order.argsort())
 
     return BoundDecoder(problem, decode, takes_missing=True, least_part=None if large else LEAST_PART)
+
+
+class Cheaper(NamedTuple):
+    """The best x of each instance among those below its limit."""
+
+    x: Tensor  # (instances, items), uint8; zeros where none was found
+    cost: Tensor  # (instances,), float64; infinite where none was found
+    unexplored: Tensor  # (instances,), float64: no x that was not looked at costs less; infinite where there is none
+
+
+def cheaper_than(
+    problem: Problem, pools: PoolCosts, limits: Float64[Tensor, " instances"], *, seconds: float, briefly: bool = False
+) -> Cheaper:
+    """The best x of each instance that costs less than a limit, as far as all of them are searched in the time.
+
+    A limit that few x are below makes a search far shorter than one for the best x: many roots' bounds exceed it.
+    `briefly` looks at the roots alone, all of them together.
+    """
+    device, deadline = pools.which.device, time.perf_counter() + seconds
+    options = SearchOptions(keep_leaves=False)
+    search = Search.start(Model.of(problem, device), Tables.of(pools), options, limits=limits)
+    before = search.best.clone()
+    if briefly:
+        next(search.steps(len(limits), None), None)
+    else:
+        search.run(batch_of(device, problem.items), deadline)
+    cost = torch.where(search.best < before, search.best, torch.inf)
+    return Cheaper(search.answer, cost, search.unexplored())
 
 
 def batch_of(device: torch.device, items: int) -> int:

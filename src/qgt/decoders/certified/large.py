@@ -193,7 +193,9 @@ class Small:
         different, which = table.unique(dim=0, return_inverse=True)
         rest = torch.ones(len(base), dtype=torch.bool).index_fill_(0, inside, False)
         settled = large.tables[rest].gather(1, base[rest, None])[:, 0]
-        above_least = int((settled > large.tables.min() + SEARCH_TOLERANCE).sum())
+        least = large.tables.amin(1)
+        above = torch.cat([settled - least[rest], table.amin(1) - least[inside]])
+        above_least = float(torch.where(above.isfinite(), above, 0.0).sum())
         number = int(ones.sum())
         costs = ItemCosts(
             large.items.constant + float(large.items.weights @ ones.double() + settled.sum()),

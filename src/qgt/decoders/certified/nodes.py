@@ -3,6 +3,7 @@
 A node is a set of x: some items fixed, the number of defectives k fixed (but at the root).
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,11 +18,13 @@ from qgt.model.prior import FREE
 
 # Costs on a grid, where x with k defectives can have few.
 #
-# Where all items weigh the same and a count costs one of two values, an x with k defectives costs one of
+# Where all items weigh the same, and what pools cost above their least is a multiple of one step, an x with k
+# defectives costs one of
 #
-#     constant + w k + v_0 (pools - s) + v_1 s,        s = 0, 1, ... pools that are off,
+#     constant + w k + T(k) + least_1 + least_2 + ... + step s,        s = 0, 1, ...,
 #
-# so a bound above the last of these below the limit is as good as one at the limit.
+# so a bound above the last of these below the limit is as good as one at the limit. A count that is off or not has one
+# step; whole counts with a Gaussian error have as many as the square of how far they are off; a missing count has none.
 
 # Nats: costs that differ by less are equal, a factor of 1.000001 in probability. A node is closed here once its bound
 # reaches the limit less this tolerance. The checker computes the bound again, lowers it by all that float64 may have
@@ -31,33 +34,72 @@ from qgt.model.prior import FREE
 SEARCH_TOLERANCE = 1e-6
 
 
+# The checker has its own, larger tolerances for costs beside the grid.
+LEAST_STEP = 1e-3  # nats
+BESIDE_GRID = 2.5e-9  # nats, of all pools together
+SUM_ROUNDING = 1e-8  # nats: what the sum of a grid's base may be off
+
+
 class Levels(NamedTuple):
-    """The costs that x with k defectives can have: base[k], base[k] + step, ..."""
+    """The costs that x with k defectives can have under an instance: base[k] + least, base[k] + least + step, ..."""
 
     step: float
     base: Tensor  # (items + 1,)
-    steps_below: int  # the base, at which a cost may lie for all that the checker knows
+    least: Tensor  # (instances,): of all pools
+    steps_below: float  # base and least, at which a cost may be for all that the checker knows
 
-    def below(self, limit: Tensor, total: Tensor) -> Tensor:
-        """Just above the last cost that is less than the limit; -inf where none is."""
-        base = self.base[total]
+    def below(self, limit: Tensor, owner: Tensor, total: Tensor) -> Tensor:
+        """Just above the last cost that is less than the limit, of an instance and a number; -inf where none is."""
+        base = self.base[total] + self.least[owner]
         steps = torch.ceil((limit - base) / self.step) - 1
         return torch.where(steps >= -self.steps_below, base + self.step * steps + SEARCH_TOLERANCE, -torch.inf)
 
     @classmethod
     def of(cls, model: Model, tables: Tables) -> "Levels | None":
         """None where items or counts have more different costs."""
-        table = tables.costs
-        weights, values = model.weights[model.known == FREE].unique(), table[table.isfinite()].unique()
-        if len(weights) != 1 or len(values) < 2 or model.groups is not None:
+        free = model.known == FREE
+        if model.groups is not None or not bool(free.any()) or len(model.weights[free].unique()) != 1:
             return None
-        low, high = values[0], values[-1]
-        between = torch.minimum(values - low, high - values).amax()
-        if float(between) > 1e-12 or float(high - low) < 1e-3:
+        possible = tables.costs.isfinite()
+        least = torch.where(possible, tables.costs, torch.inf).amin(1)
+        least = torch.where(least.isfinite(), least, 0.0)  # (values,)
+        above = torch.where(possible, tables.costs - least[:, None], 0.0)
+        step = common_step(above[above > 1e-12], BESIDE_GRID / max(1, tables.which.shape[1]))
+        if step is None:
             return None
-        free = torch.arange(len(model.known) + 1, device=table.device) - int((model.known == 1).sum())
-        base = model.constant + weights * free + tables.which.shape[1] * low + model.numbers
-        return cls(float(high - low), base, model.pools_above_least)
+        weight = float(model.weights[free][0])
+        pools = least[tables.which].sum(1)
+        number = torch.arange(len(model.known) + 1, device=pools.device) - int((model.known == 1).sum())
+        base = model.constant + weight * number.double() + model.numbers  # float32 would shift the grid by a tolerance
+        size = torch.where(base.isfinite(), base.abs(), 0.0).max() + least[tables.which].abs().sum(1).amax(0)
+        if float(size) * 160 * torch.finfo(torch.float64).eps > SUM_ROUNDING:
+            return None
+        return cls(step, base, pools, math.ceil(model.above_least / step - 1e-6))
+
+
+def common_step(values: Tensor, beside: float) -> float | None:
+    """The largest number of which all values, which are positive, are multiples up to `beside`; None if it is small.
+
+    Example:
+        >>> import torch
+        >>> common_step(torch.tensor([3.0, 4.5], dtype=torch.float64), 1e-9)
+        1.5
+        >>> common_step(torch.tensor([3.0, 3.1415926535], dtype=torch.float64), 1e-9)
+    """
+    if not len(values):
+        return None
+    step = float(values.min())
+    while step >= LEAST_STEP:  # Euclid's algorithm with all values at once
+        rest = (values - step * (values / step).round()).abs()
+        rest = rest[rest > SEARCH_TOLERANCE]
+        if not len(rest):
+            break
+        step = float(rest.min())
+    if step < LEAST_STEP:
+        return None
+    step = float(values.max()) / round(float(values.max()) / step)  # of which rounding changes least
+    off = (values - step * (values / step).round()).abs().max()
+    return step if float(off) <= beside else None
 
 
 def coarse(tables: Tensor, which: Tensor) -> Tensor:
@@ -70,20 +112,20 @@ def coarse(tables: Tensor, which: Tensor) -> Tensor:
     return (largest * torch.finfo(torch.float64).eps > SEARCH_TOLERANCE)[which].any(1)
 
 
-def enough(levels: Levels | None, limit: Tensor, total: Tensor, items: int) -> Tensor:
+def enough(levels: Levels | None, limit: Tensor, owner: Tensor, total: Tensor, items: int) -> Tensor:
     """The bound at which no x of a node, of any number of defectives if FREE, costs less than the limit: (nodes,)."""
     if levels is None:
         return limit
-    found, free = levels.below(limit, total.clamp(min=0)), total == FREE
+    found, free = levels.below(limit, owner, total.clamp(min=0)), total == FREE
     if bool(free.any()):
-        found[free] = enough_for_each(levels, limit[free], items + 1).amax(1)
+        found[free] = enough_for_each(levels, limit[free], owner[free], items + 1).amax(1)
     return found
 
 
-def enough_for_each(levels: Levels | None, limit: Tensor, numbers: int) -> Tensor:
+def enough_for_each(levels: Levels | None, limit: Tensor, owner: Tensor, numbers: int) -> Tensor:
     """The same for 0, 1, ... defectives: (nodes, numbers)."""
-    each = limit[:, None].expand(-1, numbers)
-    return each if levels is None else levels.below(each, torch.arange(numbers, device=limit.device))
+    each, every = limit[:, None].expand(-1, numbers), torch.arange(numbers, device=limit.device)
+    return each if levels is None else levels.below(each, owner[:, None], every)
 
 
 # Whole answers: what they cost, and how to make them cheaper one or two items at a time, many at once.

@@ -16,7 +16,10 @@ and its minimum over x and c, a plain sum, is a lower bound on the cost of every
 That search is the primal-dual hybrid gradient method (Chambolle and Pock 2011, algorithm 1), with the dual step
 preconditioned by (A A' + I)^-1: the mean of a 0/1 matrix is a huge singular value, which makes the plain method crawl,
 and with it the operator is an isometry (Pock and Chambolle 2011 for the idea). Two products with A per iteration serve
-all instances. Where pools share out what they charge (`steps`), the shares are more dual variables of the same method.
+all instances. A row that costs nothing whatever its count is has the multiplier 0, and must be out of A: otherwise its
+multiplier goes to 0 slowly, and what is left of it costs the bound as much as there are items in the row. So instances
+of which counts are missing have inverses of their own (`Metrics`). Where pools share out what they charge (`steps`),
+the shares are more dual variables of the same method.
 """
 
 import threading
@@ -104,6 +107,8 @@ SHARES_HALF = 0.5  # of the dual step is for shares, the rest for the other mult
 CHECK = 20  # iterations between looks at the bound
 LARGE_MATRIX, CHECK_LARGE = 2**17, 10  # entries of A from which a look costs little beside ten iterations
 RESTART = 100  # iterations between restarts from the best multipliers
+MOST_METRICS = 2**30  # entries of preconditioners: 4 GB, those of 400,000 instances with 35 pools
+METRICS_AT_A_TIME = 2**22  # entries that are inverted together, in float64
 
 
 class Rows(NamedTuple):
@@ -134,6 +139,38 @@ def rows_of(model: Model, tables: Tables, ranges: Ranges | None, nodes: "Sets") 
     both = torch.cat([torch.stack(rest), last], 2)
     number = torch.where(total == FREE, model.numbers.amin(), model.numbers[total.clamp(min=0)])
     return Rows(torch.cat([start, total.clamp(min=0)[:, None]], 1), cost.sum(1) + number, both[:most], both[most:])
+
+
+@dataclass(frozen=True, eq=False)
+class Metrics:
+    """The preconditioners of a batch's nodes: those of the rows that cost something."""
+
+    model: Model
+    own: (
+        Tensor | None
+    )  # (patterns, 2, rows, rows), float32: without and with any number; None where no count is missing
+    pattern: Tensor  # (instances,): which of them each instance has
+
+    @classmethod
+    def of(cls, model: Model, tables: Tables) -> "Metrics":
+        """One for every pattern of missing counts; those of all pools where there are too many patterns."""
+        seen, rows = ~tables.flat[tables.which], len(model.matrix)
+        nothing_missing = cls(model, None, seen.new_zeros(len(seen), dtype=torch.int64))
+        if bool(seen.all()):
+            return nothing_missing
+        patterns, which = seen.unique(dim=0, return_inverse=True)
+        if 2 * len(patterns) * rows**2 > MOST_METRICS:
+            return nothing_missing
+        both = [torch.nn.functional.pad(patterns, (0, 1), value=number) for number in (True, False)]
+        some = torch.stack(both, 1).split(max(1, METRICS_AT_A_TIME // rows**2))
+        return cls(model, torch.cat([model.inverse_of(part) for part in some]), which)
+
+    def at(self, nodes: "Sets") -> Tensor | None:
+        """Those of some nodes: (nodes, rows, rows), or (rows, rows) for all of them; None where it is the model's."""
+        any_number = nodes.total == FREE
+        if self.own is not None:
+            return self.own[self.pattern[nodes.owner], any_number.long()]
+        return self.model.inverse_without_number if bool(any_number.all()) else None
 
 
 class Sets(NamedTuple):
@@ -205,15 +242,16 @@ def relax(
     enough: Tensor | None,
     iterations: int,
     given: Given | None = None,
+    metric: Tensor | None = None,
 ) -> Relaxed:
-    """Improve the bound of each node until it is `enough`, for some iterations at most.
+    """Improve the bound of each node until it is `enough`, for some iterations at most; `Metrics` has the `metric`.
 
     Without `enough` every node takes all iterations, and the kernels that run depend on no value: they can be recorded.
     """
     best = torch.full_like(rows.cost, -torch.inf)
     found = Iterates(*(part.clone() for part in state))
     at = torch.arange(len(best), device=best.device)  # the nodes still worked on
-    run = _Run.start(model, rows, fixed, state, given)
+    run = _Run.start(model, rows, fixed, state, given, metric)
     check = CHECK if enough is None or model.matrix.numel() < LARGE_MATRIX else CHECK_LARGE
     for done in range(check, iterations + 1, check):
         run.advance(check)
@@ -257,11 +295,14 @@ class _Run:
     total: Tensor  # of the multipliers since the last restart
     charges: Charges | None  # of the prior's groups
     raising: Raising | None  # the charges of pools, shared out
+    metric: Tensor | None  # (nodes, rows, rows) or (rows, rows): the preconditioner where it is not the model's
     step: float
     since: int = 0
 
     @classmethod
-    def start(cls, model: Model, rows: Rows, fixed: Tensor, state: Iterates, given: Given | None) -> "_Run":
+    def start(
+        cls, model: Model, rows: Rows, fixed: Tensor, state: Iterates, given: Given | None, metric: Tensor | None
+    ) -> "_Run":
         step, raising = STEP, None
         if given is not None:
             step = STEP_WITH_SHARES
@@ -275,7 +316,7 @@ class _Run:
         charges = members.charges(fixed) if members is not None and members.charged else None
         return cls(
             model, rows, fixed, lower, upper, shifts, rows.lengths.float(), rows.start.float(), x,
-            state.counts.clone(), state.pi.clone(), zero, charges, raising, step,
+            state.counts.clone(), state.pi.clone(), zero, charges, raising, metric, step,
         )  # fmt: skip
 
     def advance(self, iterations: int) -> None:
@@ -296,7 +337,13 @@ class _Run:
             counts = moved.clamp_(zeros, self.lengths).sum(0).add_(self.begin)
             # What is behind is not looked at again: its memory takes what lies ahead.
             ahead_x, ahead_counts = self.x.lerp_(x, 2.0), self.counts.lerp_(counts, 2.0)
-            self.pi.addmm_(ahead_x, model.pull, alpha=-up).addmm_(ahead_counts, model.inverse, alpha=up)
+            if self.metric is None:
+                self.pi.addmm_(ahead_x, model.pull, alpha=-up).addmm_(ahead_counts, model.inverse, alpha=up)
+            else:
+                apart = torch.addmm(ahead_counts, ahead_x, model.matrix.T, alpha=-1)
+                own = self.metric.dim() == 3
+                moved = torch.bmm(apart[:, None], self.metric)[:, 0] if own else apart @ self.metric
+                self.pi.add_(moved, alpha=up)
             if raising is not None:
                 raising.rise(ahead_x)
             self.x, self.counts = x, counts
@@ -329,7 +376,8 @@ class _Run:
             self.model, self.rows.pick(keep), self.fixed[keep], self.lower[keep], self.upper[keep],
             self.shifts[:, keep], self.lengths[:, keep], self.begin[keep], self.x[keep], self.counts[keep],
             self.pi[keep], self.total[keep], None if self.charges is None else self.charges.pick(keep),
-            None if self.raising is None else self.raising.pick(keep), self.step, self.since,
+            None if self.raising is None else self.raising.pick(keep),
+            self.metric if self.metric is None or self.metric.dim() == 2 else self.metric[keep], self.step, self.since,
         )  # fmt: skip
 
 
@@ -347,13 +395,21 @@ class _Inputs(NamedTuple):
     rows: Rows
     fixed: Tensor
     state: Iterates
+    metric: Tensor | None
 
     @property
     def parts(self) -> list[tuple[Tensor, int]]:
         """Each tensor, and which of its axes counts nodes."""
         start, cost, slopes, lengths = self.rows
         first = [start, cost, self.fixed, *self.state]
+        if self.metric is not None and self.metric.dim() == 3:  # one of all nodes is the model's, and stays where it is
+            first.append(self.metric)
         return [*((part, 0) for part in first), (slopes, 1), (lengths, 1)]
+
+    @property
+    def kind(self) -> tuple[int, int]:
+        """What a recording must have been made for: the number of pieces, and of the preconditioner's axes."""
+        return len(self.rows.slopes), 0 if self.metric is None else self.metric.dim()
 
     def padded(self, nodes: int) -> "_Inputs":
         """The same for more nodes, all zero."""
@@ -363,7 +419,12 @@ class _Inputs(NamedTuple):
 
         start, cost, slopes, lengths = self.rows
         rows = Rows(of(start), of(cost), of(slopes, 1), of(lengths, 1))
-        return _Inputs(rows, of(self.fixed), Iterates(*(of(part) for part in self.state)))
+        metric = self.metric if self.metric is None or self.metric.dim() == 2 else of(self.metric)
+        return _Inputs(rows, of(self.fixed), Iterates(*(of(part) for part in self.state)), metric)
+
+    def relaxed(self, model: Model, iterations: int) -> Relaxed:
+        """After some iterations, without a look at values."""
+        return relax(model, self.rows, self.fixed, self.state, None, iterations, metric=self.metric)
 
 
 class _Recording(NamedTuple):
@@ -379,11 +440,11 @@ class _Recording(NamedTuple):
         aside = torch.cuda.Stream(inputs.fixed.device)
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):  # libraries set themselves up with their first calls, which cannot be recorded
-            relax(model, *inputs, None, CHECK)
+            inputs.relaxed(model, CHECK)
         torch.cuda.current_stream().wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            outputs = relax(model, *inputs, None, iterations)
+            outputs = inputs.relaxed(model, iterations)
         return cls(graph, inputs, outputs)
 
     def replay(self, given: _Inputs) -> Relaxed:
@@ -398,21 +459,21 @@ class _Recording(NamedTuple):
 
 @dataclass(eq=False)
 class Recordings:
-    """Those of a model, by number of nodes, pieces and iterations; one thread at a time uses them."""
+    """Those of a model, by number of nodes, kind of inputs and iterations; one thread at a time uses them."""
 
     model: Model
-    made: dict[tuple[int, int, int], _Recording] = field(default_factory=dict)
+    made: dict[tuple[int, tuple[int, int], int], _Recording] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def suit(self, fixed: Tensor, shares: Shares | None) -> bool:
         """Whether a replay is what these nodes need, and nothing in their relaxation depends on values."""
-        return fixed.is_cuda and len(fixed) <= MOST_NODES and self.model.members is None and shares is None
+        return fixed.is_cuda and len(fixed) <= MOST_NODES and shares is None
 
-    def relax(self, rows: Rows, fixed: Tensor, state: Iterates, iterations: int) -> Relaxed:
+    def relax(self, rows: Rows, fixed: Tensor, state: Iterates, iterations: int, metric: Tensor | None) -> Relaxed:
         """The best bounds after so many iterations, with their multipliers."""
-        given = _Inputs(rows, fixed, state)
+        given = _Inputs(rows, fixed, state, metric)
         nodes = max(LEAST_NODES, 1 << (len(fixed) - 1).bit_length())
-        key = nodes, len(rows.slopes), iterations
+        key = nodes, given.kind, iterations
         with self.lock, torch.cuda.device(fixed.device):
             if key not in self.made:
                 self.made[key] = _Recording.of(self.model, given.padded(nodes), iterations)

@@ -46,6 +46,7 @@ from qgt.decoders.certified.nodes import (
 )
 from qgt.decoders.certified.relaxation import (
     Iterates,
+    Metrics,
     Recordings,
     cheapest_items,
     least_by_total,
@@ -122,13 +123,16 @@ class Search:
         *,
         recordings: Recordings | None = None,
         known: KnownStart | None = None,
+        limits: Tensor | None = None,
     ) -> "Search":
-        """Nothing excluded, and nothing found but what is known."""
+        """Nothing excluded, nothing found but what is known; with `limits`, only x that cost less are looked for."""
         finite = torch.where(tables.costs.isfinite(), tables.costs, 0.0).amax(1)  # (values,)
         worst = model.most + finite[tables.which].sum(1) + 1.0
         best, answer = worst.clone(), torch.zeros(len(worst), len(model.known), dtype=torch.uint8, device=worst.device)
         if known is not None:
             best[:], answer[:] = known.cost, known.x
+        if limits is not None:
+            best = torch.minimum(best, limits)
         weight, nobody, stacks = torch.zeros_like(best), worst.isnan(), Stacks.empty(len(best), best.device)
         return cls(model, tables, options, recordings, known, worst, best, answer, weight, nobody, stacks)
 
@@ -139,7 +143,7 @@ class Search:
 
     def enough(self, owner: Tensor, total: Tensor) -> Tensor:
         """The bound at which no x of the node costs less than the limit."""
-        return sets.enough(self.levels, self.limit(owner), total, len(self.model.known))
+        return sets.enough(self.levels, self.limit(owner), owner, total, len(self.model.known))
 
     @cached_property
     def ranges(self) -> Ranges | None:
@@ -160,6 +164,11 @@ class Search:
         """Whether nodes may leave the number of defectives open."""
         plain = self.model.members is None and bool(self.model.numbers.isfinite().all())
         return plain and self.ranges is not None
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """The preconditioners of nodes."""
+        return Metrics.of(self.model, self.tables)
 
     @cached_property
     def levels(self) -> Levels | None:
@@ -246,11 +255,12 @@ class Search:
         if not bool(open_.any()):
             return nodes
         some = nodes.pick(open_)
-        rows = rows_of(self.model, self.tables, self.ranges, some.sets)
+        rows, metric = rows_of(self.model, self.tables, self.ranges, some.sets), self.metrics.at(some.sets)
         if self.recordings is not None and self.recordings.suit(some.fixed, self.shares):
-            bound, state = self.recordings.relax(rows, some.fixed, some.state, iterations)
+            bound, state = self.recordings.relax(rows, some.fixed, some.state, iterations, metric)
         else:
-            bound, state = relax(self.model, rows, some.fixed, some.state, enough[open_], iterations, self.given(some))
+            given = self.given(some)
+            bound, state = relax(self.model, rows, some.fixed, some.state, enough[open_], iterations, given, metric)
         # What was shown of the parent holds for the child; but its leaf needs multipliers that show it.
         worse = bound < some.bound
         state = state._replace(pi=torch.where(worse[:, None], some.state.pi, state.pi))
@@ -330,7 +340,7 @@ class Search:
         bound = bound + least_pools(self.model, rows, multipliers, given)[:, None]
         totals = torch.arange(bound.shape[1], device=bound.device)
         bound = bound + self.model.numbers - self.model.numbers.amin()  # which the root's bound has in it
-        alive = bound < sets.enough_for_each(self.levels, self.limit(nodes.owner), len(totals))
+        alive = bound < sets.enough_for_each(self.levels, self.limit(nodes.owner), nodes.owner, len(totals))
         many = (alive.sum(1) > MOST_NUMBERS) & self.any_number
         unsplit, nodes, bound, alive = nodes.pick(many), nodes.pick(~many), bound[~many], alive[~many]
         between = (alive.cumsum(1) > 0) & (alive.flip(1).cumsum(1).flip(1) > 0)

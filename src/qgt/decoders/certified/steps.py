@@ -3,13 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from qgt.decoders.certified.costs import Tables, shortened
-from qgt.decoders.envelopes import corners_of, envelope_of
-from qgt.decoders.results import Floats
+from qgt.decoders.certified.costs import Tables, convex_and_bent, envelopes
 from qgt.model.prior import FREE
 
 # Tables that are not convex, over the counts that a node leaves possible.
@@ -27,40 +24,33 @@ TIED = 1e-9  # nats: costs that differ by less are equal except for rounding
 BIG_M = 1e6  # nats: what an impossible range costs more, in sums
 
 
-def has_steps(table: Floats) -> bool:
-    """Whether a table is not convex, or allows a single count at its end, which settles all items of the pool.
+def have_steps(tables: Tensor) -> Tensor:
+    """Whether tables are not convex, or allow only count 0, which settles all items of the pool: (values,), bool.
 
     Example:
-        >>> has_steps(np.array([0.0, 3.0, 3.0])), has_steps(np.array([3.0, 0.0, 3.0]))
-        (True, False)
+        >>> have_steps(torch.tensor([[0.0, 3.0, 3.0], [3.0, 0.0, 3.0]], dtype=torch.float64))
+        tensor([ True, False])
     """
-    counts = np.flatnonzero(np.isfinite(table))
-    if not len(counts):
-        return False
-    if len(counts) == 1:
-        return bool(counts[0] == 0)
-    corners, _ = corners_of(counts, table[counts])
-    return bool(len(corners) < len(counts) or len(counts) < counts[-1] - counts[0] + 1)
+    possible = tables.isfinite()
+    return ~convex_and_bent(tables)[0] | (possible[:, 0] & (possible.sum(1) == 1))
 
 
-def charge_of(table: Floats) -> float:
+def charges_of(tables: Tensor) -> Tensor:
     """How much more the first defective costs than the slope after it says, where none at all is the cheapest.
 
+    That is (values,), float64.
+
     Example:
-        >>> charge_of(np.array([0.0, 3.0, 3.5, 4.0])), charge_of(np.array([3.0, 0.0, 0.0]))
-        (2.5, 0.0)
+        >>> charges_of(torch.tensor([[0.0, 3.0, 3.5, 4.0], [3.0, 0.0, 0.0, 0.0]], dtype=torch.float64))
+        tensor([2.5000, 0.0000], dtype=torch.float64)
     """
-    if len(table) < 3 or not np.isfinite(table[:3]).all() or table.argmin() > 0:
-        return 0.0
-    rest = table.copy()
-    rest[0] = np.inf
-    charge = float(table[1] - table[0] - envelope_of(rest).slopes[0])
-    return charge if charge > LEAST_CHARGE else 0.0
-
-
-def charges_of(costs: Tensor) -> Tensor:
-    """The charges of tables (values, counts): (values,), float64."""
-    return torch.tensor([charge_of(row) for row in costs.cpu().numpy()], dtype=torch.float64, device=costs.device)
+    if tables.shape[1] < 3:
+        return torch.zeros_like(tables[:, 0])
+    sure = tables[:, :3].isfinite().all(1) & (tables.argmin(1) == 0)
+    first = torch.where(sure[:, None], tables[:, :2], 0.0)
+    after = (tables[:, 2:] - first[:, 1:]) / torch.arange(1, tables.shape[1] - 1, device=tables.device)
+    charge = torch.where(sure, first[:, 1] - first[:, 0] - after.amin(1), 0.0)
+    return torch.where(charge > LEAST_CHARGE, charge, 0.0)
 
 
 @dataclass(eq=False)
@@ -76,8 +66,7 @@ class Ranges:
     @classmethod
     def of(cls, tables: Tables, *, charged: bool = False) -> "Ranges | None":
         """None where few counts have tables with steps, and ranges would cost more than they save."""
-        steps = torch.tensor([has_steps(row) for row in tables.costs.cpu().numpy()], dtype=torch.bool)
-        steps = steps.to(tables.which.device)
+        steps = have_steps(tables.costs)
         often = float(steps[tables.which].float().mean()) >= STEPS_OFTEN if tables.which.numel() else False
         some = steps | tables.costs.isinf().any(1)  # a range may leave only what is impossible
         rest = tables.costs.clone()
@@ -101,25 +90,15 @@ class Ranges:
 
     def _add(self, names: list[int], width: int) -> None:
         """Make the envelopes of some ranges."""
-        tables, rest_of, made = self.tables.costs.cpu().numpy(), self.rest.cpu().numpy(), []
-        for name in names:
-            rest, highest = divmod(name, width)
-            value, lowest = divmod(rest, width)
-            part = np.full(width, np.inf)
-            part[lowest : highest + 1] = (tables if lowest else rest_of)[value, lowest : highest + 1]
-            made.append(shortened(envelope_of(part)))
-        before = (len(self.pieces) - 2) // 2
-        most = max([before, *(len(envelope.slopes) for envelope in made)])
-        columns = np.zeros((2 + 2 * most, len(made)))
-        for column, (start, cost, slopes, lengths) in zip(columns.T, made, strict=True):
-            column[:2] = start, cost
-            column[2 : 2 + len(slopes)] = slopes
-            column[2 + most : 2 + most + len(slopes)] = lengths
-        old = self.pieces
-        none = torch.zeros(most - before, old.shape[1], dtype=old.dtype, device=old.device)
-        old = torch.cat([old[: 2 + before], none, old[2 + before :], none])
+        name = torch.tensor(names, device=self.pieces.device)
+        highest, lowest, value = name % width, name // width % width, name // width**2
+        counts = torch.arange(width, device=name.device)
+        parts = torch.where((lowest > 0)[:, None], self.tables.costs[value], self.rest[value])
+        outside = (counts < lowest[:, None]) | (counts > highest[:, None])
+        new, old = envelopes(parts.masked_fill(outside, torch.inf)), self.pieces
+        most = max(len(new), len(old)) // 2 - 1
         self.known |= {name: old.shape[1] + i for i, name in enumerate(names)}
-        self.pieces = torch.cat([old, torch.from_numpy(columns).to(old.device)], 1)
+        self.pieces = torch.cat([_widened(old, most), _widened(new, most)], 1)
 
     def least(self, which: Tensor, lowest: Tensor, highest: Tensor, pi: Tensor) -> Tensor:
         """The minimum over each range of the table plus pi times the count: (nodes, pools)."""
@@ -129,6 +108,13 @@ class Ranges:
         slopes, lengths = both.chunk(2)
         least: Tensor = cost + pi * start + ((slopes + pi).clamp(max=0.0) * lengths).sum(0)
         return least
+
+
+def _widened(pieces: Tensor, most: int) -> Tensor:
+    """The same envelopes with room for more pieces."""
+    before = len(pieces) // 2 - 1
+    none = pieces.new_zeros(most - before, pieces.shape[1])
+    return torch.cat([pieces[: 2 + before], none, pieces[2 + before :], none])
 
 
 def counts_between(matrix: Tensor, fixed: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,15 +14,22 @@ from torch import Tensor
 from qgt.arguments import whole
 from qgt.decoders.contract import BoundDecoder, refuse_unsupported
 from qgt.decoders.neural import model_file
-from qgt.decoders.neural.heads import amounts_head, has_two_heads, network_inputs, which_head
+from qgt.decoders.neural.heads import (
+    Softmax,
+    amounts_head,
+    has_two_heads,
+    network_inputs,
+    stored_head,
+    which_head,
+)
 from qgt.decoders.neural.mlp import MLP, ResidualMLP
 from qgt.decoders.neural.model_file import ModelFileError
-from qgt.decoders.neural.network import MOST_LAYERS, Architecture, Network
+from qgt.decoders.neural.network import MOST_LAYERS, Architecture, Network, built
 from qgt.decoders.neural.record import Training
 from qgt.decoders.neural.refining import Refining, RefiningStack
 from qgt.decoders.parts import through_parts
 from qgt.decoders.results import Decoded, Status
-from qgt.files import codec
+from qgt.files import codec, plugins
 from qgt.model.problem import Problem, Spec, fingerprint_of, stored_design
 
 # Every network by the name that files and the command line give it.
@@ -53,7 +60,9 @@ class NeuralDecoder:
     """A network trained for one problem, with its threshold; made by `qgt.train`, and tied to that problem.
 
     `scores` are the network's raw outputs; an item is called defective where its score reaches the threshold. Where
-    items have loads the network has a second head, and the result has `amounts`, 0 for items not called.
+    items have loads the network has a second head, and the result has `amounts`, 0 for items not called. Where items
+    have copies or categories, `evidence.values` has the probability of each value and `scores` that of not being 0; an
+    item is called 0 unless the log odds of another value against 0 reach the threshold.
 
     Example:
         >>> import torch, qgt
@@ -71,6 +80,7 @@ class NeuralDecoder:
     spec: Spec  # of the problem it was trained for
     training: Training | None = None  # how it came by its weights; None for one put together by hand
     rounds: int | None = None  # how many a refining network takes, set by `with_rounds`; None: as in training
+    own: Problem | None = None  # the problem itself, where the network was trained in this process
 
     @property
     def fingerprint(self) -> str:
@@ -79,8 +89,8 @@ class NeuralDecoder:
 
     @property
     def problem(self) -> Problem:
-        """The problem it was trained for, rebuilt from its spec."""
-        return Problem.from_spec(self.spec)
+        """The problem it was trained for; that of a loaded network is rebuilt from its spec."""
+        return Problem.from_spec(self.spec) if self.own is None else self.own
 
     def __repr__(self) -> str:
         return f"NeuralDecoder({self.architecture}, threshold={self.threshold:.4g}, problem={self.fingerprint[:12]})"
@@ -98,18 +108,20 @@ class NeuralDecoder:
         """Get ready to decode on any device."""
         refuse_unsupported(self, problem)
         if problem.values is not None:
-            return through_parts(self, problem, probabilities=False)
+            return through_parts(self, problem, probabilities=isinstance(self.network.head, Softmax))
         copies: dict[torch.device, Network] = {}
 
         def decode(y: Tensor, defectives: Tensor | None) -> Decoded:
             if y.device not in copies:
                 copies[y.device] = copy.deepcopy(self.network).to(y.device).eval()
             outputs = raw_scores(copies[y.device], network_inputs(problem, y))
-            scores = which_head(outputs, problem.items)
+            scores, head = which_head(outputs, problem.items).to(torch.float64), self.network.head
             calls = (scores >= self.threshold).to(torch.uint8)
+            if isinstance(head, Softmax):
+                scores, calls = head.marginals(scores), head.calls(scores, self.threshold).to(torch.uint8)
             status = torch.full((len(y),), Status.OK, dtype=torch.uint8, device=y.device)
             amounts = None if problem.loads is None else amounts_head(outputs, problem.loads) * calls
-            return Decoded(calls, status, scores.to(torch.float64), amounts=amounts)
+            return Decoded(calls, status, scores, amounts=amounts)
 
         return BoundDecoder(problem, decode, takes_missing=self.network.missing, without=UNTRAINED)
 
@@ -141,6 +153,9 @@ class NeuralDecoder:
             "missing": self.network.missing,
             "training": codec.encode("training", self.training, Training | None),
         }
+        if isinstance(self.network.head, Softmax):
+            description["head"] = "softmax"
+        plugins.refuse_homeless(description)
         model_file.write_model(path, description, self.network.state_dict())
 
     def export(self, path: str | Path) -> None:
@@ -150,11 +165,16 @@ class NeuralDecoder:
         (instances, items). Threshold, rounds and the scale of the counts are inside. A missing count is NaN, where the
         network takes them. It does not say which instances are INFEASIBLE. With many rounds it takes longer than here,
         for it takes all of them with every instance.
+
+        For copies and categories `counts` are the reports of one category after those of another (`part_reports`),
+        `calls` are values, and `scores` (instances, items, values) are their probabilities.
         """
         if has_two_heads(self.spec):
             raise ValueError("an ONNX file is written for networks of counts only: save a network of loads by `save`.")
         design = stored_design(self.spec["design"])
-        described = model_file.onnx_facts(self.fingerprint, design.pool_names, design.item_names)
+        head = self.network.head
+        items = design.items // head.levels if isinstance(head, Softmax) else design.items
+        described = model_file.onnx_facts(self.fingerprint, design.pool_names, design.item_names[:items])
         network = copy.deepcopy(self.network).cpu()
         model_file.write_onnx(Path(path), network, self.threshold, pools=design.pools, described=described)
 
@@ -194,9 +214,10 @@ def _decoder(description: codec.Table, weights: Mapping[str, Tensor]) -> NeuralD
     design = stored_design(spec["design"])
     missing, loads = codec.decode("missing", description["missing"], bool), has_two_heads(spec)
     model_file.check_cost(architecture, weights, design, missing=missing, loads=loads)
-    network = architecture.build(design, missing=missing, loads=loads, generator=torch.Generator().manual_seed(0))
+    network = built(architecture, design, missing=missing, loads=loads, generator=torch.Generator().manual_seed(0))
     model_file.check_weights(network.state_dict(), weights)
     network.load_state_dict(dict(weights))
+    network.head = stored_head(spec, codec.decode("head", description.get("head", "sigmoid"), str))
     if description["fingerprint"] != fingerprint_of(spec):
         raise ValueError("the fingerprint does not belong to the problem")
     threshold = codec.decode("threshold", description["threshold"], float)

@@ -15,13 +15,15 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from qgt.decoders.neural.network import Architecture, Network
+from qgt.decoders.neural.heads import Softmax
+from qgt.decoders.neural.network import Architecture, Network, number_of_weights
 from qgt.files import codec
 from qgt.files import tensors as tensor_files
 from qgt.files.store import replacing
 from qgt.model.design import Design
 
 MODEL_FORMAT = 3
+HEAD_FORMAT = 4  # of a description with `head`, which versions that read format 3 only would not heed
 MODEL_FILE = "model.safetensors"
 LARGEST_FILE = 2**31  # bytes; far above any network of this kind, far below what would exhaust a machine
 MOST_TENSORS = 20_000  # above any network that an architecture builds (`network.MOST_LAYERS`)
@@ -43,7 +45,8 @@ def model_path(path: str | Path) -> Path:
 
 def write_model(folder: str | Path, description: codec.Table, weights: Mapping[str, Tensor]) -> None:
     """Write the folder with the model file in it, all or nothing."""
-    text = json.dumps({"format": MODEL_FORMAT, **description}, allow_nan=False)
+    form = HEAD_FORMAT if "head" in description else MODEL_FORMAT
+    text = json.dumps({"format": form, **description}, allow_nan=False)
     on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
     tensor_files.write_tensors(Path(folder) / MODEL_FILE, on_cpu, {"qgt": text, "sha256": checksum(text, on_cpu)})
 
@@ -55,9 +58,10 @@ def read_model(file: Path) -> tuple[dict[str, object], dict[str, Tensor]]:
         description = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{file}: its description is not JSON ({error}).") from error
-    if not isinstance(description, dict) or description.get("format") != MODEL_FORMAT:
+    if not isinstance(description, dict) or description.get("format") not in (MODEL_FORMAT, HEAD_FORMAT):
         found = description.get("format") if isinstance(description, dict) else None
-        raise ModelFileError(f"{file}: format {found} is not known here; this version reads format {MODEL_FORMAT}.")
+        known = f"{MODEL_FORMAT} and {HEAD_FORMAT}"
+        raise ModelFileError(f"{file}: format {found} is not known here; this version reads formats {known}.")
     return description, weights
 
 
@@ -69,7 +73,7 @@ def check_cost(
     Layers cost as much as weights do; their number the architectures themselves keep within `network.MOST_LAYERS`.
     """
     held = sum(tensor.numel() for tensor in weights.values())
-    asked = architecture.parameters(pools=design.pools, items=design.items, missing=missing, loads=loads)
+    asked = number_of_weights(architecture, design, missing=missing, loads=loads)
     if asked != held:
         raise ValueError(f"its {architecture.__class__.__name__} has {asked:,} weights, and the file holds {held:,}")
 
@@ -142,7 +146,10 @@ class _Decoder(nn.Module):
 
     def forward(self, counts: Tensor) -> tuple[Tensor, Tensor]:
         """Calls, and the scores they are made of."""
-        scores = self.network(counts[None])[0]
+        scores, head = self.network(counts[None])[0], self.network.head
+        if isinstance(head, Softmax):
+            each = head.log_probabilities(scores).exp().transpose(1, 2)  # (instances, items, values)
+            return head.values(scores, self.threshold), each
         return (scores >= self.threshold).to(torch.uint8), scores
 
 

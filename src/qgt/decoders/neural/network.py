@@ -6,20 +6,27 @@ serves them all, so that many small trainings keep a GPU busy as one. A single n
 
     module(y)                y: (models, instances, pools)  ->  scores: (models, instances, items)
 
-With `loads` it has two inputs for each pool and two outputs for each item, which `heads` explains.
+With `loads` it has two inputs for each pool and two outputs for each item, which `heads` explains. Where items have
+copies or categories, `heads.Softmax` reads the scores.
 
 A network that is built with `missing` reads NaN as a missing count: its first layer also sees which ones are.
+
+A configuration of one's own may build any module of torch that maps (instances, pools) to (instances, items): `built`
+puts it into a stack.
 """
 
 import copy
+import inspect
 import math
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
 
 from qgt.model.design import Design
@@ -34,10 +41,59 @@ class Rounds(NamedTuple):
     belief: Float[Tensor, "rounds models instances"] | None = None  # logits: is the round's whole answer right?
 
 
+@runtime_checkable
+class Head(Protocol):
+    """How a network's scores, as logits, are read."""
+
+    def marginals(self, logits: Float[Tensor, "*rows items"]) -> Float[Tensor, "*rows items"]:
+        """The probability that each item is defective."""
+        ...
+
+    def logits(self, marginals: Float[Tensor, "*rows items"]) -> Float[Tensor, "*rows items"]:
+        """The scores that these probabilities belong to."""
+        ...
+
+    def calls(self, logits: Float[Tensor, "*rows items"]) -> Bool[Tensor, "*rows items"]:
+        """Which items are called defective."""
+        ...
+
+    def doubt(self, logits: Float[Tensor, "*rows items"]) -> Float[Tensor, "*rows"]:
+        """The sum of -log of the probabilities of what is called."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sigmoid:
+    """Each score by itself is the logit of an item's being defective.
+
+    Example:
+        >>> import torch
+        >>> Sigmoid().marginals(torch.tensor([0.0, 99.0]))
+        tensor([0.5000, 1.0000])
+    """
+
+    def marginals(self, logits: Float[Tensor, "*rows items"]) -> Float[Tensor, "*rows items"]:
+        """The probability that each item is defective."""
+        return logits.sigmoid()
+
+    def logits(self, marginals: Float[Tensor, "*rows items"]) -> Float[Tensor, "*rows items"]:
+        """The scores that these probabilities belong to."""
+        return marginals.logit()
+
+    def calls(self, logits: Float[Tensor, "*rows items"]) -> Bool[Tensor, "*rows items"]:
+        """Which items are more probably defective than not."""
+        return logits > 0
+
+    def doubt(self, logits: Float[Tensor, "*rows items"]) -> Float[Tensor, "*rows"]:
+        """The sum of -log of the probabilities of what is called."""
+        return F.softplus(-logits.abs()).sum(-1)
+
+
 class Network(nn.Module):
     """A stack of models of one shape: what an architecture builds."""
 
     missing = False  # whether it reads NaN as a missing count
+    head: Head = Sigmoid()  # how its scores are read, where they are logits; set by training and by loading
 
     def forward(
         self, y: Float[Tensor, "models instances pools"], generator: Generator | None = None
@@ -59,28 +115,134 @@ class Network(nn.Module):
 
 @runtime_checkable
 class Architecture(Protocol):
-    """A configuration that builds a network.
+    """A configuration that builds a network: `MLP`, `ResidualMLP`, `Refining`, or a frozen dataclass of your own.
+
+    `parameters(pools=..., items=..., missing=..., loads=...)`, the number of weights, is optional.
 
     Example:
         >>> import torch, qgt
-        >>> design = qgt.Design.from_rows(["11000", "01100", "00111"])
-        >>> net = qgt.MLP(hidden=(8,)).build(design, generator=torch.Generator().manual_seed(0))
-        >>> net(torch.zeros(1, 2, 3), torch.Generator()).shape
-        torch.Size([1, 2, 5])
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class OneLayer:
+        ...     loss = "binary_cross_entropy"  # scores are logits
+        ...
+        ...     def build(self, design, *, generator):
+        ...         return torch.nn.Linear(design.pools, design.items)
+        >>> g = torch.Generator().manual_seed(0)
+        >>> problem = qgt.Problem(qgt.Design.bernoulli(pools=6, items=8, generator=g), qgt.Bernoulli(0.1))
+        >>> net = qgt.train(problem, OneLayer(), qgt.TrainConfig(instances=500, epochs=2), generator=g)
+        >>> net.bind(problem)(problem.simulate(3, generator=g).y).x.shape
+        torch.Size([3, 8])
     """
 
     @property
     def loss(self) -> str:
-        """What it is trained with: "balanced_mse" or "binary_cross_entropy"."""
+        """What it is trained with: "balanced_mse" or, where scores are logits, "binary_cross_entropy"."""
         ...
 
-    def parameters(self, *, pools: int, items: int, missing: bool = False, loads: bool = False) -> int:
-        """How many numbers a model holds, running statistics included."""
+    # Written as an attribute: an architecture of one's own may leave out `missing` and `loads`.
+    @property
+    def build(self) -> Callable[..., nn.Module]:
+        """`build(design, missing=..., loads=..., generator=...)`: a module from (instances, pools) to scores of items.
+
+        `missing` and `loads` are given only where counts may be missing, or items have loads. A `Network`, a stack of
+        models, is taken as it is.
+        """
         ...
 
-    def build(self, design: Design, *, missing: bool = False, loads: bool = False, generator: Generator) -> Network:
-        """Make a stack of one model with weights drawn from the generator, on the generator's device."""
-        ...
+
+class AnyModule(Network):
+    """A stack of modules of torch, each from (instances, pools) to (instances, items).
+
+    The weights have a leading axis of models; a module computes with those of one model at a time.
+    """
+
+    def __init__(self, module: nn.Module, *, missing: bool) -> None:
+        super().__init__()
+        self.module, self.missing = module, missing
+        for part in module.modules():
+            for name, weight in part._parameters.items():
+                if weight is not None:
+                    part._parameters[name] = nn.Parameter(weight.detach()[None], weight.requires_grad)
+            for name, buffer in part._buffers.items():
+                if name == "num_batches_tracked" and buffer is not None:
+                    buffer = buffer.float()  # BatchNorm's count of batches: the weights of a model are all float32
+                if buffer is not None and buffer.is_floating_point():
+                    part._buffers[name] = buffer[None]
+                else:
+                    part._non_persistent_buffers_set.add(name)  # indices and masks, which `build` makes again
+
+    def forward(self, y: Tensor, generator: Generator | None = None) -> Tensor:
+        """The answers of each model's module; the generator is not used, modules of torch have their own."""
+        weights: dict[str, Tensor] = dict(self.module.named_parameters())
+        weights |= {name: one for name, one in self.module.named_buffers() if one.is_floating_point()}
+        with _SWAPPING:
+            answers = [
+                torch.func.functional_call(self.module, {name: one[i] for name, one in weights.items()}, (counts,))
+                for i, counts in enumerate(y)
+            ]
+        return torch.stack(answers)
+
+
+_SWAPPING = threading.RLock()  # functional_call puts weights into a module for the length of the call
+
+
+def built(
+    architecture: Architecture, design: Design, *, missing: bool = False, loads: bool = False, generator: Generator
+) -> Network:
+    """Build a stack of one model, on the generator's device; a module of torch is put into a stack.
+
+    Example:
+        >>> from qgt.decoders.neural.mlp import MLP
+        >>> design = Design.from_rows(["11000", "01100", "00111"])
+        >>> net = built(MLP(hidden=(8,)), design, generator=torch.Generator().manual_seed(0))
+        >>> net(torch.zeros(1, 2, 3), torch.Generator()).shape
+        torch.Size([1, 2, 5])
+    """
+    network = _put_together(architecture, design, missing, loads, generator)
+    if isinstance(network, AnyModule):
+        network.to(generator.device)
+        _check_shape(architecture, network, *ends(design.pools, design.items, loads), generator.device)
+    return network
+
+
+def _put_together(
+    architecture: Architecture, design: Design, missing: bool, loads: bool, generator: Generator
+) -> Network:
+    """What an architecture builds, wherever that is."""
+    asked = {name: True for name, wanted in (("missing", missing), ("loads", loads)) if wanted}
+    taken = inspect.signature(architecture.build).parameters
+    for name in asked:
+        if name not in taken and all(one.kind is not one.VAR_KEYWORD for one in taken.values()):
+            words = {"missing": "missing counts", "loads": "items with loads"}[name]
+            raise ValueError(f"{architecture} is not made for {words}: give its build the keyword {name}.")
+    module = architecture.build(design, **asked, generator=generator)
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"{architecture}.build returned {type(module).__name__}: return a torch.nn.Module.")
+    return module if isinstance(module, Network) else AnyModule(module, missing=missing)
+
+
+def _check_shape(
+    architecture: Architecture, network: AnyModule, inputs: int, outputs: int, device: torch.device
+) -> None:
+    with torch.no_grad():
+        shape = tuple(network.eval()(torch.zeros(1, 2, inputs, device=device)).shape[1:])
+    network.train()
+    if shape != (2, outputs):
+        raise ValueError(
+            f"the module of {architecture} turns (2, {inputs}) into {shape}: it must give (2, {outputs}), one score "
+            "for each item."
+        )
+
+
+def number_of_weights(architecture: Architecture, design: Design, *, missing: bool = False, loads: bool = False) -> int:
+    """How many numbers a model holds, running statistics included; nothing is drawn and no memory is taken."""
+    count = getattr(architecture, "parameters", None)
+    if count is not None:
+        return int(count(pools=design.pools, items=design.items, missing=missing, loads=loads))
+    with torch.device("meta"):
+        network = _put_together(architecture, design, missing, loads, torch.Generator())
+    return sum(tensor.numel() for tensor in network.state_dict().values())
 
 
 def stack(networks: Iterable[Network]) -> Network:
@@ -93,6 +255,8 @@ def stack(networks: Iterable[Network]) -> Network:
     stacked = copy.deepcopy(networks[0])
     tensors = [{**dict(one.named_parameters()), **dict(one.named_buffers())} for one in networks]
     for name, tensor in [*stacked.named_parameters(), *stacked.named_buffers()]:
+        if not tensor.is_floating_point():
+            continue  # indices of a module of torch: all models share them
         parts = [state[name].detach() for state in tensors]
         widest = max(part.shape[-1] for part in parts)
         tensor.data = torch.cat([F.pad(part, (0, widest - part.shape[-1])) for part in parts])

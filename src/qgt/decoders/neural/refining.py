@@ -4,7 +4,8 @@ One round turns what the network holds in mind, h, into logits l of the items an
 
     h <- h + W2 gelu(W1 norm(h))   for each block,      l = W norm(h) + b,      p = sigmoid(l)
 
-and then shows it what is left of the counts, by the design A itself, for p and for the calls c = [p > 1/2]:
+and then shows it what is left of the counts, by the design A itself, for p and for the calls c = [p > 1/2] (parts of
+copies and categories have a softmax instead, and the most probable values are called):
 
     h <- (h + h0) / 2 + U (y - A p) + V (y - A c) + W' (p, l)
 
@@ -218,7 +219,7 @@ class RefiningStack(Network):
     def prepare(self, x: Tensor, y: Tensor) -> None:
         """Fit each pool's line to instances, and begin with the items' own rates."""
         share = x.to(torch.float32).mean(1).clamp(LEAST_RATE, 1 - LEAST_RATE)  # (models, items)
-        self.output.bias.copy_(share.logit())
+        self.output.bias.copy_(self.head.logits(share))
         counts = x.to(torch.float32) @ self.matrix  # (models, instances, pools)
         seen = ~y.isnan()
         number = seen.sum(1).clamp(min=1)
@@ -279,8 +280,8 @@ class RefiningStack(Network):
             for block in self.blocks:
                 inner = block(inner)
             logits = self.output.rows(F.layer_norm(inner, inner.shape[-1:]).to(h.dtype))
-            p = logits.sigmoid()
-            calls = (logits > 0).to(h.dtype)
+            p = self.head.marginals(logits)
+            calls = self.head.calls(logits).to(h.dtype)
             soft, hard = self._left(counts, p), self._left(counts, calls)
             yield Answer(logits, self._judged(logits, calls, hard))
             if number + 1 == rounds:
@@ -310,8 +311,8 @@ class RefiningStack(Network):
     def _judged(self, logits: Tensor, calls: Tensor, left: Tensor) -> Tensor:
         """Whether the calls are all right, as a logit; it learns from them and does not teach them."""
         size = left.detach().abs()
-        doubt = F.softplus(-logits.detach().abs())
-        signs = [size.sum(2), size.square().sum(2), (3 * size).tanh().sum(2), calls.sum(2), doubt.sum(2)]
+        doubt = self.head.doubt(logits.detach())
+        signs = [size.sum(2), size.square().sum(2), (3 * size).tanh().sum(2), calls.sum(2), doubt]
         first, last = self.judge
         assert isinstance(first, Linear)
         assert isinstance(last, Linear)

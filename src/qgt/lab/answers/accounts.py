@@ -9,17 +9,18 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float64, UInt8
 from torch import Tensor
 
 from qgt.decoders.results import Answers, Decoded, Status
 from qgt.lab import reported, wording
 from qgt.lab.verdicts import Call, Verdict, call, verdict
 from qgt.lab.wording import Alternative, More, Residual
+from qgt.model.categories import Categories, Copies
 from qgt.model.factors import pool_costs
 from qgt.model.noise import Noiseless, usual_reports
 from qgt.model.problem import Problem
-from qgt.trust.confidence import prior_rates
+from qgt.trust.confidence import prior_rates, with_values
 from qgt.trust.diagnosis import Rescue
 from qgt.trust.fit import off_reports
 
@@ -49,6 +50,20 @@ class SampleLoad(NamedTuple):
         return (*amounts, None if self.alone is None else round(self.alone, 2))
 
 
+class SampleValue(NamedTuple):
+    """Which number of copies or which category a sample has."""
+
+    label: str  # as people say it; empty where the sample is not called
+    cell: str  # as a table of calls has it; empty where the sample is not called
+    probabilities: tuple[tuple[str, float], ...] | None  # of each value, 0 first; None where they are not known
+
+    @property
+    def plain(self) -> dict[str, object]:
+        """As plain data, for JSON."""
+        known = None if self.probabilities is None else {name: round(p, 6) for name, p in self.probabilities}
+        return {"called": self.label or None, "probabilities": known}
+
+
 class SampleCall(NamedTuple):
     """What is called of one sample."""
 
@@ -56,6 +71,39 @@ class SampleCall(NamedTuple):
     call: Call
     probability: float | None  # that it is positive; None where it is not known
     load: SampleLoad | None = None  # where samples have loads, and the answer has this one as positive
+    value: SampleValue | None = None  # where samples have copies or categories
+
+    @property
+    def named(self) -> str:
+        """The sample, with its number of copies or its category where it is called positive."""
+        return valued(self.sample, self.value.label if self.value is not None and self.call is Call.POSITIVE else "")
+
+    @property
+    def cell(self) -> str:
+        """The cell of a table of calls: 1, 0, copies or a category, or empty where nothing is decided."""
+        return self.call.cell if self.value is None else self.value.cell
+
+    @property
+    def words(self) -> str:
+        """The call as a person reads it, with the number of copies or the category."""
+        return (self.value.label if self.value is not None else "") or self.call.words
+
+    @property
+    def doubt(self) -> float | None:
+        """How far the probability of being positive, or of the likeliest value, is from one half."""
+        if self.value is not None and self.value.probabilities is not None:
+            return abs(max(probability for _, probability in self.value.probabilities) - 0.5)
+        return None if self.probability is None else abs(self.probability - 0.5)
+
+
+def valued(sample: str, label: str) -> str:
+    """A sample with its number of copies or its category.
+
+    Example:
+        >>> valued("S1", "variant A"), valued("S1", "")
+        ('S1 (variant A)', 'S1')
+    """
+    return f"{sample} ({label})" if label else sample
 
 
 @dataclass(frozen=True)
@@ -77,7 +125,7 @@ class Account:
     confidence: float | None  # the answer's probability; None where it is not known
     at_most: float | None  # a bound on it, where the list of answers is incomplete
     fit: float | None  # p-value of the counts' fit to the model; None where it is not known
-    answer: tuple[str, ...]  # the samples that are positive in the best answer, whatever that is worth
+    answer: tuple[str, ...]  # the positive samples of the best answer, with copies or categories: whatever it is worth
     calls: tuple[SampleCall, ...]  # every sample's call, in the design's order
     residuals: tuple[Residual, ...]  # pools whose count is not what the calls add up to
     alternatives: tuple[Alternative, ...]  # other answers, the most probable first: at most `MOST_ALTERNATIVES`
@@ -90,9 +138,14 @@ class Account:
         return self.called(Call.POSITIVE)
 
     @property
+    def named_positives(self) -> tuple[str, ...]:
+        """The samples that are called positive, with their numbers of copies or categories."""
+        return tuple(one.named for one in self.calls if one.call is Call.POSITIVE)
+
+    @property
     def retests(self) -> tuple[str, ...]:
         """The samples to test again, the most doubtful first."""
-        doubt = {one.sample: abs(one.probability - 0.5) for one in self.calls if one.probability is not None}
+        doubt = {one.sample: one.doubt for one in self.calls if one.doubt is not None}
         order = sorted(self.called(Call.RETEST), key=lambda sample: round(doubt.get(sample, 1.0), 9))
         return tuple(order)  # equal doubts keep the samples' order
 
@@ -114,6 +167,7 @@ class Account:
             "calls": {one.sample: one.call.value for one in self.calls},
             "probabilities": {one.sample: _rounded(one.probability) for one in self.calls},
             **({"loads": loads} if (loads := self._loads()) else {}),
+            **({"values": values} if (values := self._values()) else {}),
             "residuals": [one.plain for one in self.residuals],
             "alternatives": [
                 {"probability": _rounded(one.probability), "added": list(one.added), "dropped": list(one.dropped)}
@@ -123,6 +177,9 @@ class Account:
             "retests": list(self.retests),
             "words": self.words,
         }
+
+    def _values(self) -> dict[str, dict[str, object]]:
+        return {one.sample: one.value.plain for one in self.calls if one.value is not None}
 
     def _loads(self) -> dict[str, dict[str, float | None]]:
         return {
@@ -134,7 +191,7 @@ class Account:
 
 def accounts(
     problem: Problem,
-    y: Float64[Tensor, "instances pools"],
+    y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"],
     names: Sequence[str] | None,
     result: Decoded,
     *,
@@ -165,34 +222,25 @@ def accounts(
         >>> str(made[1].verdict), [str(one.call) for one in made[1].calls]
         ('impossible', ['none', 'none', 'none'])
     """
-    problem.refuse_values("accounts")
     names = numbers(len(y)) if names is None else names
     if not len(names) == len(y) == len(result.x):
         raise ValueError(f"{len(names)} names, {len(y)} rows of y and {len(result.x)} results: give one of each.")
-    sizes = problem.design.pool_sizes.to(result.x.device, torch.float64)
-    expected = usual_reports(problem.noise, problem.design.count(result.values), sizes)  # (instances, pools)
-    off = off_reports(problem, y, result.values)  # a count that is missing fits anything
+    # What pools report is held against the answer in parts: where they report categories, a pool for each of them.
+    parts, values = problem.in_parts, problem.values
+    x = result.values if values is None else values.to_parts(result.x)
+    counts = y if values is None else values.part_reports(y)
+    sizes = parts.design.pool_sizes.to(result.x.device, torch.float64)
+    expected = usual_reports(parts.noise, parts.design.count(x), sizes)  # (instances, pools)
+    off = off_reports(parts, counts, x)  # a count that is missing fits anything
     known = _probabilities(problem, result)  # (instances, items)
+    each = _value_probabilities(problem, result, known)
     nothing, listed = _found_nothing(result), _listed(problem, result)
-    return [
-        _account(
-            problem,
-            _Instance(
-                name,
-                i,
-                y[i],
-                expected[i],
-                off[i],
-                known[i],
-                bool(nothing[i]),
-                *others,
-                (rescues or {}).get(i),
-                file_fits,
-            ),
-            result,
-        )
-        for i, (name, others) in enumerate(zip(names, listed, strict=True))
-    ]
+    made = []
+    for i, (name, others) in enumerate(zip(names, listed, strict=True)):
+        of_values, rescue = None if each is None else each[i], (rescues or {}).get(i)
+        about = (counts[i], expected[i], off[i], known[i], of_values, bool(nothing[i]))
+        made.append(_account(problem, _Instance(name, i, *about, *others, rescue, file_fits), result))
+    return made
 
 
 def numbers(instances: int) -> list[str]:
@@ -218,10 +266,11 @@ class _Instance:
 
     name: str
     number: int
-    y: Tensor  # (pools,)
+    y: Tensor  # (pools,), in parts where samples have copies or categories
     expected: Tensor  # (pools,)
     off: Tensor  # (pools,), bool
     probabilities: Tensor  # (items,): that each is defective; NaN where not known
+    values: Tensor | None  # (items, values): of each number of copies or category
     nothing: bool  # no possible answer was found
     alternatives: tuple[Alternative, ...]
     more: More
@@ -249,7 +298,7 @@ def _account(problem: Problem, one: _Instance, result: Decoded) -> Account:
         confidence=confidence,
         at_most=at_most,
         fit=fit,
-        answer=() if none else _names(problem, result.x[i] > 0),
+        answer=() if none else named_items(problem, result.x[i]),
         calls=tuple(_calls(problem, result, one, word)),
         residuals=residuals,
         alternatives=one.alternatives,
@@ -269,7 +318,7 @@ def _in_words(
     problem: Problem, made: Account, counted: int, gap: float | None, *, listed_all: bool, file_fits: bool
 ) -> str:
     """A possible answer in two to eight sentences."""
-    word, status, proved, noise = made.verdict, made.status, made.status == Status.PROVED, problem.noise
+    word, status, proved, noise = made.verdict, made.status, made.status == Status.PROVED, problem.in_parts.noise
     sentences = (
         wording.called(made.answer, problem.items, trusted=word in (Verdict.CERTAIN, Verdict.CONFIDENT)),
         wording.standing(status, word, made.confidence, made.at_most, alone=listed_all and not made.alternatives),
@@ -312,18 +361,48 @@ def _probabilities(problem: Problem, result: Decoded) -> Float64[Tensor, "instan
     return torch.where(evidence.complete[:, None], (answers.marginals() + rest).clamp(max=1.0), unknown)
 
 
+def _value_probabilities(problem: Problem, result: Decoded, known: Tensor) -> Tensor | None:
+    """The probability of each number of copies or category, (instances, items, values); NaN where it is not known."""
+    if problem.values is None:
+        return None
+    evidence = result.evidence
+    if evidence.marginals is not None and evidence.values is not None:
+        return evidence.values
+    if evidence.alternatives is None and evidence.confidence is None:
+        return torch.full((*result.x.shape, problem.values.levels + 1), torch.nan, dtype=torch.float64)
+    return with_values(problem, result, replace(evidence, marginals=known)).values
+
+
 def _calls(problem: Problem, result: Decoded, one: _Instance, word: Verdict) -> Iterator[SampleCall]:
     """The call of every sample, by the one rule there is."""
     i, unsettled, names = one.number, result.evidence.unsettled, problem.design.item_names
     if one.nothing or word is Verdict.IMPOSSIBLE:
-        yield from (SampleCall(name, Call.NONE, None) for name in names)
+        value = None if problem.values is None else SampleValue("", "", None)
+        yield from (SampleCall(name, Call.NONE, None, value=value) for name in names)
         return
     answered, loads = result.x[i].tolist(), {} if word is Verdict.SUSPECT else _loads(problem, result, i)
     differs = [0] * len(names) if unsettled is None else unsettled[i].tolist()
-    for name, p, own, other in zip(names, one.probabilities.tolist(), answered, differs, strict=True):
+    each = [None] * len(names) if one.values is None else one.values.tolist()
+    rows = zip(names, one.probabilities.tolist(), answered, differs, each, strict=True)
+    for name, p, own, other, values in rows:
         probability = None if p != p or word is Verdict.SUSPECT else p  # a probability of a model that does not fit
-        called = call(word, probability, answered=bool(own), differs=bool(other))
-        yield SampleCall(name, called, probability, loads.get(name))
+        shares = None if probability is None else values
+        called = call(
+            word,
+            probability,
+            answered=bool(own),
+            differs=bool(other),
+            value=None if shares is None else shares[own] if own else 0.0,
+        )
+        value = None if problem.values is None else _value(problem.values, called, own, shares)
+        yield SampleCall(name, called, probability, loads.get(name), value)
+
+
+def _value(values: Categories | Copies, called: Call, own: int, shares: list[float] | None) -> SampleValue:
+    """The value of a sample: named where it is called, with the probabilities where they are known."""
+    number = {Call.POSITIVE: own, Call.NEGATIVE: 0}.get(called)
+    label, cell = ("", "") if number is None else (values.labels[number], values.cells[number])
+    return SampleValue(label, cell, None if shares is None else tuple(zip(values.labels, shares, strict=True)))
 
 
 def _loads(problem: Problem, result: Decoded, i: int) -> dict[str, SampleLoad]:
@@ -355,22 +434,22 @@ def _listed(problem: Problem, result: Decoded) -> Iterator[tuple[tuple[Alternati
 
 
 def _differing(problem: Problem, own: Tensor, answers: Answers, rows: Tensor, known: bool) -> Iterator[Alternative]:
-    names = problem.design.item_names
     for x, probability in zip(answers.x[rows], answers.probability[rows].tolist(), strict=True):
-        changed = (x != own).nonzero().flatten().tolist()
-        added = tuple(names[j] for j in changed if x[j])
-        dropped = tuple(names[j] for j in changed if not x[j])
+        changed = x != own
+        added, dropped = named_items(problem, x * changed), named_items(problem, own * changed)
         yield Alternative(probability if known else None, added, dropped)
 
 
 def _residuals(problem: Problem, one: _Instance) -> tuple[Residual, ...]:
     where = one.off.nonzero().flatten().tolist()
-    return tuple(reported.residual(problem, i, float(one.y[i]), float(one.expected[i])) for i in where)
+    parts = problem.in_parts
+    return tuple(reported.residual(parts, i, float(one.y[i]), float(one.expected[i])) for i in where)
 
 
 def _why_impossible(problem: Problem, one: _Instance) -> str:
     """Which counts are impossible by themselves; where none is, which contradict the others."""
-    y, rescue = one.y, one.rescue
+    y, rescue, whole = one.y, one.rescue, problem
+    problem = problem.in_parts
     sizes = problem.design.pool_sizes
     possible = pool_costs(problem.design, problem.noise, y[None]).possible(sizes)[0].tolist()
     rows = zip(problem.design.pool_names, y.tolist(), sizes.tolist(), possible, strict=True)
@@ -381,15 +460,41 @@ def _why_impossible(problem: Problem, one: _Instance) -> str:
         return wording.no_report(broken, problem.pools, remedy, noun=reported.noun(problem.noise))
     fractions = [row for row in broken if not row[1].is_integer()] if problem.noise.integer else []
     exact, noun = isinstance(problem.noise, Noiseless), reported.noun(problem.noise)
-    why = wording.impossible(fractions or broken, problem.pools, fractions=bool(fractions), exact=exact, noun=noun)
+    if exact and not broken and (full := _overfull(whole, y)):
+        return f"{wording.UNEXPLAINED} {wording.overfull(full)}"
+    unit = "copies" if isinstance(whole.values, Copies) else "samples"
+    why = wording.impossible(
+        fractions or broken, problem.pools, fractions=bool(fractions), exact=exact, noun=noun, unit=unit
+    )
     if rescue is None or fractions or not rescue.wrong:
         return why
-    likely = None if bool(rescue.undecided.any()) else _names(problem, rescue.x > 0)
-    return f"{why} {wording.rescued(rescue.wrong, likely, problem.items)}"
+    likely = None if bool(rescue.undecided.any()) else named_items(whole, rescue.x)
+    return f"{why} {wording.rescued(rescue.wrong, likely, whole.items)}"
 
 
-def _names(problem: Problem, items: Tensor) -> tuple[str, ...]:
-    return tuple(problem.design.item_names[j] for j in items.nonzero().flatten().tolist())
+def _overfull(problem: Problem, y: Tensor) -> list[tuple[str, float, int]]:
+    """Pools whose categories add up to more than the pool has samples: name, sum and size."""
+    if not isinstance(problem.values, Categories):
+        return []
+    sums = y.view(-1, problem.pools).nansum(0).tolist()
+    rows = zip(problem.design.pool_names, sums, problem.design.pool_sizes.tolist(), strict=True)
+    return [(name, total, size) for name, total, size in rows if total > size]
+
+
+def named_items(problem: Problem, x: UInt8[Tensor, " items"]) -> tuple[str, ...]:
+    """The items that are not 0 in x, with their numbers of copies or categories where they have such.
+
+    Example:
+        >>> import torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["11"]), qgt.Copies(frequency=0.1, ploidy=2))
+        >>> named_items(problem, torch.tensor([0, 2], dtype=torch.uint8))
+        ('I2 (2 copies)',)
+    """
+    names, values = problem.design.item_names, problem.values
+    some = x.nonzero().flatten().tolist()
+    if values is None:
+        return tuple(names[j] for j in some)
+    return tuple(valued(names[j], values.labels[int(x[j])]) for j in some)
 
 
 def _number(values: Tensor | None, i: int) -> float | None:

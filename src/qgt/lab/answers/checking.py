@@ -16,6 +16,7 @@ from qgt.decoders.results import Decoded, Status
 from qgt.lab.answers.accounts import numbers
 from qgt.lab.wording import NAMED_AT_MOST, in_one_phrase, percent, quoted
 from qgt.model.problem import Problem
+from qgt.trust.fit import Counts
 
 UNPROVED = "the certificate claims nothing: time ran out before anything was proved"
 FALSE = "the certificate does not show what it claims"
@@ -41,7 +42,7 @@ class Checked:
 
 def check_sheet(
     problem: Problem,
-    y: Float64[Tensor, "instances pools"],
+    y: Counts,
     names: Sequence[str] | None,
     result: Decoded,
     calls: Float64[Tensor, "instances items"] | None = None,
@@ -53,7 +54,8 @@ def check_sheet(
         y: The counts.
         names: The instances' names; None numbers them from 1.
         result: What `qgt.load_certificate` read.
-        calls: 1, 0, or NaN where a sample is not called: only samples that are called can differ.
+        calls: 1, 0, copies or a category by its number, or NaN where a sample is not called: only samples that are
+            called can differ.
 
     Example:
         >>> import torch, qgt

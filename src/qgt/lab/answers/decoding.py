@@ -9,17 +9,13 @@ Whatever follows from the answers is the same for both.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from jaxtyping import Float64
 from torch import Generator, Tensor
 
-from qgt.decoders.amp import AMP
-from qgt.decoders.belief.decoder import BeliefPropagation
 from qgt.decoders.contract import BoundDecoder, Decode, Decoder
-from qgt.decoders.gamp import GAMP
-from qgt.decoders.neural.decoder import NeuralDecoder
 from qgt.decoders.registry import DECODERS
 from qgt.decoders.results import Decoded, Status
 from qgt.decoders.threads import in_own_thread
@@ -27,9 +23,12 @@ from qgt.lab.answers.accounts import Account, accounts, numbers
 from qgt.model.problem import Problem
 from qgt.rounds.history import History, by_problem
 from qgt.rounds.stopping import Settle, history_fit
-from qgt.trust.confidence import BoundCalibrated, Calibrated, prior_rates, refuse_short_lists
+from qgt.trust.confidence import BoundCalibrated, Calibrated, prior_rates, refuse_short_lists, with_values
 from qgt.trust.diagnosis import Cause, Rescue, likely_causes, load_causes, rescue, second_look
-from qgt.trust.fit import FileFit, Reference, held_together
+from qgt.trust.fit import Counts, FileFit, Reference, held_together
+
+if TYPE_CHECKING:
+    from qgt.decoders.neural.decoder import NeuralDecoder
 
 # Which decoder to take where nobody says: by the size of the problem, with the reason in words.
 
@@ -94,7 +93,7 @@ def parse_settings(decoder: str, settings: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def with_settings(net: NeuralDecoder, options: Mapping[str, str]) -> NeuralDecoder:
+def with_settings(net: "NeuralDecoder", options: Mapping[str, str]) -> "NeuralDecoder":
     """A network with the one option that it may have."""
     for name, text in options.items():
         if name != "rounds":
@@ -115,7 +114,16 @@ RESCUE = 5.0  # seconds for all impossible instances together
 
 @dataclass(frozen=True, eq=False)
 class DecodedSheet:
-    """A sheet of counts with all its rounds, what the decoder made of it, and an account of every instance."""
+    """A sheet of counts with all its rounds, what the decoder made of it, and an account of every instance.
+
+    Example:
+        >>> import torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.05))
+        >>> y = torch.tensor([[0.0, 1.0]], dtype=torch.float64)
+        >>> sheet = decode_sheet(problem, y, ["plate 7"], qgt.Certified(), calibrate=None)
+        >>> sheet.accounts[0].positives, sheet.rounds
+        (('I3',), 1)
+    """
 
     problem: Problem  # of the first round, whose pools all instances share
     histories: Sequence[History]  # the pools and counts of each instance, of all its rounds
@@ -126,27 +134,53 @@ class DecodedSheet:
     causes: Sequence[Cause] = ()  # what may be wrong, where they do not fit
     rescues: Mapping[int, Rescue] = field(default_factory=dict)  # of impossible instances: counts that must be wrong
     rounds: int = 1  # of the sheet; an instance may have had no pools in a later one
+    checked: "ConfidenceCheck | None" = None  # by which simulations, where more of them are to follow
+    notes: Sequence[str] = ()  # what was assumed when the sheet was read
 
     @property
-    def y(self) -> Float64[Tensor, "instances pools"]:
+    def y(self) -> Counts:
         """The counts of the first round."""
         return first_counts(self.problem, self.histories)
 
 
-def first_counts(problem: Problem, histories: Sequence[History]) -> Float64[Tensor, "instances pools"]:
+class ConfidenceCheck(NamedTuple):
+    """How far simulations have checked the confidence, where more of them are to follow."""
+
+    simulated: int  # instances
+    certain: bool  # whether they show that answers called certain are right
+    lists: bool  # whether longer lists may show that of an answer instead
+
+    @property
+    def words(self) -> str:
+        """That in sentences.
+
+        Example:
+            >>> ConfidenceCheck(120, certain=False, lists=False).words
+            'Confidence was checked on 120 simulated plates so far: too few to call an answer certain.'
+        """
+        said = f"Confidence was checked on {self.simulated:,} simulated plates so far"
+        if self.certain:
+            return f"{said}: enough to call an answer certain."
+        if self.lists:
+            return f"{said}: too few to call an answer certain, except where a longer list of answers shows it."
+        return f"{said}: too few to call an answer certain."
+
+
+def first_counts(problem: Problem, histories: Sequence[History]) -> Counts:
     """The counts of the first round, whose pools all instances share."""
     rows = [history.y[: problem.pools] for history in histories]
-    return torch.stack(rows) if rows else torch.zeros(0, problem.pools, dtype=torch.float64)
+    return torch.stack(rows) if rows else torch.zeros(0, *problem.report_shape, dtype=torch.float64)
 
 
 def decode_sheet(
     problem: Problem,
-    y: Float64[Tensor, "instances pools"],
+    y: Counts,
     names: Sequence[str] | None,
     decoder: Decoder | BoundCalibrated,
     *,
     defectives: int | None = None,
     calibrate: float | None = 10.0,
+    at_once: float | None = None,
     cache: Path | None = None,
     device: str = "cpu",
     on_progress: OnInstancesDone | None = None,
@@ -162,6 +196,8 @@ def decode_sheet(
         defectives: The number of defectives of every instance, where it is known and the decoder takes it.
         calibrate: Seconds to spend on simulated instances, by which confidence and fit are measured; None spends none
             and reports the decoder's own.
+        at_once: Seconds of them to spend on this sheet; the next one of the problem continues, from the cache or with
+            the same bound decoder. None spends all of them now.
         cache: A folder that keeps what those simulations taught, for the next sheet of the problem; None keeps nothing.
         device: Where to decode; the result is on the CPU.
         on_progress: Called after each part with the number of instances done, and of all.
@@ -174,12 +210,11 @@ def decode_sheet(
         >>> [(one.name, str(one.verdict)) for one in sheet.accounts]
         [('a', 'certain'), ('b', 'impossible')]
     """
-    problem.refuse_values("decode of a sheet")
     measured = isinstance(decoder, BoundCalibrated) or (calibrate is not None and defectives is None)
     if not measured or bool(y.isnan().any()):  # before anything is simulated
         own = decoder.config.decoder if isinstance(decoder, BoundCalibrated) else decoder
         refuse_short_lists(own, "where counts are missing" if measured else "without simulations")
-    decode, trust = _bound(problem, decoder, defectives, calibrate, cache)
+    decode, trust = _bound(problem, decoder, defectives, calibrate, at_once, cache)
     way = BySimulation(decode, trust, defectives, device, on_progress)
     histories = [History.start(problem, row) for row in y]
     # What follows from the answers works on tensors as small as theirs.
@@ -225,7 +260,8 @@ def decode_history(
     causes = _causes(problem, y, result, fit) if isinstance(way, BySimulation) else ()
     rescues = _rescues(histories, result)
     made = _accounts(histories, names, result, rescues, trusted)
-    return DecodedSheet(problem, histories, names, result, made, fit, causes, rescues, rounds)
+    checked = _checked(way.trust) if isinstance(way, BySimulation) else None
+    return DecodedSheet(problem, histories, names, result, made, fit, causes, rescues, rounds, checked)
 
 
 def _named(names: Sequence[str] | None, instances: int) -> Sequence[str]:
@@ -247,7 +283,7 @@ class BySimulation:
     device: str = "cpu"
     on_progress: OnInstancesDone | None = None
 
-    def answers(self, y: Float64[Tensor, "instances pools"]) -> Decoded:
+    def answers(self, y: Counts) -> Decoded:
         """The decoder's answers."""
         if isinstance(self.decode, BoundDecoder) and self.defectives is not None:
             return self.decode(y, defectives=self.defectives)
@@ -257,6 +293,8 @@ class BySimulation:
 def _measured(way: BySimulation, y: Tensor) -> tuple[Decoded, Reference | None]:
     """Answers, part by part, with their confidence and fit; and what instances of the model look like."""
     parts, done = [], 0
+    if way.trust is not None:
+        way.trust.go_on(way.device)  # once for all parts, so that all are judged alike
     for part in y.split(PART if way.device == "cpu" else PART_ON_GPU):
         here = part.to(way.device)
         found = way.answers(here)
@@ -267,11 +305,19 @@ def _measured(way: BySimulation, y: Tensor) -> tuple[Decoded, Reference | None]:
     return Decoded.joined(parts), None if way.trust is None else way.trust.learned().reference
 
 
+def _checked(trust: BoundCalibrated | None) -> ConfidenceCheck | None:
+    """How far simulations have checked the confidence; None where there are to be no more, or none at all."""
+    if trust is None or (learned := trust.learned()).done(trust.config):
+        return None
+    return ConfidenceCheck(learned.simulated, learned.supports_certain, learned.listed is not None)
+
+
 def _bound(
     problem: Problem,
     decoder: Decoder | BoundCalibrated,
     defectives: int | None,
     calibrate: float | None,
+    at_once: float | None,
     cache: Path | None,
 ) -> tuple[Decode, BoundCalibrated | None]:
     """The decoder bound to the problem, and what measures its answers where that is asked for."""
@@ -288,7 +334,7 @@ def _bound(
         raise ValueError(f"defectives={defectives} was given, but this decoder cannot use it: leave it out.")
     if calibrate is None or defectives is not None:  # a decoder that is told K is another one than was simulated
         return bound, None
-    return bound, BoundCalibrated(Calibrated(decoder, seconds=calibrate, cache=cache), problem, bound)
+    return bound, BoundCalibrated(Calibrated(decoder, seconds=calibrate, cache=cache, at_once=at_once), problem, bound)
 
 
 # Later rounds: every instance has a problem of its own, and longer lists tell what an answer is worth.
@@ -308,6 +354,7 @@ def _settled(way: ByLongerLists, problem: Problem, histories: Sequence[History])
     fits, sound = _fits(histories, result, way.generator)
     marginals = _with_wrong_counts(result, sound, problem)
     evidence = replace(result.evidence, fit=fits, confidence=_bounds(result) * sound, marginals=marginals)
+    evidence = with_values(problem, result, evidence)
     alone = len(histories) < 2  # then its own fit says it all
     return replace(result, evidence=evidence), None if alone else Reference.of(problem, generator=way.generator)
 
@@ -356,6 +403,12 @@ def _causes(problem: Problem, y: Tensor, result: Decoded, fit: FileFit | None) -
         return ()
     if problem.loads is not None:
         return load_causes(problem, y)
+    if problem.values is not None:  # the causes are known only of samples that are positive or negative
+        return ()
+    from qgt.decoders.amp import AMP
+    from qgt.decoders.belief.decoder import BeliefPropagation
+    from qgt.decoders.gamp import GAMP
+
     quick = (BeliefPropagation(iterations=SWEEPS), GAMP(), AMP()) if problem.design.sparse else (GAMP(), AMP())
     decoder = next((one for one in quick if one.supports(problem) is None), None)
     return likely_causes(problem, y, decoder, calls=result.x, usually_off=fit.expected)

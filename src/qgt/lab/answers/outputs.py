@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from qgt.decoders.certificate_file import certificate_bytes, write_certificate
 from qgt.decoders.certified.decoder import Certified
 from qgt.decoders.results import Decoded, Status
 from qgt.files.grids import (
@@ -27,12 +26,13 @@ from qgt.files.grids import (
 )
 from qgt.files.tables import table_bytes
 from qgt.lab import reported
-from qgt.lab.answers.accounts import Account
+from qgt.lab.answers.accounts import Account, SampleCall, SampleValue, named_items
 from qgt.lab.answers.decoding import DecodedSheet
 from qgt.lab.sheets.names import check_code, label
 from qgt.lab.sheets.samples import Samples
 from qgt.lab.verdicts import Call, Verdict
 from qgt.lab.wording import CALLED_AT_MOST, NAMED_AT_MOST, Alternative, Residual, beyond, in_one_phrase, percent, quoted
+from qgt.model.categories import Categories, Copies
 from qgt.model.problem import Problem, problem_files
 from qgt.pictures import pages
 from qgt.rounds.history import History, by_problem
@@ -58,6 +58,8 @@ LONGEST_CELL = 32_000  # characters: a spreadsheet cuts off what is longer than 
 def write_calls(path: str | Path, made: Sequence[Account], items: Sequence[str]) -> None:
     """Write one row per instance and one column per sample: 1 positive, 0 negative, empty where neither is called.
 
+    A sample with copies or in a category has the number of copies, or the category, in place of 1 and 0.
+
     Example:
         >>> import tempfile, torch, qgt
         >>> problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.05))
@@ -76,29 +78,61 @@ def write_calls(path: str | Path, made: Sequence[Account], items: Sequence[str])
 def calls_rows(made: Sequence[Account], items: Sequence[str]) -> Iterator[CellRow]:
     """The rows of the file that `write_calls` writes."""
     yield ["plate", *items]
-    yield from ([one.name, *(each.call.cell for each in one.calls)] for one in made)
+    yield from ([one.name, *(each.cell for each in one.calls)] for one in made)
 
 
-def write_answers(path: str | Path, result: Decoded, names: Sequence[str], items: Sequence[str]) -> None:
+def write_answers(
+    path: str | Path,
+    result: Decoded,
+    names: Sequence[str],
+    items: Sequence[str],
+    cells: Sequence[str] | None = None,
+) -> None:
     """Write the decoder's best answers, 1 or 0 for every item whatever they are worth: for scores, not for reports.
 
-    An instance that no answer explains has none: its cells are empty.
+    An instance that no answer explains has none: its cells are empty. `cells` are what is written for each number of
+    copies or category, where items have such.
     """
     none = (result.status == Status.INFEASIBLE).tolist()
     rows = zip(names, result.x.tolist(), none, strict=True)
-    lines = ([name, *([None] * len(x) if gone else x)] for name, x, gone in rows)
+    shown = (lambda value: value) if cells is None else cells.__getitem__
+    lines = ([name, *([None] * len(x) if gone else map(shown, x))] for name, x, gone in rows)
     write_rows(path, [["instance", *items], *lines])
 
 
-def write_samples(path: str | Path, rows: Iterable[Sequence[CellValue]]) -> None:
+def write_samples(
+    path: str | Path, rows: Iterable[Sequence[CellValue]], values: Categories | Copies | None = None
+) -> None:
     """Write `sample_rows`: one line per sample, as laboratory systems import them."""
     lines = list(rows)
-    write_rows(path, [sample_columns(lines), *lines])
+    write_rows(path, [sample_columns(lines, values), *lines])
 
 
-def sample_columns(rows: Sequence[Sequence[CellValue]]) -> tuple[str, ...]:
-    """The heads of the columns of `sample_rows`: those of loads only where there are any."""
+def sample_columns(rows: Sequence[Sequence[CellValue]], values: Categories | Copies | None = None) -> tuple[str, ...]:
+    """The heads of the columns of `sample_rows`: those of loads, copies and categories only where there are any."""
+    if values is not None:
+        return (*SAMPLE_COLUMNS, *value_columns(values))
     return (*SAMPLE_COLUMNS, *(LOAD_COLUMNS if rows and len(rows[0]) > len(SAMPLE_COLUMNS) else ()))
+
+
+def value_columns(values: Categories | Copies | None) -> tuple[str, ...]:
+    """The heads of the columns for samples with copies or categories: what is called, and each probability.
+
+    Example:
+        >>> value_columns(Categories((0.1,), names=["variant A"]))
+        ('category', 'probability of negative', 'probability of variant A')
+    """
+    if values is None:
+        return ()
+    noun = "copies" if isinstance(values, Copies) else "category"
+    return (noun, *(f"probability of {label}" for label in values.labels))
+
+
+def _value_cells(value: SampleValue | None, values: Categories | Copies) -> tuple[CellValue, ...]:
+    """The cells under `value_columns`, empty where a sample is not called or its probabilities are not known."""
+    if value is None or value.probabilities is None:
+        return ((value.cell if value is not None else "") or None, *(None for _ in values.labels))
+    return (value.cell or None, *(round(probability, 6) for _, probability in value.probabilities))
 
 
 def has_loads(made: Sequence[Account]) -> bool:
@@ -107,7 +141,10 @@ def has_loads(made: Sequence[Account]) -> bool:
 
 
 def sample_rows(
-    made: Sequence[Account], code: str, places: Mapping[str, tuple[str, str]] | None = None
+    made: Sequence[Account],
+    code: str,
+    places: Mapping[str, tuple[str, str]] | None = None,
+    values: Categories | Copies | None = None,
 ) -> Iterable[tuple[CellValue, ...]]:
     """A line for each sample of each instance: where it is, its call, and how far to trust that.
 
@@ -115,6 +152,7 @@ def sample_rows(
         made: The accounts.
         code: The design's check code.
         places: The plate and the well of each sample; without them the plate is the instance's name.
+        values: The prior of copies or categories, where samples have such.
 
     Example:
         >>> import torch, qgt
@@ -126,11 +164,12 @@ def sample_rows(
     """
     with_loads = has_loads(made)
     for one in made:
-        for sample, call, probability, load in one.calls:
+        for sample, call, probability, load, value in one.calls:
             plate, well = (one.name, "") if places is None else places[sample]
             shown = None if probability is None else round(probability, 6)
             loads = () if not with_loads else (None,) * len(LOAD_COLUMNS) if load is None else load.cells
-            yield plate, well, sample, call.value, shown, one.verdict.value, code, one.name, *loads
+            more = loads if values is None else _value_cells(value, values)
+            yield plate, well, sample, call.value, shown, one.verdict.value, code, one.name, *more
 
 
 def refuse_undecided(path: str | Path) -> None:
@@ -157,7 +196,7 @@ def report_row(one: Account) -> tuple[CellValue, ...]:
     return (
         *(one.name, one.verdict.value, one.status.name, _number(one.confidence), _number(one.at_most)),
         None if one.fit is None else float(f"{one.fit:.3g}"),
-        in_one_cell(one.positives),
+        in_one_cell(one.named_positives),
         in_one_cell(one.retests),
         in_one_cell(one.called(Call.NONE)),
         in_one_cell(one.answer),
@@ -215,7 +254,7 @@ def calls_in_words(one: Account) -> str:
         >>> [calls_in_words(one) for one in qgt.accounts(problem, y, None, qgt.Certified().bind(problem)(y))]
         ['I2 positive; retest I1 and I3', 'none positive', 'no call']
     """
-    positive, retest, none = one.positives, one.retests, one.called(Call.NONE)
+    positive, retest, none = one.named_positives, one.retests, one.called(Call.NONE)
     parts = [f"{in_one_phrase(map(quoted, positive), most=CALLED_AT_MOST)} positive"] if positive else []
     parts += [f"retest {in_one_phrase(map(quoted, retest), most=NAMED_AT_MOST)}"] if retest else []
     if none:
@@ -255,6 +294,7 @@ class Well:
     place: str
     sample: str = ""  # empty where nothing stands in it
     call: Call | None = None
+    value: tuple[str, str] | None = None  # the sign and the words of copies or a category, where it is positive
 
     @property
     def state(self) -> str:
@@ -264,12 +304,14 @@ class Well:
     @property
     def sign(self) -> str:
         """What is seen where colours are not."""
-        return "" if self.call is None else self.call.sign
+        return "" if self.call is None else self.call.sign if self.value is None else self.value[0]
 
     @property
     def words(self) -> str:
         """What is read aloud."""
-        return f"{self.place}: empty" if self.call is None else f"{self.sample} in {self.place}: {self.call.words}"
+        if self.call is None:
+            return f"{self.place}: empty"
+        return f"{self.sample} in {self.place}: {self.call.words if self.value is None else self.value[1]}"
 
 
 @dataclass(frozen=True)
@@ -281,8 +323,25 @@ class Plate:
     rows: tuple[tuple[str, tuple[Well, ...]], ...]
 
 
-def plate_maps(calls: Mapping[str, Call], samples: Samples) -> list[Plate]:
-    """Every plate of the samples, with each sample's call.
+def value_signs(values: Categories | Copies) -> dict[str, str]:
+    """What a map of a plate shows for each number of copies or category but 0: its number."""
+    return {label: str(number) for number, label in enumerate(values.labels) if number}
+
+
+def well_values(one: Account, values: Categories | Copies | None) -> dict[str, tuple[str, str]]:
+    """The sign and the words of each sample that is called positive, where samples have copies or categories."""
+    signs = {} if values is None else value_signs(values)
+    return {
+        each.sample: (signs[each.value.label], each.value.label)
+        for each in one.calls
+        if each.value is not None and each.value.label in signs
+    }
+
+
+def plate_maps(
+    calls: Mapping[str, Call], samples: Samples, values: Mapping[str, tuple[str, str]] | None = None
+) -> list[Plate]:
+    """Every plate of the samples, with each sample's call; `values` are those of `well_values`.
 
     Example:
         >>> (plate,) = plate_maps({"S1": Call.POSITIVE, "S2": Call.RETEST}, Samples.numbered(2))
@@ -300,13 +359,29 @@ def plate_maps(calls: Mapping[str, Call], samples: Samples) -> list[Plate]:
         lines = []
         for letter in "ABCDEFGHIJKLMNOP"[:rows]:
             places = [f"{letter}{number}" for number in range(1, columns + 1)]
-            lines.append((letter, tuple(_well(place, at.get(place), calls) for place in places)))
+            lines.append((letter, tuple(_well(place, at.get(place), calls, values or {}) for place in places)))
         found.append(Plate(plate, tuple(range(1, columns + 1)), tuple(lines)))
     return found
 
 
-def _well(place: str, sample: str | None, calls: Mapping[str, Call]) -> Well:
-    return Well(place) if sample is None else Well(place, sample, calls[sample])
+def _well(place: str, sample: str | None, calls: Mapping[str, Call], values: Mapping[str, tuple[str, str]]) -> Well:
+    return Well(place) if sample is None else Well(place, sample, calls[sample], values.get(sample))
+
+
+def map_key(values: Categories | Copies | None) -> str:
+    """What the signs on a map of a plate mean, in a sentence.
+
+    Example:
+        >>> map_key(Categories((0.1, 0.1), names=["variant A", "variant B"]))
+        'Signs: 1 variant A, 2 variant B, ? test again, / no call, \u00b7 negative.'
+    """
+    signs = {word.words: word.sign for word in Call}
+    if values is not None:
+        signs = {
+            **value_signs(values),
+            **{words: sign for words, sign in signs.items() if words != Call.POSITIVE.words},
+        }
+    return "Signs: " + ", ".join(f"{sign} {words}" for words, sign in signs.items()) + "."
 
 
 # Accounts as a page to print or to forward: what to act on first, every instance, the doubtful ones at length.
@@ -349,8 +424,8 @@ def sheet_page(sheet: DecodedSheet, *, title: str, facts: Mapping[str, object], 
         parts = [*map(pages.decode_card, cards), *([pages.paragraph(more, quiet=True)] if more else [])]
         sections.append(pages.section("Plates that are not certain", *parts))
     sections += [
-        *_maps(made, samples),
-        pages.section("Every sample", *_sample_lines(made, samples)),
+        *_maps(made, samples, sheet.problem.values),
+        pages.section("Every sample", *_sample_lines(made, samples, sheet.problem.values)),
         pages.section("What the verdicts mean", pages.table(("verdict", "meaning"), meanings, kind="texts")),
         pages.signatures(),
     ]
@@ -367,20 +442,21 @@ def _counted_in(sheet: DecodedSheet) -> str:
     return f"counted in {sheet.problem.pools} pools and {later} more in {where}"
 
 
-def _maps(made: Sequence[Account], samples: Samples | None) -> list[pages.Piece]:
+def _maps(made: Sequence[Account], samples: Samples | None, values: Categories | Copies | None) -> list[pages.Piece]:
     """The plates as they stand, with each sample's call."""
     if samples is None:
         return []
     drawn = [
         pages.plate_map(plate, one.name if len(made) > 1 else "")
         for one in made[:MAPS_ON_PAGE]
-        for plate in plate_maps({each.sample: each.call for each in one.calls}, samples)
+        for plate in plate_maps({each.sample: each.call for each in one.calls}, samples, well_values(one, values))
     ]
-    keys = "Signs: " + ", ".join(f"{word.sign} {word.words}" for word in Call) + "."
-    return [pages.section("Plate maps", pages.paragraph(keys, quiet=True), *drawn)]
+    return [pages.section("Plate maps", pages.paragraph(map_key(values), quiet=True), *drawn)]
 
 
-def _sample_lines(made: Sequence[Account], samples: Samples | None) -> list[pages.Piece]:
+def _sample_lines(
+    made: Sequence[Account], samples: Samples | None, values: Categories | Copies | None = None
+) -> list[pages.Piece]:
     """A line for each sample, those to act on first; of many, only the ones that are not negative."""
     places = None if samples is None else samples.places
     lines = [(one, each) for one in made for each in one.calls]
@@ -390,8 +466,9 @@ def _sample_lines(made: Sequence[Account], samples: Samples | None) -> list[page
         (
             each.sample,
             one.name if places is None else " ".join(places[each.sample]),
-            each.call.words,
+            each.words,
             _percent(each.probability),
+            *([] if values is None else _value_percents(each, values)),
             *([] if not has_loads(made) else [each.load.words if each.load else ""]),
         )
         for one, each in some
@@ -399,9 +476,17 @@ def _sample_lines(made: Sequence[Account], samples: Samples | None) -> list[page
     left = len(lines) - len(some)
     negative = sum(each.call is Call.NEGATIVE for _, each in lines)
     note = f"{left:,} more samples are not listed here. {negative:,} of all {len(lines):,} samples are negative."
-    heads = ("sample", "where", "call", "positive with a probability of", *(["amount"] if has_loads(made) else []))
+    more = [] if values is None else [f"probability of {label}" for label in values.labels[1:]]
+    more += ["amount"] if has_loads(made) else []
+    heads = ("sample", "where", "call", "positive with a probability of", *more)
     table = pages.table(heads, rows, kind="texts")
     return [*([table] if rows else []), *([pages.paragraph(note, quiet=True)] if left else [])]
+
+
+def _value_percents(each: SampleCall, values: Categories | Copies) -> list[str]:
+    """The probability of each number of copies or category but 0."""
+    known = None if each.value is None else each.value.probabilities
+    return [_percent(None if known is None else known[number][1]) for number in range(1, values.levels + 1)]
 
 
 def about_file(sheet: DecodedSheet) -> list[str]:
@@ -430,11 +515,15 @@ def card(
     anchor: str = "",
 ) -> pages.Card:
     """An account as a page shows it, with its counts and, if known, the truth."""
-    noise = problem.noise
+    noise, each = problem.in_parts.noise, y.numel() // problem.pools  # reports of a pool: one, or one for each category
     off = {one.pool: _off(one) for one in one.residuals} if reported.exact(noise) else {}
-    rows = enumerate(zip(problem.design.pool_names, y.tolist(), strict=True))
+    rows = enumerate(zip(problem.report_names, y.flatten().tolist(), strict=True))
     counts = [
-        pages.Count(pool, "missing" if count != count else reported.shown_as(noise, i, count), off.get(pool, ""))
+        pages.Count(
+            pool,
+            "missing" if count != count else reported.shown_as(noise, (i % each) * problem.pools + i // each, count),
+            off.get(pool, ""),
+        )
         for i, (pool, count) in rows
     ]
     against = "" if truth is None else _against(problem, one, truth)
@@ -460,12 +549,11 @@ def _answers(one: Account) -> list[tuple[str, str]]:
 
 def _against(problem: Problem, one: Account, truth: Tensor) -> str:
     """How the truth, known of simulated data, compares."""
-    names = problem.design.item_names
-    true = {names[j] for j in truth.nonzero().flatten().tolist()}
-    own, decided = set(one.answer), len(one.called(Call.NONE)) < len(one.calls)
-    if true == own and decided:
+    true, decided = named_items(problem, truth), len(one.called(Call.NONE)) < len(one.calls)
+    if true == one.answer and decided:
         return "The truth, which the decoder never saw, is the answer."
-    added, dropped = (tuple(name for name in names if name in part) for part in (true - own, own - true))
+    added = tuple(name for name in true if name not in one.answer)
+    dropped = tuple(name for name in one.answer if name not in true)
     if not decided:
         return f"The truth, which the decoder never saw: {in_one_phrase(map(quoted, added)) or 'none'} positive."
     changes = [(other.added, other.dropped) for other in one.alternatives]
@@ -542,8 +630,9 @@ def products(
         b'plate,I1,I2,I3\\na,0,0,1\\n'
     """
     made, design = sheet.accounts, sheet.problem.design
-    lines = list(sample_rows(made, check_code(design), None if samples is None else samples.places))
-    report, samples_table = [REPORT_COLUMNS, *map(report_row, made)], [sample_columns(lines), *lines]
+    values = sheet.problem.values
+    lines = list(sample_rows(made, check_code(design), None if samples is None else samples.places, values))
+    report, samples_table = [REPORT_COLUMNS, *map(report_row, made)], [sample_columns(lines, values), *lines]
     found = {
         CALLS: csv_bytes(calls_rows(made, design.item_names)),
         BY_SAMPLE: csv_bytes(samples_table),
@@ -583,8 +672,13 @@ def _calls(made: Sequence[Account]) -> list[WorkbookRow]:
     """One row for each sample and one column for each instance: spreadsheets are longer than they are wide."""
     rows: list[WorkbookRow] = [["sample", *(one.name for one in made)]]
     for line in zip(*(one.calls for one in made), strict=True):
-        rows.append([line[0].sample, *(int(each.call.cell) if each.call.cell else None for each in line)])
+        rows.append([line[0].sample, *(_whole_or_text(each.cell) for each in line)])
     return rows
+
+
+def _whole_or_text(cell: str) -> int | str | None:
+    """A cell of calls for a spreadsheet: a number where it is one, and nothing where it is empty."""
+    return int(cell) if cell.isdigit() else cell or None
 
 
 # Proofs.
@@ -617,6 +711,8 @@ def provable(sheet: DecodedSheet) -> bool:
 def write_proofs(path: str | Path, sheet: DecodedSheet, *, seconds: float | None = None) -> None:
     """Write the proofs of a sheet, straight to the path; see `proof_bytes`."""
     if sheet.rounds == 1:  # without a copy in memory
+        from qgt.decoders.certificate_file import write_certificate  # proofs are rarely asked for
+
         return write_certificate(path, problem=sheet.problem, y=sheet.y, result=sheet.result)
     Path(path).write_bytes(proof_bytes(sheet, seconds=seconds))
 
@@ -629,6 +725,8 @@ def proof_bytes(sheet: DecodedSheet, *, seconds: float | None = None) -> bytes:
         seconds: Time to prove each instance of a sheet with later rounds; None for no limit.
     """
     if sheet.rounds == 1:
+        from qgt.decoders.certificate_file import certificate_bytes
+
         return certificate_bytes(sheet.problem, sheet.y, sheet.result)
     if not provable(sheet):
         raise ValueError("certificate has no meaning for this prior: no answer under it can be proved; leave it out.")
@@ -645,8 +743,10 @@ def proof_bytes(sheet: DecodedSheet, *, seconds: float | None = None) -> bytes:
 
 def _proved(histories: Sequence[History], names: Sequence[str], seconds: float | None) -> dict[str, bytes]:
     """The files of one problem: what it is, the counts, and the proofs."""
+    from qgt.decoders.certificate_file import certificate_bytes
+
     problem, y = histories[0].problem, torch.stack([history.y for history in histories])
     result = Certified(odds=ROUND_PROOF_ODDS, time_limit=seconds).bind(problem)(y)
-    counts = table_bytes(y.tolist(), row_names=names, column_names=problem.design.pool_names, corner="instance")
+    counts = table_bytes(y.flatten(1).tolist(), row_names=names, column_names=problem.report_names, corner="instance")
     proofs = certificate_bytes(problem, y, result)
     return {"counts.csv": counts, **problem_files(problem), "proofs.safetensors": proofs}

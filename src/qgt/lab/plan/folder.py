@@ -19,7 +19,7 @@ import json
 import math
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,11 +36,11 @@ from qgt.lab.sheets import plates
 from qgt.lab.sheets.names import check_code, label, short_name
 from qgt.lab.sheets.plates import POOL_PLATE
 from qgt.lab.sheets.samples import Samples
+from qgt.model.categories import Categories, Copies
 from qgt.model.design import Design
-from qgt.model.loads import Amount, CycleThreshold
-from qgt.model.noise import Noise
+from qgt.model.loads import Amount, CycleThreshold, Loads
+from qgt.model.noise import Noise, Reads
 from qgt.model.problem import Problem, problem_files
-from qgt.pictures.figures import PlanPoint, plan_figure
 from qgt.pictures.pages import Piece
 from qgt.pictures.printed_sheets import PlateMap, Tick, Ticks, printed_page
 from qgt.version import __version__
@@ -106,19 +106,13 @@ def plan_words(plan: Plan) -> list[str]:
         True
     """
     one, question = plan.recommended, plan.question
-    low, high = (f"{100 * end:.1f} %" for end in one.interval)
-    weak = "" if question.loads is None else " (except positives that are too weak for pools of this size)"
     words = [f"{label(one.design)}."]
     pools = f"{one.pools} pool{'s' if one.pools > 1 else ''}"
     words.append(
         f"Make {pools}. Each of the {len(question.samples)} samples goes into {one.weight} of them: "
         f"{one.transfers:,} transfers; the largest pool holds {one.largest_pool} samples."
     )
-    rounds = " after follow-ups" if question.follow_ups else ""
-    words.append(
-        f"Of {one.plates:,} simulated plates, {100 * one.success:.1f} % were decoded without a single "
-        f"error{rounds}{weak}; the true share is between {low} and {high}, with a certainty of 99 %."
-    )
+    words.append(_share_decoded(one, question))
     if question.follow_ups:
         words.append(f"On average {one.follow_ups:.2f} samples of a plate have to be tested again, alone.")
     if one.tests_saved > 0:
@@ -126,14 +120,26 @@ def plan_words(plan: Plan) -> list[str]:
     else:
         words.append("This saves nothing: test each sample alone instead.")
     words += [*_compared(plan), *_caution(plan)]
-    words += [*_dilution_words(plan), *assay_words(question), *household_words(question)]
-    words.append(
-        f"All of this holds if as many samples are positive as expected ({_range(question.positives)}) and the assay "
-        f"errs as stated (seed {plan.seed})."
+    words += [*_dilution_words(plan), *assay_words(question), *household_words(question), *value_words(question)]
+    expected = (
+        "samples are as expected"
+        if question.values is not None
+        else (f"as many samples are positive as expected ({_range(question.positives)})")
     )
+    words.append(f"All of this holds if {expected} and the assay errs as stated (seed {plan.seed}).")
     if question.samples.notes:
         words.append(f"The list of samples: {' '.join(question.samples.notes)}")
     return words
+
+
+def _share_decoded(one: Candidate, question: Question) -> str:
+    low, high = (f"{100 * end:.1f} %" for end in one.interval)
+    rounds = " after follow-ups" if question.follow_ups else ""
+    weak = "" if question.loads is None else " (except positives that are too weak for pools of this size)"
+    return (
+        f"Of {one.plates:,} simulated plates, {100 * one.success:.1f} % were decoded without a single "
+        f"error{rounds}{weak}; the true share is between {low} and {high}, with a certainty of 99 %."
+    )
 
 
 def household_words(question: Question) -> list[str]:
@@ -159,6 +165,32 @@ def household_words(question: Question) -> list[str]:
     ]
 
 
+def value_words(question: Question) -> list[str]:
+    """What the plan takes for granted about copies and categories.
+
+    Example:
+        >>> from qgt.lab.sheets.samples import Samples
+        >>> values = Categories((0.03, 0.01), names=["variant A", "variant B"])
+        >>> value_words(Question(Samples.numbered(96), (1, 1), values=values))
+        ['Samples: 3 % are variant A, 1 % are variant B, the others negative. The assay counts each of them in every pool.']
+    """  # noqa: E501 - an example's line
+    values, noise = question.values, question.assay
+    if values is None:
+        return []
+    if isinstance(values, Copies):
+        shares = zip(values.distribution[1:], values.labels[1:], strict=True)
+        counted = "copies of all samples of a pool"
+        reads = f"; each pool has {noise.depth:,} reads" if isinstance(noise, Reads) else ""
+        return [f"Samples: {_shares(shares)}. The assay reports the {counted} together{reads}."]
+    shares = zip(values.distribution[1:], values.labels[1:], strict=True)
+    named = ", ".join(f"{100 * share:.3g} % are {label}" for share, label in shares)
+    return [f"Samples: {named}, the others negative. The assay counts each of them in every pool."]
+
+
+def _shares(shares: Iterable[tuple[float, str]]) -> str:
+    return ", ".join(f"{100 * share:.3g} % have {label}" for share, label in shares)
+
+
 def assay_words(question: Question) -> list[str]:
     """What the plan takes for granted about an assay that measures amounts.
 
@@ -176,34 +208,35 @@ def assay_words(question: Question) -> list[str]:
     if loads is None:
         return []
     assert isinstance(noise, CycleThreshold | Amount)  # as `Question` has checked
+    alone = _positives_alone(noise, loads)
+    return [f"Assay: {_errors_and_limit(noise)}.", f"Pools: {_volumes(noise)}.", f"Positives alone: {alone}."]
+
+
+def _errors_and_limit(noise: CycleThreshold | Amount) -> str:
     last = last_detected(noise)
-    if isinstance(noise, CycleThreshold):
-        assay = f"cycle thresholds with a standard error of {noise.sigma:g} cycles, detected up to cycle {last:g}"
-        if noise.background:
-            empty = noise.intercept + noise.slope * math.log10(noise.background)
-            assay += f" (pools without a positive read {empty:g})"
-    else:
-        assay = f"amounts with a standard error of {100 * noise.relative:g} % and, near 0, of {noise.absolute:g}"
-        assay += f", detected from {last:g}"
-    words = [f"Assay: {assay}.", f"Pools: {_volumes(noise)}."]
-    if loads.values is not None:
-        words.append(f"Positives alone: as the {len(loads.values):,} of your list.")
+    if isinstance(noise, Amount):
+        errors = f"a standard error of {100 * noise.relative:g} % and, near 0, of {noise.absolute:g}"
+        return f"amounts with {errors}, detected from {last:g}"
+    words = f"cycle thresholds with a standard error of {noise.sigma:g} cycles, detected up to cycle {last:g}"
+    if not noise.background:
         return words
+    empty = noise.intercept + noise.slope * math.log10(noise.background)
+    return f"{words} (pools without a positive read {empty:g})"
+
+
+def _positives_alone(noise: CycleThreshold | Amount, loads: Loads) -> str:
+    """What positives report that are tested alone: as those of a list do, or a mean and a standard deviation."""
+    if loads.values is not None:
+        return f"as the {len(loads.values):,} of your list"
     assert loads.mean is not None and loads.sd is not None
     usual = usual_loads(noise)
-    own = (
-        "" if (usual.mean, usual.sd) != (loads.mean, loads.sd) else " (the usual value, published for 1,632 positives)"
-    )
+    own = (usual.mean, usual.sd) == (loads.mean, loads.sd)
     if isinstance(noise, CycleThreshold):
+        source = " (the usual value, published for 1,632 positives)" if own else ""
         mean, sd = noise.intercept + noise.slope * loads.mean, -noise.slope * loads.sd
-        words.append(f"Positives alone: cycle {mean:.4g} on average, with a standard deviation of {sd:.3g}{own}.")
-    else:
-        scale = f" (the usual value: cycles of {CT_MEAN} and {CT_SD} as copies)" if own else ""
-        words.append(
-            f"Positives alone: log10 of the amount {loads.mean:.3g} on average, with a standard deviation of "
-            f"{loads.sd:.3g}{scale}."
-        )
-    return words
+        return f"cycle {mean:.4g} on average, with a standard deviation of {sd:.3g}{source}"
+    source = f" (the usual value: cycles of {CT_MEAN} and {CT_SD} as copies)" if own else ""
+    return f"log10 of the amount {loads.mean:.3g} on average, with a standard deviation of {loads.sd:.3g}{source}"
 
 
 def _volumes(noise: CycleThreshold | Amount) -> str:
@@ -271,6 +304,8 @@ def _caution(plan: Plan) -> list[str]:
 
 def plan_picture(plan: Plan) -> "Figure":
     """The candidates as a figure."""
+    from qgt.pictures.figures import PlanPoint, plan_figure  # decoding reads the folder too, and draws nothing
+
     points = [
         PlanPoint(one.pools, one.weight, one.success, *one.interval, recommended=one is plan.recommended)
         for one in plan.candidates
@@ -520,18 +555,23 @@ def plan_of_problem(folder: str | Path, problem: Problem, files: Mapping[str, by
     return PlanFolder(path, short_name(problem.design), code, problem, samples, volume)
 
 
-def blank_counts(design: Design, noise: Noise | None = None) -> list[list[str | int | None]]:
+def blank_counts(
+    design: Design, noise: Noise | None = None, categories: Sequence[str] = ()
+) -> list[list[str | int | None]]:
     """The rows of a sheet of counts to fill in: a remark, a header, and a line for each pool.
+
+    Where pools report categories, each category has a column.
 
     Example:
         >>> from qgt import Design
         >>> blank_counts(Design.from_rows(["110", "011"]))[1:3]
         [['pool', 'pool plate', 'well', 'samples', 'count'], ['P1', 'Pools 1', 'A1', 2, None]]
     """
-    rows: list[list[str | int | None]] = [[f"# {label(design)}"], [*BLANK[:-1], _report_column(noise)]]
+    columns = categories or [_report_column(noise)]
+    rows: list[list[str | int | None]] = [[f"# {label(design)}"], [*BLANK[:-1], *columns]]
     places = pool_places(design.pools)
     for name, (plate, well), size in zip(design.pool_names, places, design.pool_sizes.tolist(), strict=True):
-        rows.append([name, plate, well, size, None])
+        rows.append([name, plate, well, size, *[None for _ in columns]])
     return rows
 
 
@@ -539,6 +579,8 @@ def _report_column(noise: Noise | None) -> str:
     """What the column of reports is called in a sheet to fill in."""
     if isinstance(noise, CycleThreshold):
         return "Ct"
+    if isinstance(noise, Reads):
+        return "reads"
     return "result" if isinstance(noise, Amount) else BLANK[-1]
 
 
@@ -558,9 +600,10 @@ def plan_files(plan: Plan, *, volume: float = 10.0) -> dict[str, bytes]:
         (('A1', 'B1'), ['README.txt', 'candidates.svg'])
     """
     samples, design, picture = plan.question.samples, plan.problem.design, io.BytesIO()
-    sheet = pooling_sheet(design, samples, volume, notes=[*assay_words(plan.question), *household_words(plan.question)])
+    notes = [*assay_words(plan.question), *household_words(plan.question), *value_words(plan.question)]
+    sheet = pooling_sheet(design, samples, volume, notes=notes)
     plan_picture(plan).savefig(picture, format="svg")
-    rows = blank_counts(design, plan.question.assay)
+    rows = blank_counts(design, plan.question.assay, plan.problem.reported_categories)
     width = max(map(len, rows))
     files = {
         **problem_files(plan.problem),
@@ -603,6 +646,7 @@ def plan_facts(plan: Plan, volume: float) -> dict[str, object]:
             "follow_ups": question.follow_ups,
             **({} if rates is None else {"attack_rate": rates[0], "background": rates[1]}),
             **({} if question.loads is None else _load_facts(question)),
+            **({} if question.values is None else {"values": problem.spec["prior"]}),
         },
         "candidates": candidate_facts(plan),
         "today": scheme_facts(plan),
@@ -663,8 +707,24 @@ def _performance(one: Candidate | ClassicalScheme) -> dict[str, object]:
     }
 
 
-def _to_fill_in(noise: Noise) -> str:
+def _to_fill_in(question: Question) -> str:
     """What to write into the sheet."""
+    noise, values = question.assay, question.values
+    if isinstance(values, Categories):
+        return (
+            "Write each pool's count of each category into its column of counts.csv or counts.xlsx. Leave the cells of "
+            "a failed pool empty; do not write 0."
+        )
+    if isinstance(noise, Reads):
+        return (
+            "Write how many of each pool's reads show the allele into counts.csv or counts.xlsx, scaled to "
+            f"{noise.depth:,} reads. Leave the cell of a failed pool empty; do not write 0."
+        )
+    if isinstance(values, Copies):
+        return (
+            "Write how many copies each pool has into counts.csv or counts.xlsx. Leave the cell of a failed pool "
+            "empty; do not write 0."
+        )
     if isinstance(noise, CycleThreshold):
         return (
             "Write each pool's Ct into counts.csv or counts.xlsx, and 'not detected' where nothing amplified. Leave "
@@ -686,7 +746,7 @@ def _readme(plan: Plan) -> str:
     steps = [
         "1. Print pooling_sheet.html (A4, landscape), or give your robot its file from the folder worklists.",
         "2. Make the pools. Check each pool's number of samples and its volume against the sheet.",
-        f"3. {_to_fill_in(plan.question.assay)}",
+        f"3. {_to_fill_in(plan.question)}",
         f"4. Decode in this folder:  qgt decode counts.csv --problem .{decoder}",
         "   Add  -o calls.csv --report report.csv --html report.html  for files to keep.",
     ]

@@ -214,15 +214,13 @@ def plan(
     shapes = _shapes(desk)
     measured = _measured(desk, shapes)
     tried = _confirmed(desk, measured, shapes)
-    best = shown(tried, question.certainty) or max(tried, key=lambda one: one.interval.low)
-    recommended = best.among(len(tried))
-    if len(tried) > 1 and best.speed * desk.left(1.0) >= 2 * _enough(question.certainty):
-        fresh = desk.measured("promising", best.shape, CONFIRMED, desk.left(1.0))
-        recommended = fresh if fresh.plates >= best.plates else recommended
+    recommended = _recommended(desk, tried)
     reached = recommended.interval.low >= question.certainty
     last = {one.design.fingerprint: one for one in [*measured, *tried, recommended]}  # the last figures count
     desk.show(1.0)
     ordered = sorted(last.values(), key=lambda one: (one.tests, one.transfers))
+    if question.values is not None:  # the schemes of today are for positive and negative samples
+        return Plan(question, tuple(ordered), recommended, reached, scout.seed)
     classical = classical_schemes(
         question.prior,
         question.assay,
@@ -260,7 +258,8 @@ class _Desk:
         """The share of plates that the first round must get right by itself."""
         if not self.question.follow_ups:
             return self.question.certainty
-        share = min(ALONE_MOST, ALONE_SHARE + ALONE_STEP * single_error(self.question.assay))
+        error = 0.0 if self.question.values is not None else single_error(self.question.assay)
+        share = min(ALONE_MOST, ALONE_SHARE + ALONE_STEP * error)
         return share * self.question.certainty
 
     def usable(self, shape: DesignShape) -> bool:
@@ -386,6 +385,17 @@ def _confirmed(desk: _Desk, candidates: Sequence[Candidate], shapes: Sequence[De
         if (few or not waiting) and pools < most and desk.usable(larger):
             waiting.insert(0, larger)
     return tried
+
+
+def _recommended(desk: _Desk, tried: Sequence[Candidate]) -> Candidate:
+    """The best of the designs tried; its figures are of new plates, if there is time, as it was chosen by the old."""
+    wanted = desk.question.certainty
+    best = shown(tried, wanted) or max(tried, key=lambda one: one.interval.low)
+    if len(tried) > 1 and best.speed * desk.left(1.0) >= 2 * _enough(wanted):
+        fresh = desk.measured("promising", best.shape, CONFIRMED, desk.left(1.0))
+        if fresh.plates >= best.plates:
+            return fresh
+    return best.among(len(tried))
 
 
 def shown(tried: Sequence[Candidate], wanted: float) -> Candidate | None:

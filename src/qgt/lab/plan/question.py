@@ -1,13 +1,14 @@
 """The question that a plan answers: what a person knows and wants, as it is typed, and as a prior."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 from qgt.arguments import fraction, whole
-from qgt.files.tables import WrittenNumber, read_amount, read_range, read_shares
+from qgt.files.tables import WrittenNumber, read_amount, read_range, read_share, read_shares
 from qgt.lab.plan.loads import (
     MOST_MISSED,
     amount_assay,
@@ -20,10 +21,11 @@ from qgt.lab.plan.loads import (
     usual_loads,
 )
 from qgt.lab.sheets.samples import Samples
+from qgt.model.categories import Categories, Copies
 from qgt.model.loads import Amount, CycleThreshold, Loads
-from qgt.model.noise import Gaussian, Noise, Noiseless, PositiveNegative, SparseInteger
+from qgt.model.noise import Gaussian, Noise, Noiseless, PositiveNegative, Reads, SparseInteger
 from qgt.model.prior import Bernoulli, Households, Prior, UnknownLevel, UnknownRate
-from qgt.theory.limits import pools_needed
+from qgt.theory.limits import pools_needed, pools_needed_for_values
 
 # What people expect, as a prior: "between 1 and 4 of these 96 are positive", perhaps by household, perhaps by risk.
 #
@@ -151,8 +153,11 @@ class Question:
     background: float | None = None
     loads: Loads | None = None  # of positives, where the assay measures amounts; its own rate is not used
     most_missed: float = MOST_MISSED  # the share of positives that pools may be too dilute to detect
+    values: Categories | Copies | None = None  # where samples have copies or categories; `positives` follow from it
 
     def __post_init__(self) -> None:
+        if self.values is not None:
+            object.__setattr__(self, "positives", positives_of(self.values, len(self.samples)))
         low, high = self.positives
         if not 0 <= low <= high or not 0 < high < len(self.samples):
             fault = f"positives={self.positives} is not valid for {len(self.samples)} samples"
@@ -180,10 +185,19 @@ class Question:
                 "samples has both households and risks, and no prior here knows how much of a risk its household "
                 "explains: leave out one of the two columns (keep households where positives infect each other)."
             )
+        if self.values is not None and (self.samples.households is not None or self.samples.risks is not None):
+            raise ValueError(
+                "samples has households or risks, and copies and categories are planned for samples without: leave out "
+                "the column."
+            )
         self._check_loads()
 
     def _check_loads(self) -> None:
         measured = measures_amounts(self.assay)
+        if measured and self.values is not None:
+            raise ValueError(
+                f"assay={self.assay} measures amounts, and samples have copies or categories: give counts."
+            )
         if self.loads is not None and not measured:
             raise ValueError(f"loads={self.loads} is for assays that measure amounts: give CycleThreshold or Amount.")
         if not measured:
@@ -200,8 +214,10 @@ class Question:
             )
 
     @property
-    def prior(self) -> Prior | Loads:
+    def prior(self) -> Prior | Loads | Categories | Copies:
         """What is expected, as a prior."""
+        if self.values is not None:
+            return self.values
         who = expected_prior(self.samples, self.positives, self.attack_rate, self.background)
         return who if self.loads is None else replace(self.loads, rate=None, prior=who)
 
@@ -252,6 +268,8 @@ class Question:
         rate = sum(self.positives) / 2 / items
         if self.loads is not None and isinstance(self.assay, CycleThreshold | Amount):
             return pools_for_loads(self.loads, self.assay, rate, items, min(size, items))
+        if self.values is not None:
+            return pools_needed_for_values(self.assay, self.values, items=items, size=min(size, items))
         return pools_needed(self.assay, rate, items=items, size=min(size, items))
 
 
@@ -261,13 +279,19 @@ ASSAY_NUMBERS = {  # what each kind of assay reports, and the numbers that say h
     "count": "the number of positives in the pool; give the share of counts that are off by one, such as 0.02 or 2%",
     "reading": "a real number near the count; give its standard deviation, such as 0.2",
     "positive": "positive or negative; give sensitivity and specificity, such as 0.98,0.99 or 98%,99%",
+    "reads": "how many of a pool's reads show the allele; give the share of reads that are wrong, such as 0.1%",
 }
 # Assays that measure amounts, and the options that say how; what is left out has a usual value.
 MEASURED = {
     "ct": ("sigma", "limit", "dilution", "empty_ct", "load_mean", "load_sd", "loads"),
     "amount": ("relative", "absolute", "limit", "dilution", "load_mean", "load_sd", "loads"),
 }
-ERROR_NUMBERS = {"count": (0, 1), "reading": (1,), "positive": (0, 2)}  # how many numbers say how an assay errs
+ERROR_NUMBERS = {  # how many numbers say how an assay errs
+    "count": (0, 1),
+    "reading": (1,),
+    "positive": (0, 2),
+    "reads": (0, 1),
+}
 RARE_POSITIVES = (
     0.2  # positives on a plate: below it, a number without a sign is more likely meant as a share of the samples
 )
@@ -321,12 +345,70 @@ def expected_positives(
     return fewest.value, most.value
 
 
-def parse_assay(kind: str, errors: Sequence[float]) -> Noise:
+def positives_of(values: Categories | Copies, samples: int) -> Range:
+    """How many samples are expected to have any other value than 0.
+
+    Example:
+        >>> positives_of(Categories((0.25, 0.25)), 96)
+        (48.0, 48.0)
+    """
+    number = samples * (1 - values.distribution[0])
+    return number, number
+
+
+def parse_categories(text: str) -> Categories:
+    """The categories that a person wrote, each with the share of samples in it: `variant A=3%, variant B=1%`.
+
+    Example:
+        >>> parse_categories("variant A=3%, variant B=0.5%")
+        Categories(rates=(0.03, 0.005), reported=None, names=('variant A', 'variant B'))
+        >>> parse_categories("variant A, variant B")
+        Traceback (most recent call last):
+        ValueError: categories='variant A, variant B' is not valid: give a name and a share for each, such as \
+'variant A=3%, variant B=1%'.
+    """
+    names, rates = [], []
+    for part in re.split(r"[,;](?!\d+\s*%?\s*(?:[,;]|$))", text):  # not the comma of 0,03
+        name, equals, share = part.partition("=")
+        if not equals or not name.strip() or not share.strip():
+            example = "give a name and a share for each, such as 'variant A=3%, variant B=1%'"
+            raise ValueError(f"categories={text!r} is not valid: {example}.")
+        names.append(" ".join(name.split()))
+        rates.append(read_share(f"categories {names[-1]}", share.strip()))
+    try:
+        return Categories(rates, names=names)
+    except ValueError as error:
+        raise ValueError(f"categories={text!r} is not valid: {error}") from error
+
+
+def parse_values(categories: str | None, allele: float | None, positives: str | None) -> Categories | Copies | None:
+    """What samples have, where that is not just positive or negative.
+
+    Args:
+        categories: The categories and their shares, see `parse_categories`.
+        allele: The frequency of an allele, of which samples have 0, 1 or 2 copies.
+        positives: How many are positive, which neither of the two goes with.
+
+    Example:
+        >>> parse_values(None, 0.01, None), parse_values(None, None, "1-4")
+        (Copies(frequency=0.01, ploidy=2, shares=None), None)
+    """
+    given = {"categories": categories, "allele": allele, "positives": positives}
+    both = [name for name, value in given.items() if value is not None]
+    if len(both) > 1:
+        raise ValueError(f"{both[0]} and {both[1]} were both given: give one of them.")
+    if allele is not None:
+        return Copies(frequency=allele, ploidy=2)
+    return None if categories is None else parse_categories(categories)
+
+
+def parse_assay(kind: str, errors: Sequence[float], depth: int | None = None) -> Noise:
     """The noise of an assay.
 
     Args:
         kind: One of `ASSAY_NUMBERS`.
         errors: How it errs, in the numbers that `ASSAY_NUMBERS` asks for; none for an assay that never errs.
+        depth: The reads of each pool, for the assay `reads`.
 
     Example:
         >>> parse_assay("count", [0.02]), parse_assay("count", [])
@@ -335,7 +417,13 @@ def parse_assay(kind: str, errors: Sequence[float]) -> Noise:
     _check_kind(kind)
     if len(errors) not in ERROR_NUMBERS[kind]:
         raise ValueError(f"errors={list(errors)} is not valid for {kind}: it reports {ASSAY_NUMBERS[kind]}.")
+    if (depth is None) == (kind == "reads"):
+        remedy = "give the number of reads of each pool" if depth is None else "it is for the assay reads: leave it out"
+        raise ValueError(f"depth={depth} is not valid for {kind}: {remedy}.")
     try:
+        if kind == "reads":
+            assert depth is not None  # as was just seen
+            return Reads(depth=depth, error=errors[0] if errors else 0.0)
         if kind == "reading":
             return Gaussian(sigma=errors[0])
         if kind == "positive":

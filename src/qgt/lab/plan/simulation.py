@@ -23,6 +23,7 @@ from qgt.decoders.results import Decoded
 from qgt.lab.plan.loads import detectable, detected, least_load
 from qgt.lab.plan.transfers import few_transfers, triples
 from qgt.lab.sheets.samples import Samples
+from qgt.model.categories import Categories, Copies
 from qgt.model.design import Design
 from qgt.model.loads import Loads, as_statuses
 from qgt.model.noise import Noise
@@ -95,7 +96,14 @@ def decoder_name(problem: Problem) -> str:
 
 
 def judged(
-    x: Tensor, found: Decoded, retest_below: float | None, noise: Noise, *, least: float = 0.0, generator: Generator
+    x: Tensor,
+    found: Decoded,
+    retest_below: float | None,
+    noise: Noise,
+    *,
+    least: float = 0.0,
+    values: Categories | Copies | None = None,
+    generator: Generator,
 ) -> PlateTally:
     """How the decoded plates did against the truth.
 
@@ -108,6 +116,7 @@ def judged(
         retest_below: Test the doubtful samples of plates whose confidence is below this; None tests none.
         noise: How tests of single samples err.
         least: Positives with smaller loads may be called either way: no pool detects them.
+        values: The prior of copies or categories, where samples have such.
         generator: Where the results of these tests come from.
     """
     called = found.x
@@ -118,7 +127,12 @@ def judged(
         if evidence.complete is not None:
             sure = sure & evidence.complete
         again = evidence.unsettled & ~sure[:, None]
-        called = torch.where(again, _called_alone(x, found, noise, generator), called)
+        alone = (
+            _called_alone(x, found, noise, generator)
+            if values is None
+            else _valued_alone(x, found, noise, values, generator)
+        )
+        called = torch.where(again, alone, called)
     if x.dtype == torch.uint8:
         return PlateTally(len(x), int((called == x).all(1).sum()), int(again.sum()))
     who = as_statuses(x)
@@ -136,6 +150,21 @@ def _called_alone(x: Tensor, found: Decoded, noise: Noise, generator: Generator)
     told = noise.log_prob(reports, ones, ones) - noise.log_prob(reports, 0 * ones, ones)
     before = torch.zeros_like(told) if found.scores is None else torch.logit(found.scores.double(), eps=1e-9)
     return (before + told > 0).to(torch.uint8)
+
+
+def _valued_alone(x: Tensor, found: Decoded, noise: Noise, values: Categories | Copies, generator: Generator) -> Tensor:
+    """The same for samples with copies or categories: the likeliest value by the pools and by the test alone."""
+    alone = Problem(Design.from_rows(["1"]), values, noise)
+    reports = alone.reports(alone.totals(x.reshape(-1, 1)), generator=generator)
+    each = []
+    for value in range(values.levels + 1):
+        told = alone.log_reports(torch.full((x.numel(), 1), value, dtype=torch.uint8), reports)
+        each.append(told.flatten(1).sum(1).view(x.shape))
+    told = torch.stack(each, 2)  # (plates, samples, values)
+    before = found.evidence.values
+    if before is not None:
+        told = told + before.clamp(min=1e-9).log()
+    return told.argmax(2).to(torch.uint8)
 
 
 def simulated_plates(
@@ -172,7 +201,9 @@ def simulated_plates(
     while tally.plates < plates:
         part = slice(tally.plates, tally.plates + size)
         found = decode(y[part])
-        tally += judged(x[part], found, retest_below, problem.noise, least=least, generator=generator)
+        tally += judged(
+            x[part], found, retest_below, problem.noise, least=least, values=problem.values, generator=generator
+        )
         spent = time.perf_counter() - start
         if spent >= seconds or (hopeless_below is not None and _hopeless(tally, hopeless_below, hopeless_z)):
             break
@@ -192,7 +223,7 @@ class Scout:
     """What all simulations of one question share."""
 
     samples: Samples
-    prior: Prior | Loads
+    prior: Prior | Loads | Categories | Copies
     assay: Noise
     retest_below: float | None
     seed: int

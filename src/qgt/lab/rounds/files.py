@@ -61,6 +61,7 @@ class Round:
     design: str  # the fingerprint of the first round's
     before: str  # the fingerprint of the round before; empty where that is the first
     instances: tuple[InstancePools, ...]
+    categories: tuple[str, ...] = ()  # that pools report, by their names; none where a pool reports one number
 
     @property
     def plain(self) -> dict[str, object]:
@@ -70,6 +71,7 @@ class Round:
             "number": self.number,
             "design": self.design,
             "before": self.before,
+            **({"categories": list(self.categories)} if self.categories else {}),
             "instances": [
                 {
                     "name": one.name,
@@ -84,12 +86,15 @@ class Round:
     def from_plain(cls, data: object) -> "Round":
         """From plain data; what is wrong is named."""
         table = codec.as_table("round", data)
-        codec.check_keys("round", table, required={"kind", "number", "design", "before", "instances"})
+        required = {"kind", "number", "design", "before", "instances"}
+        codec.check_keys("round", table, required=required, optional={"categories"})
         if table["kind"] != "round":
             raise ValueError(f"kind={codec.shown(table['kind'])} is not valid: a record of a round has kind 'round'.")
         instances = tuple(map(_instance, codec.typed("instances", table["instances"], list)))
         design, before = (codec.typed(key, table[key], str) for key in ("design", "before"))
-        return cls(whole("number", table["number"], least=2), design, before, instances)
+        named = codec.typed("categories", table.get("categories", []), list)
+        categories = tuple(codec.typed("categories", one, str) for one in named)
+        return cls(whole("number", table["number"], least=2), design, before, instances, categories)
 
     @property
     def fingerprint(self) -> str:
@@ -103,14 +108,21 @@ class Round:
         contents = {
             RECORD: (json.dumps(self.plain, indent=1, allow_nan=False) + "\n").encode(),
             POOLS: csv_bytes([("instance", "pool", "items"), *pools]),
-            COUNTS: self.counts_file([None] * len(pools)),
+            COUNTS: self.counts_file([None] * len(self.pool_keys)),
         }
         return {folder / name: partial(Path.write_bytes, data=data) for name, data in contents.items()}
 
     @property
     def pool_keys(self) -> list[tuple[str, str]]:
-        """The names of the instance and of the pool of every count, in the order of the files."""
-        return [(one.name, pool) for one in self.instances for pool, _ in one.pools]
+        """The names of the instance and of the pool of every count, in the order of the files.
+
+        Where pools report categories, each has a count for each of them, whose name is that of the pool and category.
+        """
+        return [(one.name, name) for one in self.instances for pool, _ in one.pools for name in self.report_names(pool)]
+
+    def report_names(self, pool: str) -> tuple[str, ...]:
+        """The names of a pool's counts: its own, or one with each category."""
+        return tuple(f"{pool} {category}" for category in self.categories) or (pool,)
 
     def counts_file(self, counts: Sequence[float | None]) -> bytes:
         """The content of `counts.csv` with these counts filled in, empty where one is None."""
@@ -173,7 +185,7 @@ def _blank(path: Path) -> bool:
 
 def counts_before(y: Tensor) -> tuple[float | None, ...]:
     """Counts as a record keeps them."""
-    return tuple(None if math.isnan(count) else count for count in y.tolist())
+    return tuple(None if math.isnan(count) else count for count in y.flatten().tolist())
 
 
 class FilledRound(NamedTuple):
@@ -257,7 +269,7 @@ def after_rounds(
         for one in record.instances:
             if one.name not in known:
                 raise ValueError(f"{folder}: has pools for {one.name!r}, but the counts have no such instance.")
-            known[one.name] = _after(folder, known[one.name], one, counts, design)
+            known[one.name] = _after(folder, known[one.name], one, counts, record, design)
         records.append(record)
     return [known[name] for name in names], records
 
@@ -278,10 +290,17 @@ def _refuse_strange(folder: str, number: int, record: Round, before: Sequence[Ro
 
 
 def _after(
-    folder: str, history: History, one: InstancePools, counts: Mapping[tuple[str, str], float], design: Design
+    folder: str,
+    history: History,
+    one: InstancePools,
+    counts: Mapping[tuple[str, str], float],
+    record: Round,
+    design: Design,
 ) -> History:
     """One instance's history with its pools of a round."""
-    now = history.y.tolist()
+    if record.categories != history.problem.reported_categories:
+        raise ValueError(f"{folder}: was made for other categories; give the problem that it was made for.")
+    now = history.y.flatten().tolist()
     same = len(now) == len(one.counts) and all(
         math.isnan(count) or count == then for count, then in zip(now, one.counts, strict=True)
     )
@@ -299,5 +318,7 @@ def _after(
                     f"{folder}: puts {item!r} into {pool!r} of {one.name!r}, but the design has no such item."
                 )
             row[number[item]] = 1
-    y = torch.tensor([counts[one.name, pool] for pool, _ in one.pools], dtype=torch.float64)
-    return history.after(matrix, y, [pool for pool, _ in one.pools])
+    y = torch.tensor(
+        [counts[one.name, name] for pool, _ in one.pools for name in record.report_names(pool)], dtype=torch.float64
+    )
+    return history.after(matrix, y.view(len(matrix), *history.y.shape[1:]), [pool for pool, _ in one.pools])

@@ -59,14 +59,16 @@ def propose(
 
 def _again(history: History, account: Account, lost: Rescue | None) -> list[int]:
     """The pools to measure again: those whose counts must be wrong, or those that are off, the farthest first."""
-    names = history.problem.design.pool_names
+    names = history.problem.in_parts.design.pool_names  # of counts: those of one category after those of another
     if account.verdict is Verdict.IMPOSSIBLE:
         wrong = set(lost.wrong) if lost is not None else set(names)
-        return [pool for pool, name in enumerate(names) if name in wrong]
+        found = [count for count, name in enumerate(names) if name in wrong]
+        return sorted({count % history.problem.pools for count in found})
     expected = {one.pool: abs(one.off) for one in account.residuals}
-    return sorted(
-        (pool for pool, name in enumerate(names) if name in expected), key=lambda pool: -expected[names[pool]]
+    off = sorted(
+        (count for count, name in enumerate(names) if name in expected), key=lambda count: -expected[names[count]]
     )
+    return list(dict.fromkeys(count % history.problem.pools for count in off))
 
 
 def as_round(decoded: DecodedSheet, proposed: Sequence[Proposed], before: Sequence[Round], design: str) -> Round:
@@ -81,7 +83,8 @@ def as_round(decoded: DecodedSheet, proposed: Sequence[Proposed], before: Sequen
             (f"R{number}-{i}", tuple(items[item] for item in members)) for i, members in enumerate(one.pools.members, 1)
         ]
         instances.append(InstancePools(one.account.name, counts_before(history.y), tuple(pools)))
-    return Round(number, design, before[-1].fingerprint if before else "", tuple(instances))
+    categories = decoded.problem.reported_categories
+    return Round(number, design, before[-1].fingerprint if before else "", tuple(instances), categories)
 
 
 def proposal_in_words(one: Proposed) -> str:

@@ -21,15 +21,15 @@ from jaxtyping import Float64, UInt8
 from torch import Tensor
 
 from qgt.files import tables
-from qgt.files.grids import Grid, read_grids
+from qgt.files.grids import Grid, read_grid, read_grids, unescape
 from qgt.lab.reported import Detector, detector, mistaken, noun, read_reports
 from qgt.lab.sheets.cycles import machine_table, read_machine, refuse_targets, refuse_without_values
-from qgt.lab.sheets.layouts import LayoutSheet, layout_of
+from qgt.lab.sheets.layouts import LayoutSheet, by_category, layout_of
 from qgt.lab.sheets.names import check_code, code_in
 from qgt.lab.sheets.samples import Samples
 from qgt.lab.wording import in_one_phrase
 from qgt.model.design import Design
-from qgt.model.noise import Noise, noise_of, reports_of
+from qgt.model.noise import Noise, PerCategory, PerPool, by_pool, noise_of, reports_of
 
 NAMED_MISSING = 6  # missing counts that a note names
 EARLIEST_LAST = 35.0  # cycles: fewer are not all that a machine runs
@@ -51,7 +51,8 @@ class CountSheet:
         1 of 2 counts is missing: P1.
     """
 
-    y: Float64[Tensor, "instances pools"]  # NaN where a count is missing
+    # NaN where a count is missing; where pools report categories, a number for each of them
+    y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"]
     names: tuple[str, ...] | None  # of the instances; None where the file has none
     notes: tuple[str, ...]  # what was detected: layout, separator, decimal commas, missing counts
 
@@ -65,6 +66,7 @@ def read_counts(
     data: bytes | None = None,
     target: str | None = None,
     control: str | None = None,
+    categories: Sequence[str] = (),
 ) -> CountSheet:
     """Read counts; raise a ValueError that names the place where the file is wrong and what to write.
 
@@ -76,6 +78,7 @@ def read_counts(
         data: The file's content, as with an upload or a text that was typed.
         target: Which target of a PCR machine's file to read, where it has several.
         control: The target that is the internal control: where it did not amplify, a pool was not measured.
+        categories: The names of the categories that pools report; none where a pool reports one number.
 
     Example:
         >>> design = Design.from_rows(["110", "011"])
@@ -93,8 +96,16 @@ def read_counts(
         >>> sheet = read_counts("run.csv", design, noise=CycleThreshold(sigma=0.25), data=machine)
         >>> sheet.y, sheet.notes[-1]
         (tensor([[27.3000,     inf]], dtype=torch.float64), '1 cell read as not detected: 1 Undetermined.')
+        >>> two = b"pool,variant A,variant B\\nP1,1,0\\nP2,0,2\\n"
+        >>> read_counts("typed", design, data=two, categories=["variant A", "variant B"]).y
+        tensor([[[1., 0.],
+                 [0., 2.]]], dtype=torch.float64)
     """
     grids = read_grids(source, data)
+    if categories:
+        refuse_targets(str(source), target, control)
+        read = [_read_categories(grid, design, samples, noise, categories) for grid in grids]
+        return _joined(source, grids, read, [])
     if noise is not None and (found := detector(noise_of(noise, 0))) is not None:
         sheets = [LayoutSheet(grid, design.pool_names, () if samples is None else samples.names) for grid in grids]
         headers = [machine_table(sheet, found) for sheet in sheets]
@@ -149,6 +160,40 @@ def _read_sheet(grid: Grid, design: Design, samples: Samples | None, noise: Nois
         raise ValueError(f"{where} and all other counts of this instance are empty; fill them in.")
     missing = _missing(sheet.pools, layout.names, y, noise)
     return CountSheet(y, layout.names, (*grid.notes, *notes, *layout.notes, *said, *missing, *_odd(y, design, noise)))
+
+
+def _read_categories(
+    grid: Grid, design: Design, samples: Samples | None, noise: Noise | None, categories: Sequence[str]
+) -> CountSheet:
+    """A sheet whose pools report a number for each category."""
+    first, notes = _remarks(grid), _code(grid, design)
+    reports = tuple(f"{pool} {category}" for pool in design.pool_names for category in categories)
+    noise = None if noise is None else noise_of_reports(noise, design.pools, len(categories))
+    words = noise is not None and any(_has_words(noise_of(noise, i)) for i in range(len(reports)))
+    sheet = LayoutSheet(grid, reports, () if samples is None else samples.names, first, words)
+    if not sheet.rows:
+        raise ValueError(f"{grid.name}: is empty; give one row per line, cells separated by commas.")
+    layout = by_category(sheet, design.pool_names, categories)
+    texts = [[sheet.cell(*cell) for cell in cells] for cells in layout.cells]
+    values, said = read_reports(texts, noise, lambda i, report: grid.place(*layout.cells[i][report]))
+    y = torch.tensor(values, dtype=torch.float64)  # (instances, pools * categories)
+    for i in y.isnan().all(1).nonzero().flatten().tolist():  # a blank sheet is not an all-clear
+        where = grid.place(*layout.cells[i][0])
+        raise ValueError(f"{where} and all other counts of this instance are empty; fill them in.")
+    missing = _missing(reports, layout.names, y, noise)
+    found = y.unflatten(1, (design.pools, len(categories)))
+    return CountSheet(found, layout.names, (*grid.notes, *notes, *layout.notes, *said, *missing))
+
+
+def noise_of_reports(noise: Noise, pools: int, categories: int) -> Noise:
+    """The noise of every report, where each pool has one for each of so many categories, or just one."""
+    if isinstance(noise, PerCategory):
+        first = by_pool(noise.noises[0])
+        if first is None and all(by_pool(one) is None for one in noise.noises):
+            return PerPool(list(noise.noises) * pools)
+        return PerPool([noise_of(one, pool) for pool in range(pools) for one in noise.noises])
+    each = by_pool(noise)
+    return noise if each is None else PerPool([one for one in each.noises for _ in range(categories)])
 
 
 def _read_wells(
@@ -243,31 +288,67 @@ def _missing(pools: Sequence[str], names: Sequence[str] | None, y: Tensor, noise
 
 
 def read_calls(
-    path: str | Path, design: Design, instances: Sequence[str] | int, owner: str
+    path: str | Path,
+    design: Design,
+    instances: Sequence[str] | int,
+    owner: str,
+    cells: Sequence[str] | None = None,
 ) -> Float64[Tensor, "instances items"]:
-    """The calls of a file, rows in the order of the instances and columns in the design's; NaN where one is empty."""
-    sheet = tables.read_table(path, columns=design.item_names, missing=True)
+    """The calls of a file, rows in the order of the instances and columns in the design's; NaN where one is empty.
+
+    `cells` are what the file has for each number of copies or category, where items have such.
+    """
+    if cells is None:
+        sheet = tables.read_table(path, columns=design.item_names, missing=True)
+    else:
+        sheet = _value_table(path, cells, design.item_names, missing=True)
     rows = _order("instance", path, sheet, instances, owner)
     columns = _order("item", path, sheet, design.item_names, "the design")
     values = torch.tensor(sheet.values, dtype=torch.float64)  # (instances, items)
-    for row, column in (~values.isnan() & (values != 0) & (values != 1)).nonzero()[:1].tolist():
+    strange = ~values.isnan() & (values != 0) & (values != 1)
+    for row, column in [] if cells is not None else strange.nonzero()[:1].tolist():
         place = sheet.place(row, column)
         raise ValueError(f"{path}: {place} holds {sheet.values[row][column]:g}; write 0, 1 or nothing.")
     return values[rows][:, columns]
 
 
 def read_pair(
-    truth: str | Path, calls: str | Path
+    truth: str | Path, calls: str | Path, cells: Sequence[str] | None = None
 ) -> tuple[UInt8[Tensor, "instances items"], UInt8[Tensor, "instances items"]]:
     """The statuses of two files, the second's rows and columns put in the first's order.
 
-    The truth may have amounts, as `qgt simulate` writes them for loads: an item with an amount is positive.
+    The truth may have amounts, as `qgt simulate` writes them for loads: an item with an amount is positive. `cells` are
+    what the files have for each number of copies or category, where items have such.
     """
-    true = tables.read_table(truth)
-    called = tables.read_table(calls, columns=true.column_names or ())
+    if cells is None:
+        true = tables.read_table(truth)
+        called = tables.read_table(calls, columns=true.column_names or ())
+    else:
+        true = _value_table(truth, cells)
+        called = _value_table(calls, cells, true.column_names or ())
     rows = _order("instance", calls, called, true.row_names or len(true.values), str(truth))
     columns = _order("item", calls, called, true.column_names or len(true.values[0]), str(truth))
+    if cells is not None:
+        x, found = (torch.tensor(sheet.values).to(torch.uint8) for sheet in (true, called))
+        return x, found[rows][:, columns]
     return _true_statuses(truth, true), _statuses(calls, called)[rows][:, columns]
+
+
+def _value_table(
+    path: str | Path, cells: Sequence[str], columns: Sequence[str] = (), *, missing: bool = False
+) -> tables.Table:
+    """A table of copies or categories, under a header and beside names, as numbers from 0."""
+    grid = read_grid(path)
+    number = {**{cell: place for place, cell in enumerate(cells)}, **{str(i): i for i in range(len(cells))}}
+    rows = [list(row) for row in grid.rows]
+    for i, row in enumerate(rows):
+        for j, cell in enumerate(row):
+            text = unescape(cell)
+            if i and j and text in number:
+                row[j] = str(number[text])
+            elif i and j and not (missing and not text):
+                raise ValueError(f"{grid.place(i, j)} holds {text!r}; write {', '.join(cells[:-1])} or {cells[-1]}.")
+    return tables.table_of(replace(grid, rows=tuple(map(tuple, rows))), columns=columns, missing=missing)
 
 
 def _order(kind: str, path: str | Path, sheet: tables.Table, wanted: Sequence[str] | int, owner: str) -> list[int]:

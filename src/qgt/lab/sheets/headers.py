@@ -59,7 +59,7 @@ INSTANCE = frozenset(
 )
 COUNT = frozenset(
     _heads(
-        "count, counts, result, results, value, reading, measured, observed, y, positives, number of positives, "
+        "count, counts, reads, result, results, value, reading, measured, observed, y, positives, number of positives, "
         "positive samples, call, interpretation, anzahl, anzahl positive, anzahl positiver, zahl, zählung, zaehlung, "
         "ergebnis, ergebnisse, resultat, wert, messwert, befund, bewertung"
     )

@@ -388,6 +388,94 @@ def column_names(sheet: LayoutSheet, top: Sequence[str], values: Sequence[int], 
     return tuple(names)
 
 
+# Pools that report several categories: a row for each pool with a column for each category, or names of both together.
+
+
+def by_category(sheet: LayoutSheet, pools: Sequence[str], categories: Sequence[str]) -> Layout:
+    """The layout of a sheet whose pools report categories; its cells are those of each pool, category by category.
+
+    Args:
+        sheet: The sheet; its `pools` are the names of the reports, `P1 variant A` and so on.
+        pools: The names of the pools themselves.
+        categories: The names of the categories that are reported.
+    """
+    header = _category_header(sheet, pools, categories)
+    if header is not None:
+        return _category_table(replace(sheet, pools=tuple(pools), first=header), categories)
+    columns = [[sheet.cell(row, column) for row in sheet.rows] for column in range(sheet.width)]
+    rows = [[sheet.cell(row, column) for column in range(sheet.width)] for row in sheet.rows[:TOP]]
+    if blocks(sheet) or not any(sheet.hits(cells) for cells in (*rows, *columns)):
+        raise ValueError(
+            f"{sheet.grid.name}: does not name the categories; write a row for each pool under the headers 'pool', "
+            f"{', '.join(map(repr, categories))}, or name each column by its pool and category, such as "
+            f"{sheet.pools[0]!r}."
+        )
+    return layout_of(sheet)
+
+
+def _category_header(sheet: LayoutSheet, pools: Sequence[str], categories: Sequence[str]) -> int | None:
+    """The row that heads a column of pools; None where no column has the names of pools."""
+    own = set(pools)
+    for row in sheet.rows[:TOP]:
+        heads = [head(sheet.cell(row, column)) for column in range(sheet.width)]
+        if any(one in POOL for one in heads) and not sheet.hits([sheet.cell(row, c) for c in range(sheet.width)]):
+            down = next(column for column, one in enumerate(heads) if one in POOL)
+            below = {sheet.cell(other, down) for other in sheet.rows if other > row}
+            named = {head(one) for one in categories} & set(heads)
+            return row if named or (below & own and not sheet.hits(list(below))) else None
+    return None
+
+
+def _category_table(sheet: LayoutSheet, categories: Sequence[str]) -> Layout:
+    """One row for each pool, and a column for each category; another column may name the instances."""
+    grid, (header, *named) = sheet.grid, sheet.rows
+    grid.refuse_ragged(sheet.rows)
+    top = [sheet.cell(header, column) for column in range(sheet.width)]
+    down = next(column for column, name in enumerate(top) if head(name) in POOL)
+    body = [row for row in named if sheet.cell(row, down) in sheet.known or not is_control(sheet.cell(row, down))]
+    for row in body:
+        if (name := sheet.cell(row, down)) not in sheet.known:
+            raise ValueError(f"{grid.place(row, down)} holds {name!r}, {unknown(sheet, name)}")
+    place = _category_columns(sheet, top, categories)
+    others = [column for column in range(sheet.width) if column not in (down, *place)]
+    owner = _owner_of_rows(sheet, top, others, body)
+    unread = [column for column in others if column != owner]
+    for column in unread:
+        if head(top[column]) not in UNREAD and sheet.measured(column, body):
+            raise ValueError(
+                f"{grid.name}: column {column + 1} is called {top[column]!r}, but the problem has no such category; "
+                f"its categories are {in_one_phrase(categories)}. If the column is not a category's, delete it."
+            )
+    groups: dict[str, list[int]] = {}
+    for row in body:
+        name = "" if owner is None else sheet.cell(row, owner)
+        if owner is not None and not name:
+            raise ValueError(f"{grid.place(row, owner)} is empty; name the instance of every row.")
+        groups.setdefault(name, []).append(row)
+    each = {
+        name: _rows_by_pool(sheet, rows, down, of="" if owner is None else f" of {name!r}")
+        for name, rows in (groups or {"": []}).items()
+    }
+    cells = tuple(tuple((found[pool], column) for pool in sheet.pools for column in place) for found in each.values())
+    left_out = [columns_said([top[column] for column in unread if top[column]])] if any(top[c] for c in unread) else []
+    names = None if owner is None else tuple(groups)
+    return Layout(cells, names, ("Each row is a pool, with a column for each category.", *left_out))
+
+
+def _category_columns(sheet: LayoutSheet, top: Sequence[str], categories: Sequence[str]) -> list[int]:
+    """The column of each category."""
+    place = []
+    for category in categories:
+        alike = [column for column, name in enumerate(top) if head(name) == head(category)]
+        found = [column for column in alike if top[column] == category] or alike
+        if len(found) != 1:
+            there = f"columns {found[0] + 1} and {found[1] + 1} are both called" if found else "has no column called"
+            remedy = "keep one of them" if found else "add it, with empty cells if the category was not measured"
+            raise ValueError(f"{sheet.grid.name}: {there} {category!r}; {remedy}.")
+        place.append(found[0])
+    return place
+
+
 # Plates as they stand on the bench: numbers above the columns, letters beside the rows, pools down the columns.
 
 

@@ -10,6 +10,11 @@ const plain = (text) => text.toLowerCase().replace(/[\u2010-\u2015\u2212]/g, "-"
 // What is written where nothing was detected, of an assay that reports cycle thresholds or amounts.
 const nothing = new Set((document.getElementById("typed")?.dataset.nothing || "").split("|").filter(Boolean));
 
+// What counts are numbers of: samples, copies or reads.
+const unit = document.getElementById("typed")?.dataset.unit || "samples";
+// What the boxes are for: pools, or counts where each pool has several.
+const noun = document.getElementById("typed")?.dataset.noun || "pools";
+
 function fault(box, whole, words) {
   const value = number(box.value);
   if (value === null || words.has(plain(box.value)) || nothing.has(plain(box.value))) return "";
@@ -17,7 +22,7 @@ function fault(box, whole, words) {
   if (!Number.isFinite(value)) return "is not a number";
   if (whole && !Number.isInteger(value)) return "is not a whole number";
   const size = Number(box.dataset.size);
-  if (whole && value > size) return `is more than its ${size} samples`;
+  if (whole && value > size) return `is more than its ${size} ${unit}`;
   return "";
 }
 
@@ -36,7 +41,7 @@ function look(plate, weight, whole, words) {
   }
   check.classList.toggle("odd", said !== "");
   const total = words.size === 0 && nothing.size === 0 ? `; sum ${Number(sum.toFixed(6))}` : "";
-  const parts = [`${filled} of ${boxes.length} pools filled in${total}.`];
+  const parts = [`${filled} of ${boxes.length} ${noun} filled in${total}.`];
   if (said === "" && filled === boxes.length && weight > 0 && whole) parts.push(positives(sum, weight));
   check.textContent = (said === "" ? parts : [said, ...parts]).join(" ");
 }

@@ -1,0 +1,237 @@
+"""`Certified` on one model after the other: answers a second, beside plain problems of the same information.
+
+    python benchmarks/models.py                                     # this machine, one thread, all models
+    python benchmarks/models.py --device cuda --instances 20000 --minutes 5
+    python benchmarks/models.py --models missing households         # those whose names contain one of these words
+
+Each model has a *plain twin*: items of one rate, counts with errors of at most 1 (the paper's setting), and as much
+information. A tenth of 33 counts is missing: the twin has 30 pools. A Gaussian error that rounds to another count in
+some share of cases: the counts of the twin are off in that share. Households: the rate of the twin gives items the same
+entropy. An unknown rate: the twin is a mixture of known rates. The ratio is the twin's answers a second over those of
+the model, measured in turns within one run: whatever else the machine does befalls both. Batches are warm, and the best
+of `--repeats` counts: CPU time on a CPU, where decoding uses one thread, and seconds on a GPU.
+
+Instances have a share of `--minutes`: a batch that takes longer ends early, and then the share proved is below 1.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+import qgt
+from qgt.decoders.certified.nodes import Nodes
+from qgt.decoders.certified.search import Search
+from setting import BOUND, ITEMS, RATE, provenance, synchronize, write
+
+OFF = qgt.SparseInteger(0.1, BOUND)
+HOMES = qgt.Households(size=4, seed_rate=0.1, attack_rate=0.6)
+RATES = [0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.14]  # the middles of seven parts of the rates from 1 to 15 %
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A problem with some of a row's instances."""
+
+    problem: qgt.Problem
+    truth: qgt.Problem | None = None  # whose instances they are, if of another one
+    missing: float = 0.0  # share of counts that are missing
+    rounded: bool = False
+    instances: float = 1.0  # share of the row's instances
+
+    def counts(self, instances: int, device: str) -> Tensor:
+        """The counts of so many instances."""
+        g = Generator().manual_seed(1)
+        y = (self.truth or self.problem).simulate(instances, generator=g).y
+        if self.rounded:
+            y = y.round()
+        if self.missing:
+            y = torch.where(torch.rand(y.shape, generator=g) < self.missing, torch.nan, y)
+        return y.to(device)
+
+
+def design(pools: int) -> qgt.Design:
+    return qgt.Design.bernoulli(pools=pools, items=ITEMS, generator=Generator().manual_seed(pools))
+
+
+def plain(pools: int, rate: float = RATE, errors: float = 0.1) -> qgt.Problem:
+    return qgt.Problem(design(pools), qgt.Bernoulli(rate), qgt.SparseInteger(errors, BOUND))
+
+
+def like_gaussian(sigma: float) -> float:
+    """The rate of the plain error that changes as many counts as rounding a Gaussian error does."""
+    return 2 * (1 - NormalDist().cdf(0.5 / sigma)) * (2 * BOUND + 1) / (2 * BOUND)  # an error may also be 0
+
+
+def entropy(problem: qgt.Problem) -> float:
+    """Of the items of a prior, by simulation: nats."""
+    x = problem.simulate(20_000, generator=Generator().manual_seed(2)).x
+    assert isinstance(problem.prior, qgt.Prior)
+    return -float(problem.prior.log_prob(x).mean())
+
+
+def like_households(pools: int, prior: qgt.Prior) -> qgt.Problem:
+    """The plain problem whose items have the same entropy."""
+    target = entropy(qgt.Problem(design(pools), prior, OFF)) / ITEMS
+    p = torch.linspace(0.001, 0.5, 5000, dtype=torch.float64)
+    each = -(p * p.log() + (1 - p) * (1 - p).log())
+    return plain(pools, float(p[(each - target).abs().argmin()]))
+
+
+def unknown_rate(pools: int) -> qgt.Problem:
+    return qgt.Problem(design(pools), qgt.UnknownRate(0.01, 0.15), OFF)
+
+
+def gaussian(pools: int, sigma: float) -> qgt.Problem:
+    return qgt.Problem(design(pools), qgt.Bernoulli(RATE), qgt.Gaussian(sigma))
+
+
+def rates(pools: int) -> qgt.Problem:
+    each = torch.linspace(0.02, 0.1, ITEMS, dtype=torch.float64)
+    return qgt.Problem(design(pools), qgt.Bernoulli(each), OFF)
+
+
+def households(pools: int) -> qgt.Problem:
+    return qgt.Problem(design(pools), HOMES, OFF)
+
+
+def unknown_level(pools: int) -> qgt.Problem:
+    return qgt.Problem(design(pools), qgt.UnknownLevel(HOMES, low=0.3, high=3.0), OFF)
+
+
+def mixture(pools: int) -> list[Batch]:
+    return [Batch(plain(pools, rate), instances=1 / len(RATES)) for rate in RATES]
+
+
+Twins = Callable[[], tuple[Batch, list[Batch]]]
+MODELS: dict[str, Twins] = {
+    "plain, M = 30": lambda: (Batch(plain(30)), [Batch(plain(30))]),
+    "plain, M = 35": lambda: (Batch(plain(35)), [Batch(plain(35))]),
+    "a tenth of 33 counts missing": lambda: (Batch(plain(33), missing=0.1), [Batch(plain(30))]),
+    "a tenth of 39 counts missing": lambda: (Batch(plain(39), missing=0.1), [Batch(plain(35))]),
+    "unknown rate of 1 to 15 %, truth 6 %, M = 30": lambda: (Batch(unknown_rate(30), plain(30)), [Batch(plain(30))]),
+    "unknown rate of 1 to 15 %, M = 35": lambda: (Batch(unknown_rate(35)), mixture(35)),
+    "Gaussian 0.27, M = 30": lambda: (Batch(gaussian(30, 0.27)), [Batch(plain(30, RATE, like_gaussian(0.27)))]),
+    "Gaussian 0.27, rounded, M = 30": lambda: (
+        Batch(gaussian(30, 0.27), rounded=True),
+        [Batch(plain(30, RATE, like_gaussian(0.27)))],
+    ),
+    "Gaussian 0.5, M = 40": lambda: (Batch(gaussian(40, 0.5)), [Batch(plain(40, RATE, like_gaussian(0.5)))]),
+    "a rate for each item, M = 30": lambda: (Batch(rates(30)), [Batch(plain(30))]),
+    "households of 4, M = 20": lambda: (Batch(households(20)), [Batch(like_households(20, HOMES))]),
+    "households of 4, level unknown, M = 25": lambda: (
+        Batch(unknown_level(25)),
+        [Batch(like_households(25, qgt.UnknownLevel(HOMES, low=0.3, high=3.0)))],
+    ),
+}
+
+
+@contextmanager
+def counted_nodes() -> Iterator[list[int]]:
+    """How many nodes are relaxed."""
+    relax, nodes = Search._relax, [0]
+
+    def counting(search: Search, some: Nodes, iterations: int) -> Nodes:
+        nodes[0] += len(some.owner)
+        return relax(search, some, iterations)
+
+    Search._relax = counting  # type: ignore[method-assign]
+    try:
+        yield nodes
+    finally:
+        Search._relax = relax  # type: ignore[method-assign]
+
+
+@dataclass
+class Clock:
+    """Time in which decodes have to be done."""
+
+    end: float
+    batches: float  # that are still to do
+
+    def share(self, part: float) -> float:
+        """Seconds for a part of the next batch, which may leave some to others."""
+        seconds = max(1.0, self.end - time.perf_counter()) * part / max(self.batches, part)
+        self.batches -= part
+        return seconds
+
+
+def seconds_of(decode: Callable[[], qgt.Decoded], device: str) -> tuple[float, qgt.Decoded]:
+    now = time.process_time if device == "cpu" else time.perf_counter
+    synchronize(device)
+    start = now()
+    result = decode()
+    synchronize(device)
+    return now() - start, result
+
+
+def decoded(batches: list[Batch], arguments: argparse.Namespace, clock: Clock) -> list[dict[str, float]]:
+    """What each turn of decoding some batches took, proved, and looked at; the first turn warms up."""
+    turns = [dict.fromkeys(("instances", "proved", "nodes", "seconds"), 0.0) for _ in range(arguments.repeats + 1)]
+    for batch in batches:
+        y = batch.counts(max(1, round(arguments.instances * batch.instances)), arguments.device)
+        for turn in turns:
+            limit = clock.share(batch.instances) / len(y)
+            decode = qgt.Certified(odds=arguments.odds, time_limit=limit).bind(batch.problem)
+            with counted_nodes() as nodes:
+                seconds, result = seconds_of(lambda: decode(y), arguments.device)  # noqa: B023
+            turn["instances"] += len(y)
+            turn["seconds"] += seconds
+            turn["nodes"] += nodes[0]
+            turn["proved"] += int((result.status == qgt.Status.PROVED).sum())
+    return turns
+
+
+def measured(name: str, arguments: argparse.Namespace, clock: Clock) -> dict[str, Any]:
+    """One row: a model and its plain twin."""
+    model, twin = MODELS[name]()
+    row: dict[str, Any] = {"model": name, "device": arguments.device, "odds": arguments.odds}
+    for side, batches in (("of the model", [model]), ("of the twin", twin)):
+        _, *turns = decoded(batches, arguments, clock)
+        best = min(turns, key=lambda turn: turn["seconds"] / max(turn["proved"], 0.5))
+        n, proved, seconds = best["instances"], best["proved"], best["seconds"]
+        row["instances"] = int(n)
+        row[side] = {
+            "proved a second": round(proved / seconds, 1),
+            "proved": round(proved / n, 4),
+            "nodes each": round(best["nodes"] / n, 2),
+            "ms each": round(1e3 * seconds / n, 4),
+        }
+    row["ratio"] = round(row["of the twin"]["proved a second"] / max(row["of the model"]["proved a second"], 1e-9), 2)
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--models", nargs="*", default=[""], help="only models whose names contain one of these words")
+    parser.add_argument("--instances", type=int, default=1000)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--odds", type=float, default=1.0)
+    parser.add_argument("--minutes", type=float, default=5.0, help="in all")
+    parser.add_argument("-o", "--output", type=Path, default=Path("results/models.json"))
+    arguments = parser.parse_args()
+    if arguments.device == "cpu":
+        torch.set_num_threads(1)  # so that CPU time means something
+    names = [name for name in MODELS if any(words in name for words in arguments.models)]
+    clock = Clock(time.perf_counter() + 60 * arguments.minutes, 2 * len(names) * (arguments.repeats + 1))
+    stored = json.loads(arguments.output.read_text()) if arguments.output.exists() else {"rows": []}
+    stored["measured on"] = stored.get("measured on", {}) | {arguments.device: provenance(arguments.device)}
+    for name in names:
+        row = measured(name, arguments, clock)
+        old = {(one["model"], one["device"]): one for one in stored["rows"]} | {(name, arguments.device): row}
+        stored["rows"] = [old[one, on] for on in ("cpu", "cuda") for one in MODELS if (one, on) in old]
+        print(json.dumps(row), flush=True)
+        write(arguments.output, stored)
+
+
+if __name__ == "__main__":
+    main()
