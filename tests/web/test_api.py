@@ -172,11 +172,23 @@ def test_follow_up_by_json(visitor, get, post):
     assert after["results"][0]["answer"] == sorted(truth)
 
 
-def zipped(files, folder=""):
+def zipped(files, folder="", packing=zipfile.ZIP_DEFLATED):
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(stream, "w", packing) as archive:
         for name, content in files.items():
             archive.writestr(f"{folder}{name}", content)
+    return stream.getvalue()
+
+
+def spoiled(content):
+    """A ZIP file whose compressed bytes were damaged on the way."""
+    return content[:45] + bytes(255 - byte for byte in content[45:47]) + content[47:]
+
+
+def with_a_file_twice(files):
+    stream = io.BytesIO(zipped(files))
+    with zipfile.ZipFile(stream, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr("problem.toml", files["problem.toml"])
     return stream.getvalue()
 
 
@@ -198,6 +210,9 @@ def test_a_plan_made_elsewhere(post, folder):
             "check code",
         ),
         (lambda files: zipped({**files, "big": bytes(60 * 2**20)}), "larger than a plan"),
+        (lambda files: spoiled(zipped({"problem.toml": b"a" * 1000 + b"b" * 500})), "not a ZIP file"),
+        (lambda files: zipped(files, packing=zipfile.ZIP_LZMA), "pack it with Deflate"),
+        (with_a_file_twice, "holds a file twice"),
     ],
 )
 def test_bad_plans_are_refused(visitor, post, change, words):

@@ -11,6 +11,7 @@ import logging
 import math
 import re
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Literal
@@ -55,6 +56,7 @@ ABOUT = (
 )
 LONGEST_WAIT = 60.0  # seconds that a request for calls may wait
 RETRY = 2  # seconds after which to ask again
+PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what every program that writes ZIP files uses
 MOST_PLAN_FILES, LARGEST_PLAN = 500, 50 * 2**20  # files of a plan in a ZIP file, and their bytes together
 PLAN_FILE = re.compile(r"[\w.\- ]+(/[\w.\- ]+)?")
 log = logging.getLogger("qgt.web")
@@ -545,8 +547,12 @@ def _unzipped(content: bytes) -> dict[str, bytes]:
             entries = [one for one in archive.infolist() if not one.is_dir()]
             if len(entries) > MOST_PLAN_FILES or sum(one.file_size for one in entries) > LARGEST_PLAN:
                 raise ValueError("the ZIP file is larger than a plan: send the folder that `qgt plan` wrote.")
+            if len({one.filename for one in entries}) < len(entries):
+                raise ValueError("the ZIP file holds a file twice: pack the folder that `qgt plan` wrote once more.")
+            if any(one.compress_type not in PACKINGS for one in entries):
+                raise ValueError("the ZIP file is packed in an unusual way: pack it with Deflate.")
             found = {one.filename: archive.read(one) for one in entries}
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError) as error:
         raise ValueError(f"the request is not a ZIP file ({error}): send the plan's folder as one.") from error
     top = {name.partition("/")[0] for name in found}
     if len(top) == 1 and "problem.toml" not in found:  # a folder was packed, not its files
