@@ -18,7 +18,7 @@ from jaxtyping import Float64, Int64, UInt8
 from torch import Generator, Tensor
 
 from qgt.arguments import fits_memory, fraction, whole
-from qgt.files.frames import html_facts
+from qgt.files.documents import html_facts
 from qgt.files.grids import CellRow, write_rows
 from qgt.files.store import replacing
 from qgt.model import combinatorial, constructions, design_file, matrices

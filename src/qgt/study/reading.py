@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from qgt.files import codec
 from qgt.files.codec import UNSTORED
-from qgt.files.documents import json_by_rows, markdown_table
-from qgt.files.frames import frame
+from qgt.files.documents import frame, json_by_rows, markdown_table
 from qgt.files.grids import Cell, CellRow, write_rows
 from qgt.files.store import replacing, write_text
 from qgt.files.tables import cell_of
