@@ -15,8 +15,8 @@ import torch
 
 from qgt.decoders.neural import model_file
 from qgt.files import store
-from qgt.files.provenance import provenance
 from qgt.files.store import alone_in, check_room, locked, replacing, working_in, write_text
+from qgt.version import provenance
 
 # Files that appear whole or not at all.
 

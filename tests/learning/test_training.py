@@ -14,11 +14,11 @@ import qgt
 from qgt.decoders.neural.decoder import raw_scores
 from qgt.decoders.neural.model_file import write_tensors
 from qgt.files import codec
-from qgt.files.provenance import provenance
 from qgt.learning import checkpoints, training
 from qgt.learning.checkpoints import Progress
 from qgt.learning.run import TrainingRun
 from qgt.trust.metrics import score
+from qgt.version import provenance
 
 
 def problem(seed: int = 0, pools: int = 12, items: int = 20, rate: float = 0.05) -> qgt.Problem:

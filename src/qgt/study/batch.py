@@ -14,7 +14,6 @@ from qgt.decoders.contract import BoundDecoder, Decode, Decoder
 from qgt.decoders.highs.exact import ExactMAP
 from qgt.decoders.neural.decoder import load
 from qgt.decoders.results import Decoded, Status
-from qgt.files.provenance import provenance
 from qgt.learning.run import best_threshold
 from qgt.model.problem import Problem
 from qgt.rounds.history import Setting
@@ -23,6 +22,7 @@ from qgt.study.networks import network_path, weights_digest
 from qgt.study.plan import TUNED_ON, Entry, Recipe, Task, generator
 from qgt.study.store import Row, Spent
 from qgt.trust.metrics import Outcomes, outcomes
+from qgt.version import provenance
 
 READY = 4  # bound decoders kept: tasks take turns only where one ends and the next begins
 
