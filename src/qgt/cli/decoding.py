@@ -30,7 +30,7 @@ from qgt.cli.shell import (
     tell_verdicts,
     write_files,
 )
-from qgt.decoders.names import DECODER_CLASSES
+from qgt.decoders import DECODER_CLASSES
 
 if TYPE_CHECKING:
     from qgt.lab.answers.accounts import Account
