@@ -19,7 +19,7 @@ from qgt.decoders.gamp import GAMP as GAMP
 from qgt.decoders.greedy import MaximumNeighborhood as MaximumNeighborhood
 from qgt.decoders.greedy import Prevalence as Prevalence
 from qgt.decoders.highs.exact import ExactMAP as ExactMAP
-from qgt.decoders.highs.linear_program import LinearProgram as LinearProgram
+from qgt.decoders.highs.exact import LinearProgram as LinearProgram
 from qgt.decoders.loads.baselines import CompLasso as CompLasso
 from qgt.decoders.loads.baselines import CompNNLS as CompNNLS
 from qgt.decoders.loads.baselines import CompNNOMP as CompNNOMP

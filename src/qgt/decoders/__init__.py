@@ -22,7 +22,7 @@ DECODER_CLASSES = {
     "exact": "highs.exact.ExactMAP",
     "exhaustive": "exhaustive.Exhaustive",
     "gamp": "gamp.GAMP",
-    "linear_program": "highs.linear_program.LinearProgram",
+    "linear_program": "highs.exact.LinearProgram",
     "load_gamp": "loads.baselines.LoadGAMP",
     "load_posterior": "loads.posterior.LoadPosterior",
     "maximum_neighborhood": "greedy.MaximumNeighborhood",
