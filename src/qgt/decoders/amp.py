@@ -35,7 +35,7 @@ from qgt.model.problem import Problem
 #
 # Message passing works on the design less its mean, which has no zeros. But the mean is one number for all entries,
 # so that it adds the same to every pool: slope * (A x) + offset * sum(x). A dense design is written down as it is,
-# for one matrix product is faster than sums over long lists.
+# because one matrix product is faster than sums over long lists.
 
 
 @dataclass(frozen=True, eq=False)

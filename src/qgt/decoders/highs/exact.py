@@ -119,8 +119,9 @@ def _solved(problem: Problem, y: Tensor, solutions: list[integer_program.Solutio
 # by its convex envelope: one or three linear programs, solved by HiGHS in milliseconds. Their duals pi bound the log
 # joint of *every* x of k defectives,
 #
-#     log P(x, y) <= -( constant + the k least w_j + (A' pi)_j
-#                                + sum_i min over c of (-log P(y_i | c) - pi_i c) ),    w_j = log((1 - rate_j) / rate_j),
+#     log P(x, y) <= -( constant + the k least w_j + (A' pi)_j + sum_i min over c of (-log P(y_i | c) - pi_i c) ),
+#
+#     w_j = log((1 - rate_j) / rate_j),
 #
 # whatever pi is: the solver need not be trusted, only this sum (derived in `integer_program`, where the prior's
 # groups of items are further pools, and their number may cost something by itself). Where the rounded answer's log
