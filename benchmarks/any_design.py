@@ -34,8 +34,7 @@ from torch import Generator, Tensor
 
 import qgt
 from qgt.decoders.neural import model_file
-from qgt.decoders.neural.any_design import AnyDesign, OutsideTraining
-from qgt.decoders.neural.messages import LEAST_LOG, Fixed, MessageNetwork, Seen, State
+from qgt.decoders.neural.any_design import LEAST_LOG, AnyDesign, Fixed, MessageNetwork, OutsideTraining, Seen, State
 from qgt.learning.optimizers import MOMENTUM, orthogonal
 from qgt.learning.training import estimated_seconds
 from qgt.pictures.figures import CountedPanel, counted_figure, save_figure

@@ -17,8 +17,7 @@ from torch import Generator, Tensor
 
 from qgt.arguments import positive, whole
 from qgt.decoders.contract import refuse_unsupported
-from qgt.decoders.neural.any_design import AnyDesign, shown
-from qgt.decoders.neural.messages import MessageNetwork
+from qgt.decoders.neural.any_design import AnyDesign, MessageNetwork, shown
 from qgt.model.problem import Instances, Problem
 
 ROUNDS = 10  # that a step learns from

@@ -1,10 +1,9 @@
 """Belief propagation (sum-product) with exact tables: the decoder for very many items in small pools.
 
 On a factor graph without cycles the marginals are exact. On a large sparse design cycles are long and they nearly are;
-then no decoder in this time is known to do better. `sweeps` says in which order factors
-speak, `sweeps` what they tell their items and when they are done. A sweep takes time and memory in proportion to the
-transfers, times the number of possible counts of a pool (Kschischang, Frey and Loeliger 2001, Factor graphs and the
-sum-product algorithm).
+then no decoder in this time is known to do better. `sweeps` says in which order factors speak, what they tell their
+items and when they are done. A sweep takes time and memory in proportion to the transfers, times the number of possible
+counts of a pool (Kschischang, Frey and Loeliger 2001, Factor graphs and the sum-product algorithm).
 """
 
 from dataclasses import dataclass
