@@ -35,7 +35,7 @@ from torch import Generator, Tensor
 import qgt
 from qgt.decoders.neural import model_file
 from qgt.decoders.neural.any_design import LEAST_LOG, AnyDesign, Fixed, MessageNetwork, OutsideTraining, Seen, State
-from qgt.learning.optimizers import MOMENTUM, orthogonal
+from qgt.learning.steps import MOMENTUM, orthogonal
 from qgt.learning.training import estimated_seconds
 from qgt.pictures.figures import CountedPanel, counted_figure, save_figure
 from setting import in_processes, provenance, synchronize, write

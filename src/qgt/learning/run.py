@@ -18,8 +18,7 @@ from qgt.decoders.neural.heads import Softmax, head_for, which_head, who
 from qgt.decoders.neural.network import Architecture, Head, Network, built, stack
 from qgt.decoders.neural.record import Epoch, TrainConfig, Training
 from qgt.learning.checkpoints import Progress, TrainingState
-from qgt.learning.data import Data, with_gaps
-from qgt.learning.steps import Steps, Together, loss_for
+from qgt.learning.steps import Data, Steps, Together, loss_for, with_gaps
 from qgt.model.loads import as_statuses
 from qgt.model.problem import Problem
 from qgt.trust.metrics import score
