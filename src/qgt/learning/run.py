@@ -1,6 +1,6 @@
 """A training in progress: what one epoch does, and what can be saved between two. The loop is in `training.py`.
 
-An epoch fills a block with instances (`data.py`), takes its optimiser steps (`steps.py`), validates, and remembers the
+An epoch fills a block with instances and takes its optimiser steps (both in `steps.py`), validates, and remembers the
 best weights so far, for each network of the stack by its own validation loss.
 """
 

@@ -1,7 +1,8 @@
-"""Optimiser steps over a block of instances; on a GPU captured as a CUDA graph after a few plain ones.
+"""Optimiser steps over a block of instances: the instances, losses, optimisers, and the steps.
 
-Several processes can share the work of a step: each takes its part of the batch, and their gradients are averaged, so
-that all of them take the step that one process would take with the whole batch.
+On a GPU the steps are captured as a CUDA graph after a few plain ones. Several processes can share the work of a step:
+each takes its part of the batch, and their gradients are averaged, so that all of them take the step that one process
+would take with the whole batch.
 """
 
 import contextlib
@@ -117,8 +118,8 @@ def _keys(x: Tensor) -> Tensor:
 # Optimisers: Adam, and Muon for the matrices between hidden layers.
 #
 # Muon (Jordan et al. 2024) moves a matrix by its momentum with all singular values made about equal: directions that
-# the gradient seldom shows are learned as fast as common ones. The singular values are made equal by five steps of X
-# <- a X + (b X X' + c (X X')^2) X, matrix products only. A step has spectral norm of about the learning rate,
+# the gradient seldom shows are learned as fast as common ones. The singular values are made equal by five steps of
+# X <- a X + (b X X' + c (X X')^2) X, matrix products only. A step has spectral norm of about the learning rate,
 # whatever the width, so one rate serves networks of all sizes.
 
 MOMENTUM = 0.95
@@ -222,8 +223,6 @@ def orthogonal(matrices: Tensor) -> Tensor:
     made: Tensor = x if wide else x.mT
     return made.to(matrices.dtype)
 
-
-# Steps.
 
 # Losses for training a stack of networks: one number per network, averaged over its instances.
 #
