@@ -13,13 +13,12 @@ from pathlib import Path
 from qgt.arguments import check_device, whole
 from qgt.decoders.neural.decoder import NeuralDecoder, load
 from qgt.decoders.neural.record import Epoch
-from qgt.study.batch import BatchJob
+from qgt.study.batch import BatchJob, decode_here, decode_in_processes
 from qgt.study.cluster import check_address, decode_on_cluster, train_on_cluster
 from qgt.study.networks import NetworkTraining, network_path, weights_digest
 from qgt.study.plan import Recipe, Study, Task, generator
 from qgt.study.reading import TaskTally
 from qgt.study.store import Reading, Row, StudyStore
-from qgt.study.workers import decode_here, decode_in_processes
 from qgt.trust.verification import ESTIMATORS, verify
 from qgt.version import provenance
 
