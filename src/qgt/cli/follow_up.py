@@ -29,8 +29,7 @@ from qgt.cli.shell import (
 
 if TYPE_CHECKING:
     from qgt.lab.answers.decoding import DecodedSheet
-    from qgt.lab.rounds.files import Round
-    from qgt.lab.rounds.follow_up import Proposed
+    from qgt.lab.rounds import Proposed, Round
     from qgt.lab.sheets.counts import CountSheet
 
 SHOWN_INSTANCES = 10  # instances on the screen; pools.csv has all
@@ -75,9 +74,8 @@ def follow_up(
     """
     problem = problem_file(problem)
     check_files([], inputs=[counts, problem, *(rounds or ()), *(plugin or ())])
-    from qgt.lab.rounds.files import refuse_occupied
-    from qgt.lab.rounds.follow_up import as_round, propose
-    from qgt.lab.rounds.follow_up import used_up as uses_of
+    from qgt.lab.rounds import as_round, propose, refuse_occupied
+    from qgt.lab.rounds import used_up as uses_of
 
     refuse_occupied(output)
     load_plugins(plugin)
@@ -115,7 +113,7 @@ def decoded_rounds(
     """The instances of a file that was read, with all their rounds, decoded; the rounds' records; notes on the file."""
     from qgt.lab.answers.accounts import numbers
     from qgt.lab.answers.decoding import ByLongerLists, decode_history
-    from qgt.lab.rounds.files import joined_rounds
+    from qgt.lab.rounds import joined_rounds
     from qgt.rounds.history import History
     from qgt.rounds.stopping import Settle
 
@@ -155,7 +153,7 @@ def _tell(
     notes: Sequence[str],
     as_json: bool,
 ) -> None:
-    from qgt.lab.rounds.follow_up import proposal_in_words
+    from qgt.lab.rounds import proposal_in_words
 
     sure, tests = instances - len(found) - len(stuck), sum(len(one.pools.matrix) for one in found)
     remaining = sum(max(one.pools.remaining, len(one.pools.matrix)) for one in found)

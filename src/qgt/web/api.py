@@ -32,7 +32,7 @@ from qgt.lab.plan.question import (
     parse_values,
     two_stages,
 )
-from qgt.lab.rounds.files import Round
+from qgt.lab.rounds import Round
 from qgt.lab.sheets.counts import noise_of_reports
 from qgt.lab.sheets.samples import Samples
 from qgt.version import __version__

@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
-from qgt.lab.rounds.files import Round
+from qgt.lab.rounds import Round
 from qgt.model.noise import noise_of, reports_of
 from qgt.rounds.choosing import later_noise
 from qgt.web.counting import typed_counts

@@ -13,7 +13,7 @@ from qgt.lab.answers.decoding import DecodedSheet
 from qgt.lab.answers.service import SheetDecoder
 from qgt.lab.plan.folder import read_plan
 from qgt.lab.plan.planning import Plan
-from qgt.lab.rounds.files import Round
+from qgt.lab.rounds import Round
 from qgt.web.jobs import Job, Queue
 from qgt.web.middleware import Secret
 from qgt.web.settings import Settings
