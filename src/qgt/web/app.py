@@ -17,10 +17,9 @@ from starlette.types import ASGIApp
 
 from qgt.web import calls, counting, follow_up, planning, runs, start
 from qgt.web.api import PREFIX, about_api, make_api
-from qgt.web.forms import show
 from qgt.web.middleware import AccessLog, AccessMiddleware, RequestRate
 from qgt.web.settings import Settings
-from qgt.web.state import AppState
+from qgt.web.state import AppState, show
 
 log = logging.getLogger("qgt.web")
 STATIC: Mapping[str, tuple[str, str]] = {

@@ -22,10 +22,9 @@ from qgt.lab.answers.outputs import (
 from qgt.lab.verdicts import Call, Verdict
 from qgt.lab.wording import percent
 from qgt.web.decoding import decode_again, decoding_job
-from qgt.web.forms import Sent, show
 from qgt.web.runs import KnownRun, Version, download, known_version, standalone
 from qgt.web.start import job_answer
-from qgt.web.state import AppState, Here
+from qgt.web.state import AppState, Here, Sent, show
 from qgt.web.store import StoredRun, Submission
 
 router = APIRouter()

@@ -11,10 +11,9 @@ from qgt.model.noise import noise_of, reports_of
 from qgt.rounds.choosing import later_noise
 from qgt.web.counting import typed_counts
 from qgt.web.decoding import proposal, settled_version
-from qgt.web.forms import Form, Sent, Trouble, show
 from qgt.web.jobs import Full, Job
 from qgt.web.runs import KnownRun, Version, download, known_version
-from qgt.web.state import AppState, Here
+from qgt.web.state import AppState, Form, Here, Sent, Trouble, show
 from qgt.web.store import StoredRun
 
 router = APIRouter()

@@ -27,9 +27,8 @@ from qgt.model.categories import Categories, Copies
 from qgt.model.loads import Loads
 from qgt.model.noise import Noise
 from qgt.pictures import pages
-from qgt.web.forms import Form, Sent, Trouble, show
 from qgt.web.jobs import Full, Job
-from qgt.web.state import AppState, Draft, Here
+from qgt.web.state import AppState, Draft, Form, Here, Sent, Trouble, show
 
 router = APIRouter()
 PLAN_SEED = 0

@@ -31,11 +31,10 @@ from qgt.pictures.pages import DecoderStanding
 from qgt.theory.limits import pools_needed
 from qgt.trust.metrics import score
 from qgt.web.counting import Entered, keep
-from qgt.web.forms import Sent, Trouble, show
 from qgt.web.jobs import Full, Job
 from qgt.web.middleware import COOKIE, same
 from qgt.web.planning import add_run
-from qgt.web.state import AppState, Here
+from qgt.web.state import AppState, Here, Sent, Trouble, show
 
 # Examples to try with one click: a plan, and counts as a laboratory would have entered them.
 
