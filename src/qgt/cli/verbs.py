@@ -2,7 +2,7 @@
 
 from typer.main import get_command
 
-from qgt.cli import checking, data, decoding, follow_up, planning, serving, studies, training
+from qgt.cli import checking, data, decoding, planning, serving, studies, training
 from qgt.cli.shell import app
 
 __all__ = [
@@ -10,7 +10,6 @@ __all__ = [
     "checking",
     "data",
     "decoding",
-    "follow_up",
     "planning",
     "serving",
     "studies",
