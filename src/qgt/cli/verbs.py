@@ -2,12 +2,11 @@
 
 from typer.main import get_command
 
-from qgt.cli import checking, data, decoding, planning, serving, studies, training
+from qgt.cli import data, decoding, planning, serving, studies, training
 from qgt.cli.shell import app
 
 __all__ = [
     "COMMAND",
-    "checking",
     "data",
     "decoding",
     "planning",
