@@ -12,7 +12,7 @@ network sees its own data, stops by its own validation loss, and has the distrib
 import copy
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
@@ -155,15 +155,7 @@ def train_many(
         >>> [net.problem.pools for net in train_many(problems, qgt.MLP((16,)), config, generator=g)]
         [5, 6]
     """
-    if not problems or len({problem.items for problem in problems}) != 1:
-        raise ValueError("problems must be at least one, all with the same number of items.")
-    problems = [problem.in_parts for problem in problems]  # networks of copies and categories learn their parts
-    if len({problem.loads is None for problem in problems}) != 1:
-        raise ValueError("problems with and without loads have networks of different shapes: train them apart.")
-    if len({head_for(problem.prior) for problem in problems}) != 1:
-        raise ValueError(
-            "problems with different numbers of values have networks of different heads: train them apart."
-        )
+    problems = _stackable(problems)
     together = Together(group)
     if checkpoint is not None and checkpoint.exists():
         run = _resume(checkpoint, problems, architecture, config, generator, together)
@@ -180,6 +172,20 @@ def train_many(
             checkpoint.unlink(missing_ok=True)
         raise ValueError(f"training diverged at learning_rate={config.learning_rate}: give a smaller one.")
     return run.decoders()
+
+
+def _stackable(problems: Sequence[Problem]) -> list[Problem]:
+    """The problems as networks learn them; refused where their networks would have different shapes."""
+    if not problems or len({problem.items for problem in problems}) != 1:
+        raise ValueError("problems must be at least one, all with the same number of items.")
+    parts = [problem.in_parts for problem in problems]  # networks of copies and categories learn their parts
+    if len({problem.loads is None for problem in parts}) != 1:
+        raise ValueError("problems with and without loads have networks of different shapes: train them apart.")
+    if len({head_for(problem.prior) for problem in parts}) != 1:
+        raise ValueError(
+            "problems with different numbers of values have networks of different heads: train them apart."
+        )
+    return parts
 
 
 def _loop(run: TrainingRun, on_epoch: Callable[[Epoch], None] | None, checkpoint: Path | None) -> None:
@@ -260,10 +266,25 @@ def fine_tune(
     learning_rate = positive("learning_rate", learning_rate)
     refuse_unsupported(start, problem)
     network = copy.deepcopy(start.network).to(generator.device).requires_grad_(True).train()
-    average = {name: p.detach().clone() for name, p in network.named_parameters()}
-    adam = torch.optim.Adam(network.parameters(), lr=learning_rate, betas=(0.9, 0.98))
     validation = problem.simulate(TUNING_VALIDATION * batch, generator=generator)
     before = _validate(network, problem, validation.x, validation.y, batch)
+    for step, loss in enumerate(_tuning(network, problem, steps, batch, learning_rate, generator), 1):
+        if on_step is not None:
+            on_step(step, loss)
+    after = _validate(network, problem, validation.x, validation.y, batch)
+    if not after < before:
+        network.load_state_dict(start.network.state_dict())
+    facts: dict[str, Any] = {"problem": problem.fingerprint, "steps": steps, "batch": batch, "before": before}
+    made = {**start.made, "fine_tuned": {**facts, "after": after}}
+    return replace(start, network=network.cpu().eval().requires_grad_(False), made=made)
+
+
+def _tuning(
+    network: MessageNetwork, problem: Problem, steps: int, batch: int, learning_rate: float, generator: Generator
+) -> Iterator[float]:
+    """The loss of each step; at the end the network has the running average of its weights."""
+    average = {name: p.detach().clone() for name, p in network.named_parameters()}
+    adam = torch.optim.Adam(network.parameters(), lr=learning_rate, betas=(0.9, 0.98))
     for step in range(steps):
         warm = min(1.0, (step + 1) / (TUNING_WARM_UP * steps))
         adam.param_groups[0]["lr"] = learning_rate * warm * 0.5 * (1 + math.cos(math.pi * step / steps))
@@ -271,15 +292,8 @@ def fine_tune(
         with torch.no_grad():
             for name, p in network.named_parameters():
                 average[name].lerp_(p, 1 - min(AVERAGE_KEPT, 1 - 1 / (step + 2)))
-        if on_step is not None:
-            on_step(step + 1, loss)
+        yield loss
     network.load_state_dict(average)
-    after = _validate(network, problem, validation.x, validation.y, batch)
-    if not after < before:
-        network.load_state_dict(start.network.state_dict())
-    facts: dict[str, Any] = {"problem": problem.fingerprint, "steps": steps, "batch": batch, "before": before}
-    made = {**start.made, "fine_tuned": {**facts, "after": after}}
-    return replace(start, network=network.cpu().eval().requires_grad_(False), made=made)
 
 
 def _step(network: MessageNetwork, problem: Problem, adam: torch.optim.Adam, batch: Instances) -> float:
