@@ -182,7 +182,9 @@ def success_figure(panels: Sequence[SuccessPanel], *, columns: int = 3) -> "Figu
         ax.set_title(panel.title, fontsize=10, loc="left")
         ax.set_xticks(panel.positives)
         ax.set_ylim(0, 1.02)
-        _quiet_axes(ax)
+        ax.grid(color="#e3e7eb", linewidth=0.6)
+        ax.set_axisbelow(True)
+        ax.spines[["top", "right"]].set_visible(False)
         if number % columns == 0:
             ax.set_ylabel("plates exactly right")
         if number + columns >= len(panels):
@@ -231,7 +233,20 @@ def counted_figure(panels: Sequence[CountedPanel]) -> "Figure":
     legend: dict[str, Any] = {}
     for ax, panel in zip(axes, panels, strict=True):
         for name, points in {"limit (exact decoder)": panel.limit, **panel.curves}.items():
-            legend.setdefault(name, _draw_counted(ax, points, *looks.get(name, (LIMIT_COLOUR, ""))))
+            colour, marker = looks.get(name, (LIMIT_COLOUR, ""))
+            where, right, of = zip(*points, strict=True)
+            low, high = zip(*(wilson(*one) for one in zip(right, of, strict=True)), strict=True)
+            share = [one / all_ for one, all_ in zip(right, of, strict=True)]
+            if len(where) > 1:
+                ax.fill_between(where, low, high, color=colour, alpha=0.13, linewidth=0)
+            else:  # a point needs bars
+                reach = [[share[0] - low[0]], [high[0] - share[0]]]
+                ax.errorbar(where, share, yerr=reach, color=colour, capsize=3, linewidth=1.2, zorder=4)
+            width, above = (1.5, 2.0) if marker else (2.4, 1.5)
+            above, inside = (above, colour) if len(where) > 1 else (4.0, "white")
+            look = {"markersize": 5, "markerfacecolor": inside, "linewidth": width, "zorder": above}
+            line = ax.plot(where, share, color=colour, marker=marker, **look)[0]
+            legend.setdefault(name, line)
         ticks = sorted({point[0] for points in (panel.limit, *panel.curves.values()) for point in points})
         ax.set_xscale("log" if panel.log else "linear")
         ax.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
@@ -240,36 +255,14 @@ def counted_figure(panels: Sequence[CountedPanel]) -> "Figure":
         ax.set_title(panel.title, fontsize=10, loc="left")
         ax.set_xlabel(panel.across)
         ax.set_ylim(0, 1.02)
-        _quiet_axes(ax)
+        ax.grid(color="#e3e7eb", linewidth=0.6)
+        ax.set_axisbelow(True)
+        ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("success rate")
     figure.legend(
         legend.values(), legend.keys(), loc="outside lower center", ncols=min(4, len(legend)), frameon=False, fontsize=9
     )
     return figure
-
-
-def _draw_counted(ax: "Axes", points: Counted, colour: str, marker: str) -> Any:
-    """A curve with its 95 % intervals; without a marker it is the limit. A single point has bars instead of a band."""
-    where, right, of = zip(*points, strict=True)
-    low, high = zip(*(wilson(*one) for one in zip(right, of, strict=True)), strict=True)
-    share = [one / all_ for one, all_ in zip(right, of, strict=True)]
-    width, above = (1.5, 2.0) if marker else (2.4, 1.5)
-    inside = colour
-    if len(where) > 1:
-        ax.fill_between(where, low, high, color=colour, alpha=0.13, linewidth=0)
-    else:
-        above, inside = 4.0, "white"
-        reach = [[share[0] - low[0]], [high[0] - share[0]]]
-        ax.errorbar(where, share, yerr=reach, color=colour, capsize=3, linewidth=1.2, zorder=4)
-    look: dict[str, Any] = {"markersize": 5, "markerfacecolor": inside, "linewidth": width, "zorder": above}
-    return ax.plot(where, share, color=colour, marker=marker, **look)[0]
-
-
-def _quiet_axes(ax: "Axes") -> None:
-    """A pale grid behind the lines, and no frame at the top and on the right."""
-    ax.grid(color="#e3e7eb", linewidth=0.6)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
 
 
 def time_frontier_figure(scores: Mapping[str, Score], microseconds: Mapping[str, float]) -> "Figure":
@@ -304,7 +297,9 @@ def time_frontier_figure(scores: Mapping[str, Score], microseconds: Mapping[str,
     ax.set_ylim(-0.03, 1.08)
     ax.set_xlabel("microseconds per decode")
     ax.set_ylabel("success rate")
-    _quiet_axes(ax)
+    ax.grid(color="#e3e7eb", linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
     return figure
 
 
@@ -357,7 +352,9 @@ def draw_panel(ax: "Axes", found: Sequence[StudyResult], styles: Mapping[str, Li
     elif metric == "mse":
         ax.set_ylim(bottom=0)
     ax.set_ylabel(METRIC_WORDS[metric])
-    _quiet_axes(ax)
+    ax.grid(color="#e3e7eb", linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
 
 
 def _shade_above(ax: "Axes", where: Any, limit: Sequence[float]) -> None:
@@ -510,6 +507,7 @@ def prevalence_figure(
         items: For how many the tests are.
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
 
     figure = Figure(figsize=(7.2, 4.4), layout="constrained")
     ax = figure.subplots()
@@ -518,8 +516,12 @@ def prevalence_figure(
         bars = [1.96 * one for one in error]
         ax.errorbar(rate, tests, yerr=bars, color=colour, marker=marker, markersize=4, label=policy.replace("_", " "))
     ax.plot(*zip(*bound, strict=True), color=LIMIT_COLOUR, linestyle="--", label="entropy bound")
-    _prevalence_axis(ax, [rate for rate, _ in bound])
+    ax.set_xscale("log")
+    ax.set_xticks([rate for rate, _ in bound])
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{100 * rate:g}"))
+    ax.minorticks_off()
     ax.set_ylim(bottom=0)
+    ax.set_xlabel("prevalence, %")
     ax.set_ylabel(f"tests for {items} items, mean and 95 % interval")
     ax.legend(frameon=False)
     return figure
@@ -540,6 +542,7 @@ def needed_tests_figure(
         samples: On a plate: as many tests as one for each.
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
 
     figure = Figure(figsize=(8.6, 4.6), layout="constrained")
     ax = figure.subplots()
@@ -554,25 +557,20 @@ def needed_tests_figure(
             )
         )
     shown += ax.plot(*zip(*bound, strict=True), color=LIMIT_COLOUR, linestyle="--", label="entropy bound, one stage")
+    ax.set_xscale("log")
     ax.set_yscale("log")
+    ax.set_xticks([rate for rate, _ in bound])
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{100 * rate:g}"))
     ticks = [tick for tick in (3, 5, 10, 20, 30, 50, 100) if tick >= 0.8 * min(least for _, least in bound)]
     ax.set_yticks(ticks, [str(tick) for tick in ticks])
-    _prevalence_axis(ax, [rate for rate, _ in bound])
-    _quiet_axes(ax)
+    ax.minorticks_off()
+    ax.grid(color="#e3e7eb", linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_xlabel("prevalence, %")
     ax.set_ylabel(f"tests for {samples} samples")
     figure.legend(handles=shown, loc="outside right upper", frameon=False, fontsize=9)
     return figure
-
-
-def _prevalence_axis(ax: "Axes", rates: Sequence[float]) -> None:
-    """Prevalences across, in per cent, a tick at each rate; no minor ticks on either axis."""
-    from matplotlib.ticker import FuncFormatter
-
-    ax.set_xscale("log")
-    ax.set_xticks(rates)
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{100 * rate:g}"))
-    ax.minorticks_off()
-    ax.set_xlabel("prevalence, %")
 
 
 def rounds_figure(found: Mapping[str, tuple[float, float, float, float]], bound: float, items: int) -> "Figure":
