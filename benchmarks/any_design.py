@@ -34,10 +34,8 @@ from torch import Generator, Tensor
 
 import qgt
 from qgt.decoders.neural import model_file
-from qgt.decoders.neural.any_design import AnyDesign, OutsideTraining
-from qgt.decoders.neural.messages import LEAST_LOG, Fixed, MessageNetwork, Seen, State
-from qgt.files import tensors as tensor_files
-from qgt.learning.optimizers import MOMENTUM, orthogonal
+from qgt.decoders.neural.any_design import LEAST_LOG, AnyDesign, Fixed, MessageNetwork, OutsideTraining, Seen, State
+from qgt.learning.steps import MOMENTUM, orthogonal
 from qgt.learning.training import estimated_seconds
 from qgt.pictures.figures import CountedPanel, counted_figure, save_figure
 from setting import in_processes, provenance, synchronize, write
@@ -431,7 +429,7 @@ def ship(path: Path, output: Path) -> None:
     decoder = AnyDesign(network, {"recipe": recipe, "limits": limits})
     text = json.dumps({"format": model_file.MODEL_FORMAT, **decoder.description}, allow_nan=False)
     weights = {name: t.detach().contiguous() for name, t in network.state_dict().items()}
-    tensor_files.write_tensors(output, weights, {"qgt": text, "sha256": model_file.checksum(text, weights)})
+    model_file.write_tensors(output, weights, {"qgt": text, "sha256": model_file.checksum(text, weights)})
     print(f"wrote {output}: {output.stat().st_size:,} bytes, {made['steps']} steps")
 
 

@@ -42,7 +42,7 @@ from torch import Tensor
 import qgt
 from qgt.decoders.neural.record import TrainConfig
 from qgt.lab.answers.decoding import ByLongerLists, DecodedSheet, decode_history, decode_sheet
-from qgt.lab.rounds.follow_up import propose
+from qgt.lab.rounds import propose
 from qgt.learning.run import TrainingRun
 from qgt.rounds.history import History, measure
 from qgt.rounds.stopping import Settle

@@ -26,8 +26,7 @@ import torch
 from torch import Generator, Tensor
 
 import qgt
-from qgt.decoders.belief.graph import FactorCosts, Graph, _steps, prior_odds
-from qgt.decoders.belief.sweeps import SUREST_MESSAGE, messages, sweep
+from qgt.decoders.belief.sweeps import SUREST_MESSAGE, FactorCosts, Graph, _steps, messages, prior_odds, sweep
 from qgt.files.store import write_text
 from thresholds import NOISE, RATE, SOLVED, regular, seeded
 

@@ -29,13 +29,13 @@ from typing import Any
 import torch
 
 import qgt
-from qgt.files.provenance import provenance
 from qgt.files.store import write_text
 from qgt.pictures.figures import policy_frontier_figure, prevalence_figure, rounds_figure, save_figure
 from qgt.rounds.history import Setting
 from qgt.rounds.policies import FollowUp, Policy, simulate_policy
 from qgt.rounds.schemes import Scheme
 from qgt.theory.limits import fewest_tests, information
+from qgt.version import provenance
 
 RESULTS, IMAGES = Path("results/follow_up.json"), Path("docs/images")
 TIMED = 1_000_000  # the first seed of batches that are timed and not kept

@@ -43,7 +43,7 @@ from qgt.decoders.results import Decoded
 from qgt.lab.answers.decoding import ByLongerLists, decode_history
 from qgt.lab.plan.loads import detected, pools_for_loads
 from qgt.lab.plan.simulation import fewest
-from qgt.lab.rounds.follow_up import propose
+from qgt.lab.rounds import propose
 from qgt.lab.verdicts import Call, Verdict
 from qgt.pictures.figures import needed_tests_figure, save_figure
 from qgt.rounds.history import History, measure

@@ -35,13 +35,13 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))  # where the hostile texts are
 
 from hostile_texts import FORMULA, HOSTILE, Markup
-from qgt.files.provenance import provenance
 from qgt.files.store import write_text
 from qgt.lab.plan.planning import Candidate, Plan
 from qgt.lab.plan.question import Question
 from qgt.lab.plan.simulation import Scout
 from qgt.lab.sheets.samples import Samples
 from qgt.model.noise import Noiseless
+from qgt.version import provenance
 from qgt.web.app import in_background
 from qgt.web.planning import add_run
 from qgt.web.settings import Settings

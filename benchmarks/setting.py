@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 
 import qgt
-from qgt.files import provenance as where
+from qgt import version as where
 from qgt.files.documents import json_by_rows
 from qgt.files.store import write_text
 

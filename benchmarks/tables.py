@@ -27,7 +27,7 @@ from page_tables import (
     trust,
 )
 from qgt import paper
-from qgt.paper.drawing import draw
+from qgt.paper.running import draw
 
 ROOT = Path(__file__).resolve().parents[1]
 NOT_YET = "*(Not measured yet.)*"

@@ -2,6 +2,8 @@
 
     python benchmarks/tree.py                       # today's tree
     python benchmarks/tree.py --path OTHER/src/qgt  # another tree, such as one of `git archive`
+    python benchmarks/tree.py --single              # the modules with one importer, smallest first
+    python benchmarks/tree.py --long                # the functions over 40 lines, longest first
 
 Prints one JSON object. A module has one importer if exactly one other module of the tree imports it. A function's
 length is that of its lines, docstring included. The modules that `qgt decode` executes are those in `sys.modules` after
@@ -17,7 +19,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from pathlib import Path
 
 LONG = 40  # lines of a function
@@ -55,10 +56,19 @@ def public_names(root: Path) -> int:
     return sum(len(node.names) for node in imports if node.module != "qgt.version")
 
 
+def importers_of(trees: dict[str, ast.Module]) -> dict[str, list[str]]:
+    """The modules that import each module."""
+    found: dict[str, list[str]] = {name: [] for name in trees}
+    for own, tree in trees.items():
+        for name in imported(tree, set(trees)) - {own}:
+            found[name].append(own)
+    return found
+
+
 def measures(root: Path) -> dict[str, float]:
     texts = {path: path.read_text("utf-8") for path in sorted(root.rglob("*.py"))}
     trees = {module_name(path, root): ast.parse(text) for path, text in texts.items()}
-    importers = Counter(name for own, tree in trees.items() for name in imported(tree, set(trees)) - {own})
+    importers = importers_of(trees)
     nodes = [node for tree in trees.values() for node in ast.walk(tree)]
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     lengths = [node.end_lineno - node.lineno + 1 for node in functions]
@@ -68,7 +78,7 @@ def measures(root: Path) -> dict[str, float]:
         "modules without __init__": len(texts) - len(packages),
         "lines": sum(len(text.splitlines()) for text in texts.values()),
         "import statements": sum(isinstance(node, ast.Import | ast.ImportFrom) for node in nodes),
-        "modules with one importer": sum(importers[name] == 1 for name in trees if name not in packages),
+        "modules with one importer": sum(len(importers[name]) == 1 for name in trees if name not in packages),
         "public names": public_names(root),
         "functions": len(lengths),
         f"functions over {LONG} lines": sum(length > LONG for length in lengths),
@@ -85,6 +95,16 @@ def long_functions(root: Path) -> list[str]:
                 length = node.end_lineno - node.lineno + 1
                 found.append((-length, f"{length} {path.relative_to(root)}:{node.lineno} {node.name}"))
     return [words for _, words in sorted(found)]
+
+
+def single_importers(root: Path) -> list[str]:
+    """Every module that exactly one other imports, with its lines and its importer, smallest first."""
+    texts = {module_name(path, root): path.read_text("utf-8") for path in root.rglob("*.py")}
+    packages = {module_name(path, root) for path in root.rglob("__init__.py")}
+    importers = importers_of({name: ast.parse(text) for name, text in texts.items()})
+    alone = [name for name, found in importers.items() if len(found) == 1 and name not in packages]
+    alone.sort(key=lambda name: (len(texts[name].splitlines()), name))
+    return [f"{len(texts[name].splitlines())} {name}, imported by {importers[name][0]}" for name in alone]
 
 
 def executed_by_decode(root: Path) -> int:
@@ -111,9 +131,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--path", type=Path, default=Path(__file__).parent.parent / "src" / "qgt")
     parser.add_argument("--long", action="store_true", help="list the functions over 40 lines instead")
+    parser.add_argument("--single", action="store_true", help="list the modules with one importer instead")
     given = parser.parse_args()
-    if given.long:
-        print("\n".join(long_functions(given.path)))
+    if given.long or given.single:
+        print("\n".join(long_functions(given.path) if given.long else single_importers(given.path)))
     else:
         counted = {**measures(given.path), "modules that qgt decode executes": executed_by_decode(given.path)}
         print(json.dumps(counted, indent=2))

@@ -20,8 +20,7 @@ import torch
 
 import qgt
 from networks import HOUSEHOLDS, RESULTS, SEED, save
-from qgt.learning.limit import limit_decoder
-from qgt.learning.training import estimated_seconds
+from qgt.learning.training import estimated_seconds, limit_decoder
 from qgt.pictures.figures import curves_figure, time_frontier_figure
 from qgt.study import StudyResult
 from setting import ITEMS, paper_problem, provenance, synchronize

@@ -19,7 +19,6 @@ from rich.table import Table
 
 import qgt
 from qgt.decoders.registry import make_decoder
-from qgt.files.provenance import provenance
 from qgt.files.store import write_text
 from qgt.lab.answers.accounts import Account, tally
 from qgt.lab.answers.outputs import card
@@ -28,6 +27,7 @@ from qgt.pictures import pages
 from qgt.pictures.pages import DecoderStanding
 from qgt.study import network_path, networks_folder
 from qgt.study.plan import Entry, Recipe
+from qgt.version import provenance
 
 REPORT = "out/demo/report.html"
 SEED, HELD_OUT, MANY, HARDER, FEWER_POOLS, PLATES = 0, 10_000, 1000, 100, 22, 60

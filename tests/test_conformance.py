@@ -9,7 +9,7 @@ from torch import Tensor
 
 import qgt
 from qgt.testing import CHECKS, ConformanceError, check_decoder
-from qgt.testing.suite import small_problem
+from qgt.testing.checks import small_problem
 
 
 def problem_with_amounts() -> qgt.Problem:

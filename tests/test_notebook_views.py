@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import qgt
-from qgt.files.frames import html_facts
+from qgt.files.documents import html_facts
 
 
 def seeded(seed: int = 0) -> torch.Generator:

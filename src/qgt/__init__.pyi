@@ -19,7 +19,7 @@ from qgt.decoders.gamp import GAMP as GAMP
 from qgt.decoders.greedy import MaximumNeighborhood as MaximumNeighborhood
 from qgt.decoders.greedy import Prevalence as Prevalence
 from qgt.decoders.highs.exact import ExactMAP as ExactMAP
-from qgt.decoders.highs.linear_program import LinearProgram as LinearProgram
+from qgt.decoders.highs.exact import LinearProgram as LinearProgram
 from qgt.decoders.loads.baselines import CompLasso as CompLasso
 from qgt.decoders.loads.baselines import CompNNLS as CompNNLS
 from qgt.decoders.loads.baselines import CompNNOMP as CompNNOMP
@@ -67,9 +67,9 @@ from qgt.lab.sheets.counts import CountSheet as CountSheet
 from qgt.lab.sheets.counts import read_counts as read_counts
 from qgt.lab.sheets.samples import Samples as Samples
 from qgt.lab.verdicts import Verdict as Verdict
-from qgt.learning.fine_tuning import fine_tune as fine_tune
 from qgt.learning.run import best_threshold as best_threshold
 from qgt.learning.training import Interrupted as Interrupted
+from qgt.learning.training import fine_tune as fine_tune
 from qgt.learning.training import train as train
 from qgt.learning.training import train_many as train_many
 from qgt.model.categories import Categories as Categories

@@ -10,7 +10,7 @@ import torch
 from qgt.cli import main
 from qgt.cli.shell import PLAN_FILES
 from qgt.lab.plan.folder import read_plan
-from qgt.model import design_file
+from qgt.model import design_forms
 
 
 @pytest.fixture(autouse=True)
@@ -68,13 +68,13 @@ def test_a_command_reads_a_plans_design_once(capsys, monkeypatch):
     assert main(quick) == 0
     folder = read_plan("plan")
     fill(folder.path / "counts.csv", [0.0] * folder.problem.pools)
-    read, times = design_file.read_design, []
+    read, times = design_forms.read_design, []
 
     def counted(*given):
         times.append(given)
         return read(*given)
 
-    monkeypatch.setattr(design_file, "read_design", counted)
+    monkeypatch.setattr(design_forms, "read_design", counted)
     assert main(["decode", "plan/counts.csv", "--problem", "plan", "--calibrate", "0", "-o", "calls.csv"]) == 0
     assert len(times) == 1
 

@@ -12,7 +12,8 @@ from safetensors import SafetensorError
 
 import qgt
 from qgt.cli import main
-from qgt.files import store, tensors
+from qgt.decoders.neural import model_file
+from qgt.files import store
 from qgt.learning import training
 from qgt.learning.run import TrainingRun
 
@@ -197,7 +198,7 @@ def test_a_disk_that_fills_up_is_told_in_one_line(
     def full(*arguments: object) -> None:
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
-    monkeypatch.setattr(tensors, "save_file", full)
+    monkeypatch.setattr(model_file, "save_file", full)
     assert train(folder, tmp_path / "run") == 2
     assert "checkpoint.safetensors: cannot be written" in refused(capsys)
     assert not list(tmp_path.iterdir())

@@ -9,8 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 import qgt
-from qgt.decoders.affine import Affine
-from qgt.decoders.amp import _empty, advance, plausible, start
+from qgt.decoders.amp import Affine, _empty, advance, plausible, start
 
 CASES = json.loads((Path(__file__).parents[1] / "golden" / "amp_reference.json").read_text())["cases"]
 

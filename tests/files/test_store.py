@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from qgt.files import store, tensors
-from qgt.files.provenance import provenance
+from qgt.decoders.neural import model_file
+from qgt.files import store
 from qgt.files.store import alone_in, check_room, locked, replacing, working_in, write_text
+from qgt.version import provenance
 
 # Files that appear whole or not at all.
 
@@ -153,16 +154,16 @@ def test_what_the_system_refuses_to_write_is_told_and_leaves_nothing(tmp_path: P
     with pytest.raises(ValueError, match="cannot be written there"):
         check_room(tmp_path, 2**20)
     with pytest.raises(ValueError, match=r"model\.safetensors: cannot be written"):
-        tensors.write_tensors(tmp_path / "model.safetensors", {"weight": torch.zeros(2**16)}, {})
+        model_file.write_tensors(tmp_path / "model.safetensors", {"weight": torch.zeros(2**16)}, {})
     assert not list(tmp_path.iterdir())
-    tensors.write_tensors(tmp_path / "model.safetensors", {"weight": torch.zeros(4)}, {})
+    model_file.write_tensors(tmp_path / "model.safetensors", {"weight": torch.zeros(4)}, {})
 
 
 def test_a_write_that_fails_keeps_the_old_file(tmp_path: Path, small_files: None) -> None:
-    tensors.write_tensors(tmp_path / "a", {"weight": torch.zeros(4)}, {})
+    model_file.write_tensors(tmp_path / "a", {"weight": torch.zeros(4)}, {})
     before = (tmp_path / "a").read_bytes()
     with pytest.raises(ValueError, match="cannot be written"):
-        tensors.write_tensors(tmp_path / "a", {"weight": torch.zeros(2**16)}, {})
+        model_file.write_tensors(tmp_path / "a", {"weight": torch.zeros(2**16)}, {})
     assert (tmp_path / "a").read_bytes() == before
 
 

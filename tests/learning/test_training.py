@@ -12,13 +12,13 @@ from torch import Generator
 
 import qgt
 from qgt.decoders.neural.decoder import raw_scores
+from qgt.decoders.neural.model_file import write_tensors
 from qgt.files import codec
-from qgt.files import tensors as tensor_files
-from qgt.files.provenance import provenance
 from qgt.learning import checkpoints, training
 from qgt.learning.checkpoints import Progress
 from qgt.learning.run import TrainingRun
 from qgt.trust.metrics import score
+from qgt.version import provenance
 
 
 def problem(seed: int = 0, pools: int = 12, items: int = 20, rate: float = 0.05) -> qgt.Problem:
@@ -234,7 +234,7 @@ def test_a_checkpoint_with_the_wrong_content_is_refused(
     change(tensors, progress)
     identity = training._identity([problem()], qgt.MLP((8,)), config, seeded())
     text = json.dumps({"identity": identity, "progress": progress})
-    tensor_files.write_tensors(path, tensors, {checkpoints.KEY: text})
+    write_tensors(path, tensors, {checkpoints.KEY: text})
     with pytest.raises(ValueError, match="is not a checkpoint"):
         qgt.train(problem(), qgt.MLP((8,)), config, generator=seeded(), checkpoint=path)
 

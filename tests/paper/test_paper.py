@@ -147,7 +147,7 @@ def test_everything_is_drawn_again_from_the_counts_alone(folder, tmp_path):
 def test_a_second_run_finds_all_done(folder, monkeypatch):
     before = json.loads((folder / "counts.json").read_text())
     monkeypatch.setattr("qgt.study.networks.train", None)
-    monkeypatch.setattr("qgt.study.workers.decode_batch", None)
+    monkeypatch.setattr("qgt.study.batch.decode_batch", None)
     monkeypatch.setattr("qgt.study.running.verify", None)
     monkeypatch.setattr("qgt.paper.running.draw", lambda counts, folder: None)
     told = []

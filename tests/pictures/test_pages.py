@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import qgt
-from qgt.pictures import pages, svg
+from qgt.pictures import pages
 from qgt.pictures.pages import Card, Count, DecoderStanding
 from qgt.trust.metrics import Interval
 from qgt.trust.verification import report_on
@@ -144,8 +144,8 @@ def test_verification_of_degenerate_evidence(evidence):
 
 
 def test_pictures_have_titles_and_stay_inside():
-    bar = svg.rate_bar(1.0, Interval(0.99, 1.0), title=EVIL, limit=1.0, marked=True)
+    bar = pages.rate_bar(1.0, Interval(0.99, 1.0), title=EVIL, limit=1.0, marked=True)
     assert "<title>&lt;script" in bar
     tags(bar)
-    picture = svg.matrix_picture(torch.tensor([[0, 1, 1], [1, 0, 1]], dtype=torch.uint8), title="A")
+    picture = pages.matrix_picture(torch.tensor([[0, 1, 1], [1, 0, 1]], dtype=torch.uint8), title="A")
     assert 'd="M1 0h2v1h-2zM0 1h1v1h-1zM2 1h1v1h-1z"' in picture

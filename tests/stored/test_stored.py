@@ -11,7 +11,7 @@ import torch
 import qgt
 from qgt.decoders.certificate_file import load_certificate
 from qgt.lab.answers.decoding import ByLongerLists, decode_history
-from qgt.lab.rounds.files import Round
+from qgt.lab.rounds import Round
 from qgt.lab.sheets.counts import read_counts
 from qgt.rounds.history import History
 from qgt.rounds.stopping import Settle

@@ -17,10 +17,10 @@ import qgt
 from qgt.decoders.certified.decoder import Certified
 from qgt.study import Study, ensure_stack, network_path, networks_folder, run_study, study_results
 from qgt.study import batch as batches
+from qgt.study.batch import named
 from qgt.study.networks import ensure_network, weights_digest
 from qgt.study.plan import generator
 from qgt.study.store import StudyStore
-from qgt.study.workers import named
 
 
 def counts(study, db):
@@ -102,7 +102,7 @@ def test_a_finished_study_decodes_nothing(tmp_path, monkeypatch):
     assert {p.total for p in seen} == {24}
     assert [p.row is None for p in seen] == [True] + [False] * 24
     assert all(p.doing for p in seen)
-    monkeypatch.setattr("qgt.study.workers.decode_batch", None)
+    monkeypatch.setattr("qgt.study.batch.decode_batch", None)
     run_study(study, tmp_path / "study.db", on_progress=seen.append)
     assert [(p.done, p.row) for p in seen[25:]] == [(24, None)]
 
@@ -185,7 +185,7 @@ def test_a_fault_names_its_task_and_leaves_the_other_rows(tmp_path, monkeypatch)
             raise ZeroDivisionError("by nought")
         return batches.decode_batch(job)
 
-    monkeypatch.setattr("qgt.study.workers.decode_batch", faulty)
+    monkeypatch.setattr("qgt.study.batch.decode_batch", faulty)
     named = re.escape("greedy, design.pools = 6, design 0, batch 0: ZeroDivisionError: by nought")
     with pytest.raises(RuntimeError, match=named):
         run_study(study, tmp_path / "study.db")

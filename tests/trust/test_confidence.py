@@ -12,7 +12,7 @@ from torch import Tensor
 import qgt
 from qgt.decoders.results import Answers, Spans
 from qgt.testing import check_decoder
-from qgt.testing.suite import small_problem
+from qgt.testing.checks import small_problem
 from qgt.trust import confidence, fit
 from qgt.trust.confidence import BoundCalibrated, Listing, Logistic, Monotone, Wider, learn
 

@@ -18,8 +18,8 @@ import qgt
 from qgt.lab.plan.folder import read_plan
 from qgt.lab.sheets.counts import read_counts
 from qgt.web import decoding
-from qgt.web.forms import Form
 from qgt.web.planning import asked
+from qgt.web.state import Form
 
 FILES = ("report.html", "report.xlsx", "report.csv", "calls.csv", "calls_by_sample.csv", "results.json")
 NASTY = [

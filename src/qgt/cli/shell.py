@@ -349,7 +349,7 @@ def read_sheet(
     control: str | None = None,
 ) -> "CountSheet":
     """The counts of a problem's pools; the samples of a plan are known by name too, and targets of a PCR machine."""
-    from qgt.lab.rounds.files import COUNTS, RECORD
+    from qgt.lab.rounds import COUNTS, RECORD
     from qgt.lab.sheets.counts import read_counts
 
     if counts.name == COUNTS and (counts.parent / RECORD).is_file():

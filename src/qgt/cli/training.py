@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
     from torch.distributed import ProcessGroup
 
-    from qgt.learning.limit import AgainstLimit
+    from qgt.learning.training import AgainstLimit
 
 
 # Processes that `torchrun` started to train together: what each finds in its environment.
@@ -297,7 +297,7 @@ def _against_limit(
     net: "qgt.NeuralDecoder", problem: "qgt.Problem", seconds: float, seed: int
 ) -> "AgainstLimit | None":
     """The network beside the exact decoder, on instances of their own."""
-    from qgt.learning.limit import compared_with_limit
+    from qgt.learning.training import compared_with_limit
 
     if not seconds or net.network.missing:  # its own counts are not all there
         return None

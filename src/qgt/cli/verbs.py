@@ -2,15 +2,13 @@
 
 from typer.main import get_command
 
-from qgt.cli import checking, data, decoding, follow_up, planning, serving, studies, training
+from qgt.cli import data, decoding, planning, serving, studies, training
 from qgt.cli.shell import app
 
 __all__ = [
     "COMMAND",
-    "checking",
     "data",
     "decoding",
-    "follow_up",
     "planning",
     "serving",
     "studies",

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import fraction, whole
-from qgt.decoders.affine import Affine
+from qgt.decoders.amp import Affine
 from qgt.decoders.contract import LEAST_PART, BoundDecoder, refuse_unsupported
 from qgt.decoders.results import Decoded, Evidence, Status
 from qgt.model.factors import pool_costs

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import whole
-from qgt.decoders.affine import Affine
+from qgt.decoders.amp import Affine
 from qgt.decoders.contract import BoundDecoder, refuse_unsupported
 from qgt.decoders.results import Decoded, Evidence, Status
 from qgt.model.categories import Categories, Copies

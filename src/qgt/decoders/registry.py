@@ -1,7 +1,7 @@
 """The decoders, one registry for all: what files, `qgt decode --decoder NAME` and the conformance tests go through.
 
-`names.py` lists them. Their modules are imported here by name, each when its decoder is asked for, and must not import
-this one.
+`qgt.decoders` lists them. Their modules are imported here by name, each when its decoder is asked for, and must not
+import this one.
 """
 
 import types
@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import final
 
+from qgt.decoders import DECODER_CLASSES
 from qgt.decoders.contract import Decoder
-from qgt.decoders.names import DECODER_CLASSES
 from qgt.files import codec
 from qgt.model.problem import PARTS
 

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float32, Float64, Int8, Int64, UInt8
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qgt.files.frames import frame, html_facts, html_table
+from qgt.files.documents import frame, html_facts, html_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame

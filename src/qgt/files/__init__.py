@@ -2,5 +2,5 @@
 
 This room handles paths, text and formats, and does not use pools or decoders. The meaning of a file belongs to another
 room: a design to `model`, a sheet of counts to `lab`. Read `store` (whole writes, folders, locks), then `codec` and
-`documents` (plain data), `grids` and `tables` (cells and numbers), `plugins`, and `frames` (what notebooks show).
+`documents` (plain data, and what notebooks show), `grids` and `tables` (cells and numbers), and `plugins`.
 """

@@ -1,13 +1,17 @@
-"""Documents that people write and read: TOML or JSON, JSON whose changes show in a diff, and tables in Markdown."""
+"""Documents that people write and read: TOML or JSON, tables in Markdown, and what notebooks show."""
 
 import json
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from qgt.files.codec import Table, key_path
 from qgt.files.store import replacing
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 # Text that people read beside the data: tables in Markdown, and JSON whose changes show in a diff.
 
@@ -121,3 +125,40 @@ def _refuse_none(where: str, data: object) -> None:
     elif isinstance(data, list | tuple):
         for i, value in enumerate(data):
             _refuse_none(f"{where}[{i}]", value)
+
+
+# What notebooks show: DataFrames of pandas, which is imported when somebody asks for one, and small tables in HTML.
+
+NO_PANDAS = "DataFrames need the package pandas: install it with pip install 'qgt[pandas]'."
+
+
+def frame(columns: Mapping[str, Sequence[object]]) -> "DataFrame":
+    """A DataFrame of columns of equal length."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise ValueError(NO_PANDAS) from error
+    return pandas.DataFrame(dict(columns))
+
+
+def html_facts(title: str, facts: Mapping[str, object], below: str = "") -> str:
+    """A title and a table of names and values, escaped; `below` is HTML that follows as it is.
+
+    Example:
+        >>> html_facts("Design", {"pools": 2})
+        '<div><b>Design</b><table><tr><th>pools</th><td>2</td></tr></table></div>'
+    """
+    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in facts.items())
+    return f"<div><b>{escape(title)}</b><table>{rows}</table>{below}</div>"
+
+
+def html_table(columns: Mapping[str, Sequence[object]]) -> str:
+    """A table with a header, escaped.
+
+    Example:
+        >>> html_table({"a": [1]})
+        '<table><tr><th>a</th></tr><tr><td>1</td></tr></table>'
+    """
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    rows = ("".join(f"<td>{escape(str(cell))}</td>" for cell in row) for row in zip(*columns.values(), strict=True))
+    return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"

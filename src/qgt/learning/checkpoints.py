@@ -11,9 +11,9 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from qgt.decoders.neural.model_file import write_tensors
 from qgt.decoders.neural.record import Epoch
 from qgt.files import codec
-from qgt.files import tensors as tensor_files
 
 KEY = "qgt-checkpoint"
 
@@ -43,7 +43,7 @@ def write_checkpoint(path: Path, state: TrainingState, identity: codec.Table) ->
     """Replace the file at `path`, or leave it as it was."""
     progress = codec.encode("progress", state.progress, Progress)
     text = json.dumps({"identity": identity, "progress": progress}, allow_nan=False)
-    tensor_files.write_tensors(path, state.tensors, {KEY: text})
+    write_tensors(path, state.tensors, {KEY: text})
 
 
 def read_checkpoint(path: Path, identity: codec.Table) -> TrainingState:

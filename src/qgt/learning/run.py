@@ -1,6 +1,6 @@
 """A training in progress: what one epoch does, and what can be saved between two. The loop is in `training.py`.
 
-An epoch fills a block with instances (`data.py`), takes its optimiser steps (`steps.py`), validates, and remembers the
+An epoch fills a block with instances and takes its optimiser steps (both in `steps.py`), validates, and remembers the
 best weights so far, for each network of the stack by its own validation loss.
 """
 
@@ -17,13 +17,12 @@ from qgt.decoders.neural.decoder import NeuralDecoder, raw_scores
 from qgt.decoders.neural.heads import Softmax, head_for, which_head, who
 from qgt.decoders.neural.network import Architecture, Head, Network, built, stack
 from qgt.decoders.neural.record import Epoch, TrainConfig, Training
-from qgt.files.provenance import provenance
 from qgt.learning.checkpoints import Progress, TrainingState
-from qgt.learning.data import Data, with_gaps
-from qgt.learning.steps import Steps, Together, loss_for
+from qgt.learning.steps import Data, Steps, Together, loss_for, with_gaps
 from qgt.model.loads import as_statuses
 from qgt.model.problem import Problem
 from qgt.trust.metrics import score
+from qgt.version import provenance
 
 # The threshold that turns scores into calls: the tau with the highest success rate, found exactly.
 #

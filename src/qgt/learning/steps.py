@@ -1,29 +1,228 @@
-"""Optimiser steps over a block of instances; on a GPU captured as a CUDA graph after a few plain ones.
+"""Optimiser steps over a block of instances: the instances, losses, optimisers, and the steps.
 
-Several processes can share the work of a step: each takes its part of the batch, and their gradients are averaged, so
-that all of them take the step that one process would take with the whole batch.
+On a GPU the steps are captured as a CUDA graph after a few plain ones. Several processes can share the work of a step:
+each takes its part of the batch, and their gradients are averaged, so that all of them take the step that one process
+would take with the whole batch.
 """
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
-from qgt.decoders.neural.heads import Softmax, head_for
+from qgt.decoders.neural.heads import Softmax, head_for, inputs_of, network_inputs, network_targets, who
 from qgt.decoders.neural.mlp import MLP
 from qgt.decoders.neural.network import Architecture, Head, Network, Rounds, Sigmoid
 from qgt.decoders.neural.record import TrainConfig
 from qgt.learning.checkpoints import TrainingState
-from qgt.learning.data import Stacked
-from qgt.learning.optimizers import Optimizers
 from qgt.model.problem import Problem
+
+# The instances a stack of networks is trained on: for every problem its own, padded with zeros to the most pools.
+#
+# An epoch is a block of instances laid out in memory and read batch by batch: a fixed data set in a new order, or
+# fresh instances.
+
+
+class Stacked(NamedTuple):
+    """Instances of every problem: x (models, instances, items) uint8, y (models, instances, pools) float32.
+
+    Where items have loads, x and y are what `heads` makes of them: x float32, two inputs for each pool in y.
+    """
+
+    x: Tensor
+    y: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """What a training draws; the block and the items covered change in place from epoch to epoch."""
+
+    problems: tuple[Problem, ...]
+    missing: float  # the chance that a count is missing
+    validation: Stacked
+    fixed: Stacked | None  # None: fresh instances in every block
+    block: Stacked
+    covered: Tensor  # (models, items) bool: items that were defective in training
+
+    @classmethod
+    def draw(cls, problems: tuple[Problem, ...], config: TrainConfig, generator: Generator) -> "Data":
+        """Draw the validation instances, then the fixed data set if there is one."""
+        device, models, items = generator.device, len(problems), problems[0].items
+        inputs = max(inputs_of(problem) for problem in problems)
+        validation = _simulate(problems, config.validation, inputs, config.missing, generator)
+        size = config.instances
+        fixed = None if size is None else _simulate(problems, size, inputs, config.missing, generator)
+        length = config.batch * config.epoch_steps
+        block = Stacked(
+            torch.empty(models, length, items, dtype=validation.x.dtype, device=device),
+            torch.empty(models, length, inputs, device=device),
+        )
+        covered = torch.zeros(models, items, dtype=torch.bool, device=device)
+        return cls(problems, config.missing, validation, fixed, block, covered)
+
+    def fill(self, generator: Generator) -> None:
+        """Write the next epoch's instances into the block: the data set in a new order, or fresh ones."""
+        length = self.block.x.shape[1]
+        for i, problem in enumerate(self.problems):
+            if self.fixed is None:
+                x, y = problem.simulate(length, generator=generator)
+                read = network_inputs(problem, with_gaps(y, self.missing, generator))
+                self.block.x[i], self.block.y[i, :, : read.shape[1]] = network_targets(problem, x), read.float()
+                self.block.y[i, :, read.shape[1] :] = 0
+            else:
+                x, y = self.fixed.x[i], self.fixed.y[i]
+                order = torch.randperm(len(x), generator=generator, device=x.device)[:length]
+                torch.index_select(x, 0, order, out=self.block.x[i])
+                torch.index_select(y, 0, order, out=self.block.y[i])
+        self.covered.logical_or_(who(self.block.x.amax(1)) == 1)
+
+    def validation_of(self, i: int) -> Stacked:
+        """One problem's validation instances, without the padding: (instances, items), (instances, pools)."""
+        return Stacked(self.validation.x[i], self.validation.y[i, :, : inputs_of(self.problems[i])])
+
+    def met(self, i: int, x: Tensor) -> Tensor | None:
+        """Which rows of statuses are in one problem's fixed data set; None where there is none."""
+        return None if self.fixed is None else torch.isin(_keys(x), _keys(who(self.fixed.x[i])))
+
+
+def with_gaps(y: Tensor, missing: float, generator: Generator) -> Tensor:
+    """Counts of which each is missing (NaN) with the given probability; nothing is drawn where it is 0."""
+    if not missing:
+        return y
+    draws = torch.rand(y.shape, generator=generator, device=y.device)
+    return torch.where(draws < missing, torch.nan, y)
+
+
+def _simulate(
+    problems: tuple[Problem, ...], instances: int, inputs: int, missing: float, generator: Generator
+) -> Stacked:
+    pairs = [(problem, *problem.simulate(instances, generator=generator)) for problem in problems]
+    read = [network_inputs(problem, with_gaps(y, missing, generator)).float() for problem, _, y in pairs]
+    learned = [network_targets(problem, x) for problem, x, _ in pairs]
+    return Stacked(torch.stack(learned), torch.stack([F.pad(one, (0, inputs - one.shape[1])) for one in read]))
+
+
+def _keys(x: Tensor) -> Tensor:
+    """A 64-bit key for each row of x; different rows share one with a probability of about 2^-64."""
+    weights = torch.empty(x.shape[1], dtype=torch.int64).random_(generator=Generator().manual_seed(0)).to(x.device)
+    return torch.cat([(part * weights).sum(1) for part in x.split(2**16)])
+
+
+# Optimisers: Adam, and Muon for the matrices between hidden layers.
+#
+# Muon (Jordan et al. 2024) moves a matrix by its momentum with all singular values made about equal: directions that
+# the gradient seldom shows are learned as fast as common ones. The singular values are made equal by five steps of
+# X <- a X + (b X X' + c (X X')^2) X, matrix products only. A step has spectral norm of about the learning rate,
+# whatever the width, so one rate serves networks of all sizes.
+
+MOMENTUM = 0.95
+QUINTIC = (3.4445, -4.7750, 2.0315)
+ORTHOGONAL_ITERATIONS = 5
+
+
+@final
+@dataclass(eq=False)
+class Optimizers:
+    """Adam for some parameters of a network, Muon for its inner matrices where the settings have a rate for it."""
+
+    adam: torch.optim.Adam
+    matrices: list[nn.Parameter]
+    momenta: list[Tensor]
+    matrix_rate: Tensor  # on the device, where a captured step reads it
+
+    @classmethod
+    def of(cls, network: Network, config: TrainConfig, device: torch.device) -> "Optimizers":
+        """Share the parameters out, with no step taken."""
+        matrices = [] if config.matrix_rate is None else network.inner_matrices()
+        apart = {id(matrix) for matrix in matrices}
+        captured = device.type == "cuda"
+        adam = torch.optim.Adam(
+            [p for p in network.parameters() if id(p) not in apart],
+            # A captured step reads its learning rate from the device; elsewhere a plain number is faster.
+            lr=torch.tensor(config.learning_rate, device=device) if captured else config.learning_rate,
+            fused=True,
+            capturable=captured,
+        )
+        momenta = [torch.zeros_like(matrix) for matrix in matrices]
+        return cls(adam, matrices, momenta, torch.tensor(config.matrix_rate or 0.0, device=device))
+
+    def set_rates(self, config: TrainConfig, step: int) -> None:
+        """The learning rates of a step."""
+        group, rate = self.adam.param_groups[0], config.rate_at(step)
+        if not isinstance(group["lr"], Tensor):
+            group["lr"] = rate
+        elif config.cosine:
+            group["lr"].fill_(rate)
+        if config.matrix_rate is not None:
+            self.matrix_rate.fill_(config.matrix_rate * config.share_at(step))
+
+    def step(self) -> None:
+        """Move all parameters by their gradients."""
+        self.adam.step()
+        with torch.no_grad():
+            for matrix, momentum in zip(self.matrices, self.momenta, strict=True):
+                assert matrix.grad is not None
+                momentum.lerp_(matrix.grad, 1 - MOMENTUM)
+                ahead = matrix.grad.lerp(momentum, MOMENTUM)  # Nesterov's
+                stretch = max(1.0, matrix.shape[1] / matrix.shape[2]) ** 0.5
+                matrix.sub_(orthogonal(ahead) * (self.matrix_rate * stretch))
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        self.adam.zero_grad()
+        for matrix in self.matrices:
+            matrix.grad = None
+
+    def state(self) -> dict[str, Tensor]:
+        """Adam's moments and Muon's momenta, by name."""
+        tensors = {f"muon.{i}": momentum for i, momentum in enumerate(self.momenta)}
+        for i, parameter in enumerate(self._by_adam()):
+            tensors |= {f"adam.{i}.{key}": value for key, value in self.adam.state[parameter].items()}
+        return tensors
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over what `state` gave."""
+        for i, momentum in enumerate(self.momenta):
+            momentum.copy_(tensors[f"muon.{i}"])
+        for i, parameter in enumerate(self._by_adam()):
+            prefix = f"adam.{i}."
+            moments = {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+            device = parameter.device
+            self.adam.state[parameter] = {key: tensor.to(device) for key, tensor in moments.items()}
+
+    def _by_adam(self) -> Iterable[Tensor]:
+        return [p for group in self.adam.param_groups for p in group["params"]]
+
+
+def orthogonal(matrices: Tensor) -> Tensor:
+    """Matrices (models, out, in) with the same singular vectors and singular values near 1, each made by itself.
+
+    Near is between 0.7 and 1.2, which is all that an optimiser needs; a zero matrix stays zero.
+
+    Example:
+        >>> import torch
+        >>> orthogonal(torch.tensor([[[3.0, 0.0], [0.0, 0.2]]]))[0].diagonal().round(decimals=1)
+        tensor([0.7000, 1.1000])
+    """
+    wide = matrices.shape[1] <= matrices.shape[2]
+    x = matrices if wide else matrices.mT
+    x = x / (torch.linalg.matrix_norm(x, keepdim=True) + 1e-20)
+    if x.is_cuda:
+        x = x.to(torch.bfloat16)  # the result is rough anyway
+    a, b, c = QUINTIC
+    for _ in range(ORTHOGONAL_ITERATIONS):
+        square = x @ x.mT
+        x = a * x + (b * square + c * (square @ square)) @ x
+    made: Tensor = x if wide else x.mT
+    return made.to(matrices.dtype)
+
 
 # Losses for training a stack of networks: one number per network, averaged over its instances.
 #

@@ -9,23 +9,34 @@ instances.
 network sees its own data, stops by its own validation loss, and has the distribution it would have had alone.
 """
 
+import copy
+import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, final
 
-from torch import Generator
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
 from torch.distributed import ProcessGroup
 
+from qgt.arguments import positive, whole
+from qgt.decoders.certified.decoder import Certified
+from qgt.decoders.contract import Decoder, refuse_unsupported
+from qgt.decoders.highs.exact import ExactMAP
+from qgt.decoders.neural.any_design import AnyDesign, MessageNetwork, shown
 from qgt.decoders.neural.decoder import NeuralDecoder, describe
 from qgt.decoders.neural.heads import head_for
 from qgt.decoders.neural.network import Architecture
 from qgt.decoders.neural.record import Epoch, TrainConfig
+from qgt.decoders.results import Status
 from qgt.files import codec
 from qgt.learning import checkpoints
 from qgt.learning.run import TrainingRun
 from qgt.learning.steps import Together
-from qgt.model.problem import Problem
+from qgt.model.problem import Instances, Problem
 
 # How long a training will take, by a few of its steps.
 
@@ -144,15 +155,7 @@ def train_many(
         >>> [net.problem.pools for net in train_many(problems, qgt.MLP((16,)), config, generator=g)]
         [5, 6]
     """
-    if not problems or len({problem.items for problem in problems}) != 1:
-        raise ValueError("problems must be at least one, all with the same number of items.")
-    problems = [problem.in_parts for problem in problems]  # networks of copies and categories learn their parts
-    if len({problem.loads is None for problem in problems}) != 1:
-        raise ValueError("problems with and without loads have networks of different shapes: train them apart.")
-    if len({head_for(problem.prior) for problem in problems}) != 1:
-        raise ValueError(
-            "problems with different numbers of values have networks of different heads: train them apart."
-        )
+    problems = _stackable(problems)
     together = Together(group)
     if checkpoint is not None and checkpoint.exists():
         run = _resume(checkpoint, problems, architecture, config, generator, together)
@@ -169,6 +172,20 @@ def train_many(
             checkpoint.unlink(missing_ok=True)
         raise ValueError(f"training diverged at learning_rate={config.learning_rate}: give a smaller one.")
     return run.decoders()
+
+
+def _stackable(problems: Sequence[Problem]) -> list[Problem]:
+    """The problems as networks learn them; refused where their networks would have different shapes."""
+    if not problems or len({problem.items for problem in problems}) != 1:
+        raise ValueError("problems must be at least one, all with the same number of items.")
+    parts = [problem.in_parts for problem in problems]  # networks of copies and categories learn their parts
+    if len({problem.loads is None for problem in parts}) != 1:
+        raise ValueError("problems with and without loads have networks of different shapes: train them apart.")
+    if len({head_for(problem.prior) for problem in parts}) != 1:
+        raise ValueError(
+            "problems with different numbers of values have networks of different heads: train them apart."
+        )
+    return parts
 
 
 def _loop(run: TrainingRun, on_epoch: Callable[[Epoch], None] | None, checkpoint: Path | None) -> None:
@@ -210,3 +227,163 @@ def _resume(
         return TrainingRun.restore(problems, architecture, config, generator, state, together)
     except (ValueError, LookupError, TypeError, RuntimeError) as error:  # tensors or numbers no run of ours writes
         raise checkpoints.refusal(path, error) from error
+
+
+# Fine-tuning: the network for any design, trained on for one problem.
+#
+# The weights begin where the pretrained ones are, and see new instances of the problem at every step. The rounds are
+# trained as they were before: cross entropy of every round, the later the more. At the end the better of the two
+# sets of weights by the loss on validation instances is kept, so that fine-tuning cannot make a network worse.
+
+TUNED_ROUNDS = 10  # that a step learns from
+TUNING_WARM_UP = 0.05  # of all steps
+AVERAGE_KEPT = 0.99  # of the running average of the weights, at each step
+TUNING_VALIDATION = 4  # batches
+
+
+def fine_tune(
+    problem: Problem,
+    start: AnyDesign,
+    *,
+    steps: int = 1500,
+    batch: int = 256,
+    learning_rate: float = 2e-4,
+    generator: Generator,
+    on_step: Callable[[int, float], None] | None = None,
+) -> AnyDesign:
+    """Train a network for any design on for one problem, on the generator's device.
+
+    Example:
+        >>> import torch, qgt
+        >>> g = torch.Generator().manual_seed(0)
+        >>> design = qgt.Design.column_regular(pools=16, items=60, weight=4, generator=g)
+        >>> problem = qgt.Problem(design, qgt.Bernoulli(0.03))
+        >>> tuned = fine_tune(problem, qgt.pretrained(), steps=2, batch=8, generator=g)
+        >>> tuned.made["fine_tuned"]["steps"]
+        2
+    """
+    steps, batch = whole("steps", steps, least=1), whole("batch", batch, least=1)
+    learning_rate = positive("learning_rate", learning_rate)
+    refuse_unsupported(start, problem)
+    network = copy.deepcopy(start.network).to(generator.device).requires_grad_(True).train()
+    validation = problem.simulate(TUNING_VALIDATION * batch, generator=generator)
+    before = _validate(network, problem, validation.x, validation.y, batch)
+    for step, loss in enumerate(_tuning(network, problem, steps, batch, learning_rate, generator), 1):
+        if on_step is not None:
+            on_step(step, loss)
+    after = _validate(network, problem, validation.x, validation.y, batch)
+    if not after < before:
+        network.load_state_dict(start.network.state_dict())
+    facts: dict[str, Any] = {"problem": problem.fingerprint, "steps": steps, "batch": batch, "before": before}
+    made = {**start.made, "fine_tuned": {**facts, "after": after}}
+    return replace(start, network=network.cpu().eval().requires_grad_(False), made=made)
+
+
+def _tuning(
+    network: MessageNetwork, problem: Problem, steps: int, batch: int, learning_rate: float, generator: Generator
+) -> Iterator[float]:
+    """The loss of each step; at the end the network has the running average of its weights."""
+    average = {name: p.detach().clone() for name, p in network.named_parameters()}
+    adam = torch.optim.Adam(network.parameters(), lr=learning_rate, betas=(0.9, 0.98))
+    for step in range(steps):
+        warm = min(1.0, (step + 1) / (TUNING_WARM_UP * steps))
+        adam.param_groups[0]["lr"] = learning_rate * warm * 0.5 * (1 + math.cos(math.pi * step / steps))
+        loss = _step(network, problem, adam, problem.simulate(batch, generator=generator))
+        with torch.no_grad():
+            for name, p in network.named_parameters():
+                average[name].lerp_(p, 1 - min(AVERAGE_KEPT, 1 - 1 / (step + 2)))
+        yield loss
+    network.load_state_dict(average)
+
+
+def _step(network: MessageNetwork, problem: Problem, adam: torch.optim.Adam, batch: Instances) -> float:
+    """One step of Adam on a batch; returns the loss before it."""
+    loss = _loss(network, problem, batch.x, batch.y)
+    adam.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+    adam.step()
+    return float(loss.detach())
+
+
+def _loss(network: MessageNetwork, problem: Problem, x: Tensor, y: Tensor) -> Tensor:
+    """Cross entropy of all rounds, the later the more."""
+    target = x.to(torch.float32)
+    total = torch.zeros((), device=y.device)
+    for number, logits in enumerate(network.each(shown(problem, y), TUNED_ROUNDS), 1):
+        total = total + number / TUNED_ROUNDS * F.binary_cross_entropy_with_logits(logits, target) / TUNED_ROUNDS
+    return total
+
+
+@torch.no_grad()
+def _validate(network: MessageNetwork, problem: Problem, x: Tensor, y: Tensor, batch: int) -> float:
+    """The loss on instances that no step sees."""
+    network.eval()
+    parts = [_loss(network, problem, *part) * len(part[0]) for part in zip(x.split(batch), y.split(batch), strict=True)]
+    network.train()
+    return float(torch.stack(parts).sum()) / len(x)
+
+
+# How far a decoder is from the limit: the success rate of the most probable x, on the same instances.
+
+INSTANCES_BETWEEN_LOOKS = 20  # instances between two looks at the clock
+
+
+@final
+@dataclass(frozen=True)
+class AgainstLimit:
+    """What a decoder and the most probable answers came to on the same instances.
+
+    Example:
+        >>> AgainstLimit(instances=200, proved=200, right=180, limit=196).gap
+        0.08
+    """
+
+    instances: int
+    proved: int  # how many of the most probable answers are proved to be that
+    right: int  # instances that the decoder decoded without error
+    limit: int  # those that the most probable answer did
+
+    @property
+    def gap(self) -> float:
+        """By how much the decoder's success rate is below the limit."""
+        return (self.limit - self.right) / self.instances
+
+
+def limit_decoder(problem: Problem, time_limit: float | None = None) -> Decoder | None:
+    """A decoder that finds the most probable x of a problem; None where nobody can, as with a prior only drawn from."""
+    for decoder in (Certified(odds=1.0, certificates=False, time_limit=time_limit), ExactMAP(time_limit=time_limit)):
+        if decoder.supports(problem) is None:
+            return decoder
+    return None
+
+
+def compared_with_limit(
+    decoder: Decoder, problem: Problem, *, seconds: float, most: int = 1000, generator: Generator
+) -> AgainstLimit | None:
+    """Decode new instances with a decoder and exactly, for some seconds; None where there is no exact decoder.
+
+    A batch of hard instances may take as long again.
+
+    Example:
+        >>> import torch, qgt
+        >>> g = torch.Generator().manual_seed(0)
+        >>> problem = qgt.Problem(qgt.Design.bernoulli(pools=9, items=12, generator=g), qgt.Bernoulli(0.1))
+        >>> found = compared_with_limit(qgt.Certified(), problem, seconds=60.0, most=40, generator=g)
+        >>> found.instances, found.proved
+        (40, 40)
+    """
+    exact = limit_decoder(problem, time_limit=max(seconds / INSTANCES_BETWEEN_LOOKS, 0.01))
+    if exact is None:
+        return None
+    decode, limit = decoder.bind(problem), exact.bind(problem)
+    instances = proved = right = best = 0
+    began = time.perf_counter()
+    while instances < most and (not instances or time.perf_counter() - began < seconds):
+        x, y = problem.simulate(min(INSTANCES_BETWEEN_LOOKS, most - instances), generator=generator)
+        answers = limit(y)
+        instances += len(x)
+        proved += int((answers.status == Status.PROVED).sum())
+        best += int((answers.x == x).all(1).sum())
+        right += int((decode(y).x == x).all(1).sum())
+    return AgainstLimit(instances, proved, right, best)

@@ -18,10 +18,10 @@ from jaxtyping import Float64, Int64, UInt8
 from torch import Generator, Tensor
 
 from qgt.arguments import fits_memory, fraction, whole
-from qgt.files.frames import html_facts
+from qgt.files.documents import html_facts
 from qgt.files.grids import CellRow, write_rows
 from qgt.files.store import replacing
-from qgt.model import combinatorial, constructions, design_file, matrices
+from qgt.model import combinatorial, constructions, design_forms
 from qgt.model.lists import Lists, Products
 
 
@@ -215,11 +215,11 @@ class Design:
             Traceback (most recent call last):
             ValueError: matrix holds 2 in row 2, column 2: give entries 0 and 1 only.
         """
-        (pools, items), owners, entries = matrices.ones(matrix)
+        (pools, items), owners, entries = design_forms.ones(matrix)
         if not pools or not items:
             raise ValueError(f"matrix has shape ({pools}, {items}): give at least one pool and one item.")
         lists = Lists.of_pairs(owners, entries, lists=pools, bound=items)
-        labels = matrices.labels(matrix)
+        labels = design_forms.labels(matrix)
         return cls(lists, tuple(pool_names) or labels[0], tuple(item_names) or labels[1])
 
     @classmethod
@@ -491,7 +491,7 @@ class Design:
             path: The file, CSV or XLSX, or what to call it where `data` is given.
             data: Its content, as with an upload.
         """
-        return cls(*design_file.read_design(path, data))
+        return cls(*design_forms.read_design(path, data))
 
     def to_csv(self, path: str | Path, *, form: Literal["matrix", "lists"] | None = None) -> None:
         """Write the design with its names, whole or not at all; `from_csv` reads it back.
@@ -511,4 +511,4 @@ class Design:
     def csv_rows(self, *, form: Literal["matrix", "lists"] | None = None) -> Iterator[CellRow]:
         """The rows of the file that `to_csv` writes."""
         form = form or ("lists" if self.sparse else "matrix")
-        return design_file.design_rows(self.lists, self.pool_names, self.item_names, form)
+        return design_forms.design_rows(self.lists, self.pool_names, self.item_names, form)

@@ -25,7 +25,7 @@ from torch import Generator, Tensor
 
 from qgt.arguments import whole
 from qgt.files import codec, documents, plugins
-from qgt.files.frames import html_facts
+from qgt.files.documents import html_facts
 from qgt.files.grids import csv_bytes
 from qgt.model.categories import Categories, Copies, PartsPrior
 from qgt.model.design import Design

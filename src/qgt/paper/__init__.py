@@ -3,8 +3,7 @@
 counts = reproduce("out/paper", QUICK, workers=2)
 redraw("out/paper")
 
-This room only uses `study`: code that another study would need belongs there. Read `plan`, `running`, `tables` and
-`drawing`.
+This room only uses `study`: code that another study would need belongs there. Read `plan`, `running` and `tables`.
 """
 
 from qgt.paper.plan import FULL, QUICK, PaperPlan, ResidualNetworks, Scale

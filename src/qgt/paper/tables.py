@@ -1,7 +1,6 @@
 """The tables of a reproduction, in Markdown: pure functions of its counts, the paper's numbers beside ours."""
 
 import itertools
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from qgt.files.store import replacing, write_text
 from qgt.paper.plan import FIXED, NEARLY, PAPERS, TOLD, Scale, level_key
 from qgt.pictures.figures import METRIC_WORDS
 from qgt.study import Comparison, Measured, StudyResult
+from qgt.study.reading import read_stored_counts
 from qgt.trust.metrics import METRICS, Interval
 
 # What a reproduction found: counts, from which every figure and table is made again.
@@ -48,14 +48,9 @@ class Counts:
     @classmethod
     def load(cls, path: str | Path) -> "Counts":
         """Read a file that `save` wrote."""
-        try:
-            return codec.decode("counts", json.loads(Path(path).read_text(encoding="utf-8")), cls)
-        except OSError as error:
-            raise ValueError(f"{path}: cannot be read ({error.strerror}); run 'qgt reproduce' first.") from error
-        except (ValueError, RecursionError) as error:
-            raise ValueError(
-                f"{path}: does not hold a reproduction's counts ({error}); run 'qgt reproduce' again."
-            ) from error
+        return read_stored_counts(
+            path, cls, "a reproduction's", "run 'qgt reproduce' first", "run 'qgt reproduce' again"
+        )
 
     def save(self, path: str | Path) -> None:
         """Write them as JSON, a line for each row so that changes show in a diff."""

@@ -1,9 +1,9 @@
-"""Pages to read and to forward: one HTML file each, with nothing to fetch and nothing to run.
+"""Pages to read, to forward and to print: one HTML file each, with nothing to fetch and nothing to run.
 
 Every function turns data into a piece of markup; `page` puts pieces together. The markup itself is in `templates`,
 rendered by Jinja with autoescape on: whatever is not markup that these functions made is escaped, so names of items
-and pools may hold anything. Pictures are inline (`svg` draws them, `picture` encodes a figure), the style is inline,
-and the page itself forbids requests and scripts.
+and pools may hold anything. Pictures are inline (drawn as SVG below, or encoded by `picture`), the style is inline, and
+the page itself forbids requests and scripts.
 """
 
 import base64
@@ -11,11 +11,15 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from qgt.pictures import svg
-from qgt.trust.metrics import Score
+import torch
+from jaxtyping import UInt8
+from torch import Tensor
+
+from qgt.trust.metrics import Interval, Score
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -160,7 +164,7 @@ def standings_chart(standings: Sequence[DecoderStanding], *, caption: str) -> Pi
     for one in sorted(standings, key=lambda one: -one.score.success_rate):
         rate, ends = one.score.success_rate, one.score.interval()
         title = f"{one.name}: {rate:.4f}, 95 % interval {ends.low:.4f} to {ends.high:.4f}"
-        bar = svg.rate_bar(rate, ends, title=title, limit=limit, marked=one.limit)
+        bar = rate_bar(rate, ends, title=title, limit=limit, marked=one.limit)
         rows.append((one.name, one.limit, _drawn(bar), f"{rate:.3f}"))
     return _piece("bars", rows, caption)
 
@@ -223,7 +227,7 @@ def _piece(name: str, *arguments: Any) -> Piece:
 
 
 def _drawn(picture: str) -> Piece:
-    """A picture that `svg` drew, which escapes its own titles."""
+    """A picture in SVG, which escapes its own titles."""
     from markupsafe import Markup
 
     return Markup(picture)
@@ -234,3 +238,124 @@ def _text(text: str) -> Piece:
     from markupsafe import escape
 
     return escape(text).replace(" %", "\N{NO-BREAK SPACE}%")
+
+
+# Pictures as SVG text for pages: drawn with the page's own style classes, so that they follow its light and dark.
+#
+# They contain no words except their titles, which screen readers read. Words around a picture are the page's own
+# text, whose size does not shrink with the picture.
+
+BAR = 22  # pixels
+
+
+def rate_bar(mean: float, interval: Interval, *, title: str, limit: float | None = None, marked: bool = False) -> str:
+    """A bar from 0 to 1 with its interval, and a line at the limit where there is one.
+
+    Example:
+        >>> rate_bar(0.5, Interval(0.4, 0.6), title="half").count("<rect")
+        3
+    """
+    low, high, middle = 100 * interval.low, 100 * interval.high, BAR / 2
+    kind = "bar marked" if marked else "bar"
+    parts = [
+        f'<rect class="track" width="100%" height="{BAR}"/>',
+        f'<rect class="{kind}" width="{100 * mean:.2f}%" height="{BAR - 8}" y="4"/>',
+        # At least a hair wide: ten thousand instances leave little to draw.
+        f'<rect class="interval" x="{low:.2f}%" width="{max(0.2, high - low):.2f}%" y="{middle - 1.5}" height="3"/>',
+    ]
+    parts += [f'<line class="whisker" x1="{end:.2f}%" x2="{end:.2f}%" y1="5" y2="{BAR - 5}"/>' for end in (low, high)]
+    if limit is not None:
+        at = f"{100 * limit:.2f}%"
+        parts.append(f'<line class="limit" x1="{at}" x2="{at}" y1="0" y2="{BAR}"/>')
+    return f'<svg role="img" width="100%" height="{BAR}"><title>{escape(title)}</title>{"".join(parts)}</svg>'
+
+
+def matrix_picture(matrix: UInt8[Tensor, "pools items"], *, title: str) -> str:
+    """A 0/1 matrix, a square for each 1.
+
+    Example:
+        >>> import torch
+        >>> matrix_picture(torch.tensor([[1, 1, 0]], dtype=torch.uint8), title="A").count("M0 0h2v1h-2z")
+        1
+    """
+    pools, items = matrix.shape
+    return (
+        f'<svg class="matrix" role="img" viewBox="0 0 {items} {pools}"><title>{escape(title)}</title>'
+        f'<rect class="track" width="{items}" height="{pools}"/><path class="one" d="{_squares(matrix)}"/></svg>'
+    )
+
+
+def _squares(matrix: Tensor) -> str:
+    """A path over all ones, neighbours in a row drawn as one."""
+    edges = torch.nn.functional.pad(matrix.to(torch.int8), (1, 1)).diff(dim=1)  # 1 where a run begins, -1 after it
+    starts, ends = (edges == 1).nonzero().tolist(), (edges == -1).nonzero().tolist()
+    runs = ((row, begin, end - begin) for (row, begin), (_, end) in zip(starts, ends, strict=True))
+    return "".join(f"M{begin} {row}h{length}v1h-{length}z" for row, begin, length in runs)
+
+
+# Sheets for the bench: pages to print on A4, with tables to tick off and maps of plates.
+#
+# Each printed page shows the design's name and check code: at the foot, where the browser takes it from the style,
+# and above every table, whose head is repeated on each page.
+
+
+@dataclass(frozen=True)
+class PlateMap:
+    """A plate as it stands on the bench: a text for each well, empty where nothing stands."""
+
+    title: str
+    wells: Sequence[Sequence[tuple[str, str]]]  # rows of columns: what is in the well, and a line about it
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A line to tick off: what it is called, where it stands, what to do, and a number to check by."""
+
+    name: str
+    place: str
+    steps: Sequence[tuple[str, str]]  # names and wells, a box beside each
+    check: str
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """A table of lines to tick off."""
+
+    heading: str
+    lead: str
+    columns: tuple[str, str, str, str]
+    rows: Sequence[Tick]
+
+
+def printed_page(
+    title: str,
+    label: str,
+    facts: Sequence[tuple[str, str]],
+    tables: Sequence[Ticks],
+    maps: Sequence[PlateMap],
+    *,
+    notes: Sequence[str] = (),
+) -> Piece:
+    """A page to print.
+
+    Args:
+        title: What the page is.
+        label: The design's name and check code, for every printed page; plain letters and digits.
+        facts: Names and values at the top.
+        tables: What to tick off.
+        maps: Plates, each on a page of its own.
+        notes: Sentences below the facts.
+
+    Example:
+        >>> page = printed_page("A sheet", "Design x, check code Y", [("pools", "<2>")], [], [])
+        >>> "&lt;2&gt;" in page, "<2>" in page
+        (True, False)
+    """
+    from markupsafe import Markup
+
+    if not all(character.isalnum() or character in " ,-" for character in label):  # it stands in the style, unescaped
+        raise ValueError(f"label={label!r} is not valid: give letters, digits, blanks, commas and hyphens.")
+    style = files("qgt.pictures").joinpath("bench.css").read_text("utf-8").replace("LABEL", label)
+    template = environment().get_template("bench.html")
+    parts = {"title": title, "label": label, "facts": facts, "tables": tables, "maps": maps, "notes": notes}
+    return Markup(template.render(parts, style=Markup(style), policy=Markup(CONTENT_POLICY)))

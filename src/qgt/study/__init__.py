@@ -6,8 +6,8 @@ found = study_results(study, "study.db")
 compare_decoders(found, "AMP", "GAMP")
 
 This room measures outcomes and stores them; figures belong to `pictures`. Read `plan` (tasks), `batch` (the unit of
-work), `running` with `workers` or `cluster` (which run the batches), `networks` (the networks trained for a study),
-`store` and `reading`.
+work, here or in processes), `running` and `cluster` (which run the batches), `networks` (the networks trained for a
+study), `store` and `reading`.
 """
 
 from qgt.study.networks import NetworkTraining, ensure_stack, network_path, training_seconds

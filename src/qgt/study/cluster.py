@@ -19,11 +19,10 @@ from urllib.parse import urlsplit
 from qgt.arguments import check_device
 from qgt.decoders.neural.record import Epoch
 from qgt.files.plugins import load_same, loaded_plugins
-from qgt.study.batch import BatchJob, decode_batch
+from qgt.study.batch import BatchJob, DecodedRows, decode_batch, named
 from qgt.study.networks import NetworkTraining, Parcel, adopt_network, network_path, packed_network, unpacked
 from qgt.study.plan import Recipe, Task
 from qgt.study.store import Row
-from qgt.study.workers import DecodedRows, named
 
 # A Dask scheduler: who may be asked, how it is reached, and how work is sent to its workers.
 #

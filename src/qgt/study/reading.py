@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from qgt.files import codec
 from qgt.files.codec import UNSTORED
-from qgt.files.documents import json_by_rows, markdown_table
-from qgt.files.frames import frame
+from qgt.files.documents import frame, json_by_rows, markdown_table
 from qgt.files.grids import Cell, CellRow, write_rows
 from qgt.files.store import replacing, write_text
 from qgt.files.tables import cell_of
@@ -23,6 +22,8 @@ from qgt.trust.metrics import METRICS, Outcomes, Paired, Score, joined_outcomes,
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+Made = TypeVar("Made")
 
 # The tally of a task: its rows in the order of their batches, up to where the task stops.
 #
@@ -381,11 +382,14 @@ class StudyCounts:
     @classmethod
     def load(cls, path: str | Path) -> "StudyCounts":
         """Read a file that `save` wrote."""
-        try:
-            return codec.decode("counts", json.loads(Path(path).read_text(encoding="utf-8")), cls)
-        except OSError as error:
-            raise ValueError(f"{path}: cannot be read ({error.strerror}); check the path.") from error
-        except (ValueError, RecursionError) as error:
-            raise ValueError(
-                f"{path}: does not hold a study's counts ({error}); write it with 'qgt bench --counts'."
-            ) from error
+        return read_stored_counts(path, cls, "a study's", "check the path", "write it with 'qgt bench --counts'")
+
+
+def read_stored_counts(path: str | Path, kind: type[Made], whose: str, where_absent: str, where_damaged: str) -> Made:
+    """Counts in a JSON file; what to do where there is none, or where it holds something else, is the caller's."""
+    try:
+        return codec.decode("counts", json.loads(Path(path).read_text(encoding="utf-8")), kind)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read ({error.strerror}); {where_absent}.") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: does not hold {whose} counts ({error}); {where_damaged}.") from error

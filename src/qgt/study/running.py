@@ -6,22 +6,21 @@ fault) loses the batches in progress and nothing else; the next run goes on from
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from qgt.arguments import check_device, whole
 from qgt.decoders.neural.decoder import NeuralDecoder, load
 from qgt.decoders.neural.record import Epoch
-from qgt.files.provenance import provenance
-from qgt.study.batch import BatchJob
+from qgt.study.batch import BatchJob, DecodedRows, decode_here, decode_in_processes
 from qgt.study.cluster import check_address, decode_on_cluster, train_on_cluster
 from qgt.study.networks import NetworkTraining, network_path, weights_digest
 from qgt.study.plan import Recipe, Study, Task, generator
 from qgt.study.reading import TaskTally
 from qgt.study.store import Reading, Row, StudyStore
-from qgt.study.workers import decode_here, decode_in_processes
 from qgt.trust.verification import ESTIMATORS, verify
+from qgt.version import provenance
 
 
 @dataclass(frozen=True)
@@ -80,16 +79,20 @@ def run_study(
         ledger.tell("starting")
         _train(ledger, folder, device, scheduler)
         jobs = (BatchJob(task, batch, device, folder) for task, batch in ledger.missing())
-        if scheduler is not None:
-            decoded = decode_on_cluster(jobs, scheduler)
-        else:
-            decoded = decode_in_processes(jobs, workers) if workers > 1 and device == "cpu" else decode_here(jobs)
+        decoded = _decoded(jobs, workers, device, scheduler)
         with contextlib.closing(decoded):  # whatever happens here ends the workers at once
             for job, row in decoded:
                 store.add(row)
                 ledger.add(job.task, row)
         if study.verify is not None:
             _read_back(ledger, store, folder, study.verify)
+
+
+def _decoded(jobs: Iterable[BatchJob], workers: int, device: str, scheduler: str | None) -> DecodedRows:
+    """The rows of jobs as they are finished: on a cluster, in processes, or here."""
+    if scheduler is not None:
+        return decode_on_cluster(jobs, scheduler)
+    return decode_in_processes(jobs, workers) if workers > 1 and device == "cpu" else decode_here(jobs)
 
 
 def networks_folder(db: str | Path) -> Path:

@@ -25,10 +25,10 @@ from qgt.decoders.contract import Decoder
 from qgt.decoders.registry import DECODERS, make_decoder
 from qgt.decoders.results import Status
 from qgt.files.documents import markdown_table
-from qgt.files.provenance import provenance
 from qgt.files.store import write_text
 from qgt.model.problem import Instances, Problem
 from qgt.trust.metrics import Interval, wilson
+from qgt.version import provenance
 
 PROVED_SHARE = 0.98  # of answers, from which on the success of `Certified` is called the limit
 FIRST_PART, PART = 5, 50  # instances decoded together: a decoder too slow for all is stopped after few

@@ -24,7 +24,7 @@ from qgt.model.factors import pool_costs
 from qgt.model.loads import Loads
 from qgt.model.noise import Noise, PerCategory, Reports, by_pool, reports_of, usual_reports
 from qgt.model.prior import FREE, FactoredPrior, ItemCosts, Prior, Sampler
-from qgt.testing.suite import Conformance, NotApplicable, run_checks
+from qgt.testing.checks import Conformance, NotApplicable, run_checks
 
 DRAWS = 50_000  # samples that probabilities are held against
 RARE = 1e-9  # how often a right part fails a check of its samples

@@ -33,19 +33,17 @@ from qgt.lab.plan.question import (
     parse_values,
     two_stages,
 )
-from qgt.lab.rounds.files import Round
+from qgt.lab.rounds import Round
 from qgt.lab.sheets.counts import noise_of_reports
 from qgt.lab.sheets.samples import Samples
 from qgt.version import __version__
-from qgt.web.calls import outdated
+from qgt.web.calls import MOST_POOLS, enter_round, follow_up_job, known_round, outdated
 from qgt.web.counting import Entered, check_size, keep, read_table, typed_counts
 from qgt.web.decoding import decode_again, decoding_job
-from qgt.web.follow_up import MOST_POOLS, enter_round, follow_up_job, known_round
-from qgt.web.forms import show
 from qgt.web.jobs import Job
 from qgt.web.planning import add_run, chosen, drafted, keep_plan, plan_job
 from qgt.web.runs import KnownRun, Version, download, known_version
-from qgt.web.state import AppState, Here
+from qgt.web.state import AppState, Here, show
 from qgt.web.store import StoredRun
 
 PREFIX = "/api/v1"

@@ -15,12 +15,11 @@ from fastapi.responses import HTMLResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from qgt.web import calls, counting, follow_up, planning, runs, start
+from qgt.web import calls, counting, planning, runs, start
 from qgt.web.api import PREFIX, about_api, make_api
-from qgt.web.forms import show
 from qgt.web.middleware import AccessLog, AccessMiddleware, RequestRate
 from qgt.web.settings import Settings
-from qgt.web.state import AppState
+from qgt.web.state import AppState, show
 
 log = logging.getLogger("qgt.web")
 STATIC: Mapping[str, tuple[str, str]] = {
@@ -42,7 +41,7 @@ def make_app(app_state: AppState) -> ASGIApp:
     # Without the pages about the routes that FastAPI makes: they load scripts from another machine.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, lifespan=_lifespan)
     app.state.shared = app_state
-    for part in (start, planning, runs, counting, follow_up, calls):
+    for part in (start, planning, runs, counting, calls):
         app.include_router(part.router)
     app.add_api_route("/static/{name}", _static, methods=["GET"])
     app.add_api_route("/api", about_api, methods=["GET"])

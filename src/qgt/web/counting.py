@@ -16,9 +16,8 @@ from qgt.model.categories import Copies
 from qgt.model.noise import Noise, Reads, noise_of, reports_of
 from qgt.model.problem import Problem
 from qgt.web.decoding import ready_job
-from qgt.web.forms import Form, Sent, Trouble, show
 from qgt.web.runs import LARGEST_NUMBER, KnownRun
-from qgt.web.state import AppState, Here
+from qgt.web.state import AppState, Form, Here, Sent, Trouble, show
 from qgt.web.store import StoredRun
 
 router = APIRouter()

@@ -9,8 +9,7 @@ import torch
 
 from qgt.lab.answers.decoding import ByLongerLists, DecodedSheet, decode_history
 from qgt.lab.answers.outputs import about_file, sheet_facts, verdict_counts
-from qgt.lab.rounds.files import FilledRound, Round, after_rounds
-from qgt.lab.rounds.follow_up import Proposed, as_round, proposal_in_words, propose
+from qgt.lab.rounds import FilledRound, Proposed, Round, after_rounds, as_round, proposal_in_words, propose
 from qgt.lab.sheets.counts import CountSheet
 from qgt.model.problem import Problem
 from qgt.rounds.history import History

@@ -7,8 +7,8 @@
     rate        at most so many requests a minute from one address
     answers     no script or style but our own files, no frames, no request off the machine, nothing cached
 
-Forms carry a second proof, which `forms` checks: a word that only our own pages know. Every request leaves a line in
-the access log: when, from where, which address, and what came of it; never what was sent.
+Forms carry a second proof, which `state.read_form` checks: a word that only our own pages know. Every request leaves a
+line in the access log: when, from where, which address, and what came of it; never what was sent.
 """
 
 import asyncio

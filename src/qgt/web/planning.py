@@ -26,10 +26,9 @@ from qgt.lab.sheets.samples import Samples
 from qgt.model.categories import Categories, Copies
 from qgt.model.loads import Loads
 from qgt.model.noise import Noise
-from qgt.pictures import svg
-from qgt.web.forms import Form, Sent, Trouble, show
+from qgt.pictures import pages
 from qgt.web.jobs import Full, Job
-from qgt.web.state import AppState, Draft, Here
+from qgt.web.state import AppState, Draft, Form, Here, Sent, Trouble, show
 
 router = APIRouter()
 PLAN_SEED = 0
@@ -302,7 +301,7 @@ def _cycles(form: Form, *names: str) -> list[float]:
 def _bar(one: Candidate | ClassicalScheme, made: Plan) -> Markup:
     """The share of plates that were right, as a bar with its interval and the certainty asked for."""
     title, certainty = f"{100 * one.success:.1f} %", made.question.certainty
-    return Markup(svg.rate_bar(one.success, one.interval, title=title, limit=certainty))
+    return Markup(pages.rate_bar(one.success, one.interval, title=title, limit=certainty))
 
 
 def drafted(app_state: AppState, key: str) -> Draft:

@@ -9,8 +9,7 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Request
 from fastapi.responses import Response
 
 from qgt.pictures.pages import CONTENT_POLICY
-from qgt.web.forms import show
-from qgt.web.state import AppState, Here
+from qgt.web.state import AppState, Here, show
 from qgt.web.store import StoredRun, Submission
 
 router = APIRouter()

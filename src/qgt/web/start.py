@@ -26,16 +26,15 @@ from qgt.model.design import Design
 from qgt.model.noise import Noise, Noiseless, SparseInteger
 from qgt.model.prior import Bernoulli
 from qgt.model.problem import Problem
-from qgt.pictures import pages, svg
+from qgt.pictures import pages
 from qgt.pictures.pages import DecoderStanding
 from qgt.theory.limits import pools_needed
 from qgt.trust.metrics import score
 from qgt.web.counting import Entered, keep
-from qgt.web.forms import Sent, Trouble, show
 from qgt.web.jobs import Full, Job
 from qgt.web.middleware import COOKIE, same
 from qgt.web.planning import add_run
-from qgt.web.state import AppState, Here
+from qgt.web.state import AppState, Here, Sent, Trouble, show
 
 # Examples to try with one click: a plan, and counts as a laboratory would have entered them.
 
@@ -277,6 +276,6 @@ def simulated_demo(pools: int, seed: int, job: Job) -> dict[str, object]:
         "chart": pages.standings_chart(standings, caption=caption),
         "table": pages.standings_table(standings),
         "card": pages.decode_card(shown),
-        "picture": Markup(svg.matrix_picture(design.matrix, title="The design: pools by items")),
+        "picture": Markup(pages.matrix_picture(design.matrix, title="The design: pools by items")),
         "transfers": design.transfers,
     }

@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 import qgt
 from qgt.decoders.belief import decoder as decoder_module
-from qgt.decoders.belief import graph as graph_module
+from qgt.decoders.belief import sweeps as sweeps_module
 from qgt.decoders.belief.sweeps import messages
 from random_problems import NOISES, READINGS, model_case
 
@@ -66,7 +66,7 @@ def random_tree(seed: int) -> qgt.Design:
 @pytest.mark.parametrize("few", [0, 128])  # pools one after the other, and all at once
 @pytest.mark.parametrize("seed", range(12))
 def test_exact_on_trees(seed: int, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_module, "FEW_POOLS", few)
+    monkeypatch.setattr(sweeps_module, "FEW_POOLS", few)
     design, noises = random_tree(seed), (*NOISES, *READINGS)
     rates = 0.05 + 0.6 * torch.rand(design.items, generator=seeded(seed), dtype=torch.float64)
     problem = qgt.Problem(design, qgt.Bernoulli(rates), noises[7 * seed % len(noises)])
@@ -153,7 +153,7 @@ def test_level_agrees_with_the_factor(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = sparse(200, 0.3, qgt.UnknownRate(low=0.01, high=0.15))
     y = problem.simulate(12, generator=seeded(6)).y
     factor = qgt.BeliefPropagation().bind(problem)(y)
-    for module in (graph_module, decoder_module):
+    for module in (sweeps_module, decoder_module):
         monkeypatch.setattr(module, "MOST_TOTAL", 100)
     level = qgt.BeliefPropagation().bind(problem)(y)
     both = (factor.status == qgt.Status.OK) & (level.status == qgt.Status.OK)

@@ -9,9 +9,8 @@ import torch
 from torch import Generator, Tensor
 
 import qgt
-from qgt.decoders.neural import messages
-from qgt.decoders.neural.any_design import OutsideTraining, shown
-from qgt.decoders.neural.messages import MessageNetwork, Seen, fixed_numbers
+from qgt.decoders.neural import any_design
+from qgt.decoders.neural.any_design import MessageNetwork, OutsideTraining, Seen, fixed_numbers, shown
 
 PAPER = qgt.SparseInteger(rate=0.1, bound=1)
 
@@ -155,7 +154,7 @@ def test_messages_of_a_pool_are_the_channels() -> None:
         normal = torch.distributions.Normal(mean[..., None], v.sqrt()[..., None])
         return (fixed.seen.tables + normal.log_prob(fixed.totals)).logsumexp(2)
 
-    channel = messages._channel(fixed, m, v)
+    channel = any_design._channel(fixed, m, v)
     assert torch.allclose(channel.evidence, evidence(m), atol=1e-4)
     assert torch.allclose(channel.more, (evidence(m + 1) - evidence(m)).clamp(-10, 10), atol=1e-4)
     assert torch.allclose(channel.less, (evidence(m) - evidence(m - 1)).clamp(-10, 10), atol=1e-4)
@@ -165,6 +164,6 @@ def test_a_missing_report_tells_nothing() -> None:
     seen = some_seen()
     tables = seen.tables.clone()
     tables[:, 4] = 0.0
-    channel = messages._channel(fixed_numbers(seen._replace(tables=tables)), torch.ones(3, 12), torch.ones(3, 12))
+    channel = any_design._channel(fixed_numbers(seen._replace(tables=tables)), torch.ones(3, 12), torch.ones(3, 12))
     for told in (channel.more, channel.less, channel.pull, channel.sharp):
         assert not told[:, 4].any()

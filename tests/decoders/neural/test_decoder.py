@@ -19,7 +19,7 @@ from qgt.decoders.neural import model_file
 from qgt.decoders.neural.model_file import MODEL_FILE
 from qgt.decoders.neural.network import MOST_LAYERS
 from qgt.testing import check_decoder
-from qgt.testing.suite import small_problem
+from qgt.testing.checks import small_problem
 
 NEED_ANOTHER_PROBLEM = {  # than the one a network was trained for
     "batch_equals_loop_where_counts_say_little",

@@ -143,7 +143,7 @@ def test_files_of_older_versions_have_a_sigmoid_for_each_part(tmp_path: Path) ->
     del description["head"]
     text = json.dumps({**description, "format": 3, "threshold": 0.5})
     file = tmp_path / "old.safetensors"
-    model_file.tensor_files.write_tensors(file, weights, {"qgt": text, "sha256": checksum(text, weights)})
+    model_file.write_tensors(file, weights, {"qgt": text, "sha256": checksum(text, weights)})
     net, problem = qgt.load(file), problem_of(CATEGORIES)
     assert net.network.head == Sigmoid()
     result = net.bind(problem)(problem.simulate(50, generator=seeded()).y)

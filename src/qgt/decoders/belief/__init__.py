@@ -1,5 +1,5 @@
 """Belief propagation: the factor graph of a problem, messages of one factor, and sweeps over all of them.
 
-No code here depends on the kind of a noise or a prior: all of them are tables over numbers of defectives. Read `graph`
-(the factors), `sweeps` (their messages, and when to stop), then `decoder`.
+No code here depends on the kind of a noise or a prior: all of them are tables over numbers of defectives. Read `sweeps`
+(the factors, their messages, and when to stop), then `decoder`.
 """

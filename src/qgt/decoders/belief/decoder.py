@@ -1,10 +1,9 @@
 """Belief propagation (sum-product) with exact tables: the decoder for very many items in small pools.
 
 On a factor graph without cycles the marginals are exact. On a large sparse design cycles are long and they nearly are;
-then no decoder in this time is known to do better. `graph` says in which order factors
-speak, `sweeps` what they tell their items and when they are done. A sweep takes time and memory in proportion to the
-transfers, times the number of possible counts of a pool (Kschischang, Frey and Loeliger 2001, Factor graphs and the
-sum-product algorithm).
+then no decoder in this time is known to do better. `sweeps` says in which order factors speak, what they tell their
+items and when they are done. A sweep takes time and memory in proportion to the transfers, times the number of possible
+counts of a pool (Kschischang, Frey and Loeliger 2001, Factor graphs and the sum-product algorithm).
 """
 
 from dataclasses import dataclass
@@ -13,8 +12,7 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import positive, whole
-from qgt.decoders.belief.graph import KNOWN, MOST_TOTAL, FactorCosts, Graph, prior_odds
-from qgt.decoders.belief.sweeps import Beliefs, sweep
+from qgt.decoders.belief.sweeps import KNOWN, MOST_TOTAL, Beliefs, FactorCosts, Graph, prior_odds, sweep
 from qgt.decoders.contract import LEAST_PART, BoundDecoder, refuse_unsupported, without_costs
 from qgt.decoders.parts import through_parts
 from qgt.decoders.results import Decoded, Evidence, Status

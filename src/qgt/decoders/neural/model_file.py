@@ -13,14 +13,39 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from qgt.decoders.neural.heads import Softmax
 from qgt.decoders.neural.network import Architecture, Network, number_of_weights
 from qgt.files import codec
-from qgt.files import tensors as tensor_files
 from qgt.files.store import replacing
 from qgt.model.design import Design
+
+# Tensors with texts beside them in one file: models, and the checkpoints of `qgt.learning`.
+
+
+def write_tensors(path: str | Path, tensors: Mapping[str, Tensor], texts: Mapping[str, str]) -> None:
+    """Replace the file at `path`, or leave it as it was and raise a ValueError that says why.
+
+    Example:
+        >>> import tempfile, torch
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_tensors(f"{folder}/a.safetensors", {"w": torch.zeros(2)}, {"said": "hello"})
+        ...     [file.name for file in Path(folder).iterdir()]
+        ['a.safetensors']
+    """
+    plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    try:
+        with replacing(path) as temporary:
+            save_file(plain, temporary, dict(texts))
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be written ({error.strerror or error}); check the folder.") from error
+    except SafetensorError as error:  # how a full disk is reported
+        raise ValueError(f"{path}: cannot be written ({error}); check the folder and its disk.") from error
+
+
+# Models.
 
 MODEL_FORMAT = 3
 HEAD_FORMAT = 4  # of a description with `head`, which versions that read format 3 only would not heed
@@ -48,7 +73,7 @@ def write_model(folder: str | Path, description: codec.Table, weights: Mapping[s
     form = HEAD_FORMAT if "head" in description else MODEL_FORMAT
     text = json.dumps({"format": form, **description}, allow_nan=False)
     on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-    tensor_files.write_tensors(Path(folder) / MODEL_FILE, on_cpu, {"qgt": text, "sha256": checksum(text, on_cpu)})
+    write_tensors(Path(folder) / MODEL_FILE, on_cpu, {"qgt": text, "sha256": checksum(text, on_cpu)})
 
 
 def read_model(file: Path) -> tuple[dict[str, object], dict[str, Tensor]]:
@@ -134,7 +159,7 @@ def _content(file: Path) -> tuple[str, dict[str, Tensor]]:
 # is not: the file does not know which counts are possible.
 
 OPSET = 18
-EXTRA = "writing ONNX files needs more packages: install them with pip install 'qgt[onnx]'."
+NO_ONNX = "writing ONNX files needs more packages: install them with pip install 'qgt[onnx]'."
 
 
 class _Decoder(nn.Module):
@@ -158,7 +183,7 @@ def write_onnx(path: Path, network: Network, threshold: float, *, pools: int, de
     try:
         import onnxscript  # noqa: F401 - what torch needs to export
     except ImportError as error:
-        raise ValueError(EXTRA) from error
+        raise ValueError(NO_ONNX) from error
     example = torch.zeros(3, pools)  # its number of rows is not the file's
     program = torch.onnx.export(
         _Decoder(network, threshold).eval(),

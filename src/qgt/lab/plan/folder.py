@@ -41,8 +41,7 @@ from qgt.model.design import Design
 from qgt.model.loads import Amount, CycleThreshold, Loads
 from qgt.model.noise import Noise, Reads
 from qgt.model.problem import Problem, problem_files
-from qgt.pictures.pages import Piece
-from qgt.pictures.printed_sheets import PlateMap, Tick, Ticks, printed_page
+from qgt.pictures.pages import Piece, PlateMap, Tick, Ticks, printed_page
 from qgt.version import __version__
 
 if TYPE_CHECKING:

@@ -224,26 +224,35 @@ def read_machine(
     measured = {row: math.nan if row in failed else value for row, value in values.items()}
     instances = list(dict.fromkeys(plate for plate, _ in groups))
     means, means_said = _means(sheet, columns, groups, measured, found)
-    above = [text for row in sheet.rows if row < header for text in sheet.texts(row)]
-    below = [text for row in foot for text in sheet.texts(row)]
-    notes = (
-        *([rows_said(header, above[:NAMED_TEXTS])] if above else []),
-        _columns_said(sheet, columns, found),
-        *targets_said,
-        *left_out,
-        *([f"Not read below the table: {', '.join(map(repr, below[:NAMED_TEXTS]))}."] if below else []),
-        *said,
-        *means_said,
-        *failures_said,
-    )
     y = [[means[plate, pool] for pool in sheet.pools] for plate in instances]
+    _refuse_empty(sheet, columns, instances, y)
+    above, below = _outside_said(sheet, header, foot)
+    notes = (*above, _columns_said(sheet, columns, found), *targets_said, *left_out, *below)
+    notes = (*notes, *said, *means_said, *failures_said)
+    return WellReports(y, None if columns.plate is None else tuple(instances), notes)
+
+
+def _refuse_empty(
+    sheet: LayoutSheet, columns: _Columns, instances: Sequence[str], y: Sequence[Sequence[float]]
+) -> None:
+    """Refuse a plate without any value."""
     for plate, row in zip(instances, y, strict=True):
         if all(map(math.isnan, row)):
             raise ValueError(
                 f"{sheet.grid.name}: no pool{_of(plate)} has a value in column {columns.value + 1} "
-                f"({sheet.cell(header, columns.value)!r}); fill it in, with 'not detected' where nothing amplified."
+                f"({sheet.cell(columns.header, columns.value)!r}); fill it in, with 'not detected' where nothing "
+                "amplified."
             )
-    return WellReports(y, None if columns.plate is None else tuple(instances), notes)
+
+
+def _outside_said(sheet: LayoutSheet, header: int, foot: Sequence[int]) -> tuple[list[str], list[str]]:
+    """Notes on the texts above the table, and on those below it."""
+    above = [text for row in sheet.rows if row < header for text in sheet.texts(row)]
+    below = [text for row in foot for text in sheet.texts(row)]
+    return (
+        [rows_said(header, above[:NAMED_TEXTS])] if above else [],
+        [f"Not read below the table: {', '.join(map(repr, below[:NAMED_TEXTS]))}."] if below else [],
+    )
 
 
 def _columns_said(sheet: LayoutSheet, columns: _Columns, found: Detector) -> str:
@@ -312,19 +321,25 @@ def _rows_of_pools(
     if not kept:
         rows = f"its {len(controls)} rows are controls ({_listed(controls.values())})" if controls else "no row has one"
         raise ValueError(f"{sheet.grid.name}: has no well of a pool: {rows}; export the wells of the pools too.")
-    notes = []
-    if controls:
-        kinds = (
-            f"{len(controls)} control{'s' if len(controls) > 1 else ''} or standard{'s' if len(controls) > 1 else ''}"
-        )
-        notes.append(f"Not read: {kinds} ({_listed(controls.values())}).")
-    notes += _contamination(sheet, columns, controls, found)
-    if empty:
-        notes.append(f"Not read: {_many(len(empty), 'well')} without a name.")
+    contaminated = _contamination(sheet, columns, controls, found)
+    return kept, [*_controls_said(controls), *contaminated, *_wells_said(empty, omitted)]
+
+
+def _controls_said(controls: Mapping[int, str]) -> list[str]:
+    """A note on the rows of controls and standards, if there are any."""
+    if not controls:
+        return []
+    kinds = f"{len(controls)} control{'s' if len(controls) > 1 else ''} or standard{'s' if len(controls) > 1 else ''}"
+    return [f"Not read: {kinds} ({_listed(controls.values())})."]
+
+
+def _wells_said(empty: Sequence[int], omitted: Sequence[int]) -> list[str]:
+    """Notes on the rows without a name, and on those that the file marks as omitted."""
+    notes = [f"Not read: {_many(len(empty), 'well')} without a name."] if empty else []
     if omitted:
         rows = in_one_phrase([str(row + 1) for row in omitted], most=NAMED)
         notes.append(f"Not read: {_many(len(omitted), 'well')} that the file marks as omitted (row {rows}).")
-    return kept, notes
+    return notes
 
 
 def _is_omitted(sheet: LayoutSheet, columns: _Columns, row: int) -> bool:

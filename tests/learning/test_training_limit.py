@@ -6,8 +6,7 @@ import pytest
 import torch
 
 import qgt
-from qgt.learning.limit import compared_with_limit, limit_decoder
-from qgt.learning.training import estimated_seconds
+from qgt.learning.training import compared_with_limit, estimated_seconds, limit_decoder
 
 
 def problem(prior: qgt.Sampler = qgt.Bernoulli(0.15)) -> qgt.Problem:  # noqa: B008 - frozen

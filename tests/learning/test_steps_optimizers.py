@@ -4,7 +4,7 @@ import torch
 
 import qgt
 from qgt.decoders.neural.network import stack
-from qgt.learning.optimizers import Optimizers, orthogonal
+from qgt.learning.steps import Optimizers, orthogonal
 
 
 def seeded(seed: int = 0) -> torch.Generator:

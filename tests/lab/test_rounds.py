@@ -10,7 +10,7 @@ import qgt
 from qgt.lab.answers import decoding
 from qgt.lab.answers.decoding import ByLongerLists, decode_history
 from qgt.lab.answers.outputs import products
-from qgt.lab.rounds.follow_up import propose
+from qgt.lab.rounds import propose
 from qgt.lab.sheets.names import check_code
 from qgt.lab.verdicts import Verdict
 from qgt.rounds.history import History

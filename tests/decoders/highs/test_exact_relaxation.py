@@ -16,7 +16,7 @@ from qgt import (
     SparseInteger,
     Status,
 )
-from qgt.decoders.highs.linear_program import dual_bound
+from qgt.decoders.highs.exact import dual_bound
 from random_problems import case, model_case, some_of
 
 PROBLEMS, MODELS = some_of(1000), some_of(1000)
