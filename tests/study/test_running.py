@@ -178,12 +178,12 @@ def test_an_interrupted_training_goes_on(tmp_path, monkeypatch):
 
 
 def test_a_fault_names_its_task_and_leaves_the_other_rows(tmp_path, monkeypatch):
-    study = Study.from_plain(small())
+    study, decode_batch = Study.from_plain(small()), batches.decode_batch
 
     def faulty(job):
         if job.task.entry.name == "greedy":
             raise ZeroDivisionError("by nought")
-        return batches.decode_batch(job)
+        return decode_batch(job)
 
     monkeypatch.setattr("qgt.study.batch.decode_batch", faulty)
     named = re.escape("greedy, design.pools = 6, design 0, batch 0: ZeroDivisionError: by nought")
