@@ -170,6 +170,12 @@ def test_follow_up_by_json(visitor, get, post):
     after = get(f"/runs/{run}/versions/2", params={"wait": 60}).json()
     assert after["rounds"] == 2
     assert after["results"][0]["answer"] == sorted(truth)
+    again = post(f"/runs/{run}/versions/1/follow-up/counts", json={"counts": told})
+    assert (again.status_code, again.json()["version"]) == (201, 2)  # the same once more is the same version
+    corrected = post(f"/runs/{run}/versions/1/follow-up/counts", json={"counts": [*told[:-1], None]})
+    assert (corrected.status_code, corrected.json()["version"]) == (201, 3)
+    stored = visitor.store.submission(run, 3).counts["rounds"]
+    assert len(stored) == 1 and stored[0]["counts"] == [*map(float, told[:-1]), None]
 
 
 def zipped(files, folder="", packing=zipfile.ZIP_DEFLATED):
@@ -266,6 +272,15 @@ def test_the_description_names_every_route(visitor, get):
     page = visitor.get("/api").text
     for path in described["paths"]:
         assert path in page
+
+
+def test_what_simulations_showed_is_kept_for_the_next_server(tmp_path, monkeypatch):
+    monkeypatch.setenv("QGT_CACHE", str(tmp_path / "cache"))
+    with visiting(Settings(tmp_path / "runs", port=0, planning=1.0, calibrate=0.3)) as made:
+        run, problem = made.run()
+        made.client.post(f"{PREFIX}/runs/{run}/counts", content=table(problem)).raise_for_status()
+        made.client.get(f"{PREFIX}/runs/{run}/versions/1", params={"wait": 60}).raise_for_status()
+    assert list((tmp_path / "cache").rglob("*.calibration"))
 
 
 def test_tokens_rates_and_the_log(tmp_path):

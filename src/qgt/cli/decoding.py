@@ -330,6 +330,7 @@ def _one_round(
     if sheet.checked is not None:
         why.append(f"{sheet.checked.words} {MORE_NOW if folder is None else MORE_LATER}")
     said = [*why, *([f"{counts}: {' '.join(read.notes)}"] if read.notes else ())]
+    sheet = dataclasses.replace(sheet, notes=read.notes)
     return Done(sheet, samples, chosen.name, {"decoder": chosen.name}, [*why, *read.notes], said)
 
 
@@ -511,6 +512,7 @@ def decoded_rounds(
         Settle(confidence=confidence, time_limit=time_limit), own_generator("decode-rounds", seed, "cpu")
     )
     decoded = decode_history(loaded, histories, called, way, rounds=1 + len(before))
+    decoded = dataclasses.replace(decoded, notes=read.notes)
     unfit = [decoded.fit.words] if decoded.fit is not None and decoded.fit.suspect else []
     notes = [f"{counts}: {' '.join(read.notes)}"] if read.notes else []
     return decoded, before, [*unfit, *notes]

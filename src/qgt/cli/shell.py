@@ -328,7 +328,10 @@ Target = Annotated[
 ]
 Control = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Its internal control: where that did not amplify, a pool is not measured."),
+    typer.Option(
+        metavar="NAME",
+        help="Its internal control: where that did not amplify, a pool is not measured. none: it has no control.",
+    ),
 ]
 ProblemFile = Annotated[
     Path, typer.Option(metavar="PROBLEM", help="Design, prior and noise: TOML or JSON, or a folder of 'qgt plan'.")

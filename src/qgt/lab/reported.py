@@ -40,6 +40,7 @@ _NOTHING = """
     undetermined, undet, no ct, no cq, no cp, no amplification, no amp, not amplified, nan, n/a, inf, infinity,
     kein ct, kein cq, kein cp, keine amplifikation
 """
+_EITHER = frozenset({"nan", "n/a"})  # machines write them where nothing amplified, and programs where it is missing
 _OVERFLOW = "ovrflw, ovrflow, overflow, overflw, ovfl, overrange, over range, saturated, überlauf, ueberlauf, gesättigt"
 _DOUBTFUL = frozenset({"nd", "nn", "undetermined", "unbestimmt"})  # without dots and blanks
 _ANSWERS = frozenset({"yes", "no", "y", "n", "true", "false", "ja", "nein", "j", "wahr", "falsch"})
@@ -114,7 +115,7 @@ if nothing was detected, or leave the cell empty if the pool was not measured.
     pools = range(len(texts[0]) if texts else 0)
     kinds = [None if noise is None else reports_of(noise_of(noise, pool)) for pool in pools]
     detectors = [None if noise is None else detector(noise_of(noise, pool)) for pool in pools]
-    cells = _Cells(_means_negative(texts), _has_numbers(texts))
+    cells = _Cells(_means_negative(texts), _has_numbers(texts), _says_nothing(texts))
     values: list[list[float]] = []
     for i, row in enumerate(texts):
         values.append([])
@@ -143,16 +144,17 @@ class Detector:
         """Whether reports are cycle thresholds, which are larger where there is less."""
         return self.nothing == math.inf
 
-    def read(self, text: str, value: float | str, beside: bool) -> float | str:
+    def read(self, text: str, value: float | str, beside: bool, said: bool = False) -> float | str:
         """The report in a cell, NaN where the measurement failed; or what to write instead.
 
         Args:
             text: The cell, which is not empty.
             value: The number in it, or why it is none.
             beside: Whether some cell of the sheet has a number: then N/A is what a machine wrote beside it.
+            said: Whether other cells have another word for not detected: then NaN and N/A may mean not measured.
         """
         plain = word(text)
-        if plain in NOTHING_WORDS and (plain != "n/a" or beside):
+        if plain in NOTHING_WORDS and not (said and plain in _EITHER) and (plain != "n/a" or beside):
             return self.nothing
         if text.lower() in MISSING or plain in ("n.a", "n/a"):
             return NO_NUMBER  # not detected, or not measured
@@ -233,6 +235,7 @@ class _Cells:
 
     dashes: bool  # whether a dash is a negative
     numbers: bool  # whether some cell has a number
+    said: bool  # whether some cell has a word for not detected that means nothing else
     nothing: _Nothing = field(default_factory=_Nothing)
     words: dict[float | None, Counter[str]] = field(
         default_factory=lambda: {0.0: Counter(), 1.0: Counter(), None: Counter()}
@@ -248,7 +251,7 @@ class _Cells:
             found: The same where a pool may detect nothing.
         """
         if found is not None and text:
-            value = found.read(text, value, self.numbers)
+            value = found.read(text, value, self.numbers, self.said)
             if value == found.nothing:
                 self.nothing.add(text, found)
             elif isinstance(value, float) and math.isnan(value):
@@ -262,7 +265,7 @@ class _Cells:
 
 def _refusal(text: str, remedy: str, own: Reports | None, found: Detector | None, mark: str) -> str:
     """Why a cell is not read, if there is a reason to name, and what to write instead."""
-    doubt = _doubt(text, own)
+    doubt = _doubt(text, own, detects=found is not None)
     if doubt is not None and remedy in (NO_NUMBER, RESULT):
         return f", {doubt[0]}{mark} {doubt[1]}"
     if found is not None and own is not None and remedy == NO_NUMBER:
@@ -276,6 +279,10 @@ def _is_zero(text: str) -> bool:
 
 def _has_numbers(texts: Sequence[Sequence[str]]) -> bool:
     return any(is_number(text) and text.lower() not in MISSING for row in texts for text in row)
+
+
+def _says_nothing(texts: Sequence[Sequence[str]]) -> bool:
+    return any(word(text) in NOTHING_WORDS - _EITHER for row in texts for text in row)
 
 
 def _of_word(text: str, reports: Reports | None, dashes: bool) -> float | str:
@@ -296,13 +303,14 @@ def _means_negative(texts: Sequence[Sequence[str]]) -> bool:
     return plus and not others
 
 
-def _doubt(text: str, reports: Reports | None) -> tuple[str, str] | None:
+def _doubt(text: str, reports: Reports | None, *, detects: bool = False) -> tuple[str, str] | None:
     """Why a word is not read, and what to write instead; None where there is nothing to say of it."""
     plain = word(text)
     results = reports is not None and reports.binary
-    none = "write 0 or negative if nothing was detected" if results else "write 0 if nothing was detected"
+    how = f"{NOT_DETECTED!r}" if detects else "0 or negative" if results else "0"
+    none = f"write {how} if nothing was detected"
     empty = "leave the cell empty if the pool was not measured"
-    if plain in ("na", "n.a", "n/a"):
+    if plain in ("na", "n.a", "n/a", "nan"):
         return "which may mean not detected or not measured", f"{none}, or {empty}"
     if plain == "-":
         return "which may mean negative or not measured", f"{none}, or {empty}"

@@ -802,6 +802,12 @@ class Learned:
         else:
             known, rest = answers.marginals(), 1 - answers.listed()
         marginals = self.missed.marginals(result, known, rest.clamp(min=0.0))
+        # Simulations show what such lists leave out on plates of the model, and lists are cut short where plates are
+        # not: ten positives where two are expected. There no item is known to be without a defect.
+        unknown = result.status == Status.TIME_LIMIT
+        if evidence.complete is not None:
+            unknown = unknown | ~evidence.complete
+        marginals[unknown] = torch.nan
         return with_values(problem, result, replace(evidence, marginals=marginals))
 
 

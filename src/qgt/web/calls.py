@@ -1,5 +1,6 @@
 """Pages of calls, and of the round that follows: what was found, what else is possible, and what to test next."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -99,9 +100,10 @@ def enter_round(app_state: AppState, run: StoredRun, version: int, texts: Sequen
     submission, found = known_version(app_state, run, version), known_round(app_state, run, version)
     if found["record"] is None:
         raise ValueError("this round has no pools: choose some first.")
-    if run.versions > version:
-        raise ValueError(f"version {run.versions} is newer than the one this round follows: go on from that one.")
     record = Round.from_plain(found["record"])
+    newest = submission if run.versions == version else known_version(app_state, run, run.versions)
+    if newest is not submission and not _has_round(newest.counts, submission.counts, record):
+        raise ValueError(f"version {run.versions} is newer than the one this round follows: go on from that one.")
     rows = record.pool_keys
     if len(texts) != len(rows):
         raise ValueError(f"there are {len(texts)} counts and {len(rows)} pools in the round: give one for each pool.")
@@ -112,7 +114,20 @@ def enter_round(app_state: AppState, run: StoredRun, version: int, texts: Sequen
         raise ValueError("no counts were typed: fill in the boxes.")
     rounds = [*submission.counts.get("rounds", ()), {"record": record.plain, "counts": counts}]
     kept = {**submission.counts, "rounds": rounds}
+    if _plain(kept) == _plain(newest.counts):  # the same once more, as from a client whose answer was lost
+        return run.versions
     return app_state.store.submit(run.id, "follow-up", "", record.counts_file(counts), kept)
+
+
+def _has_round(newest: dict[str, Any], before: dict[str, Any], record: Round) -> bool:
+    """Whether the newest counts are some earlier ones with that round: other counts of the round then correct them."""
+    *others, last = newest.get("rounds", ()) or ({},)
+    same = {**newest, "rounds": others}, {**before, "rounds": list(before.get("rounds", ()))}
+    return _plain(last.get("record")) == _plain(record.plain) and _plain(same[0]) == _plain(same[1])
+
+
+def _plain(value: object) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def _page(

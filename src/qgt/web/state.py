@@ -21,6 +21,7 @@ from qgt.lab.answers.service import SheetDecoder
 from qgt.lab.plan.folder import read_plan
 from qgt.lab.plan.planning import Plan
 from qgt.lab.rounds import Round
+from qgt.trust.cache import cache_folder
 from qgt.version import __version__
 from qgt.web.jobs import Job, Queue
 from qgt.web.middleware import Secret, same
@@ -97,7 +98,9 @@ class PreparedRuns:
         found = self._decoders.get(plan.problem.fingerprint)
         if found is None:
             settings = self.settings
-            found = SheetDecoder.of_plan(plan, seconds=settings.seconds, calibrate=settings.calibrate)
+            found = SheetDecoder.of_plan(
+                plan, seconds=settings.seconds, calibrate=settings.calibrate, cache=cache_folder()
+            )
             self._decoders.put(plan.problem.fingerprint, found)
         return replace(found, problem=plan.problem, samples=plan.samples)  # names are the run's own
 

@@ -292,3 +292,21 @@ def test_a_gap_is_said_in_times():
     (one,) = qgt.accounts(problem, y, ["A"], result)
     assert wording.gap_words(float(result.evidence.gap[0])) in one.words
     assert wording.gap_words(3.0).endswith("up to 20 times as probable.")
+
+
+def test_a_search_that_did_not_end_calls_nobody_negative():
+    """The plate has more positives than the model expects, and the search stops early: nobody knows who is negative."""
+    g = torch.Generator().manual_seed(0)
+    design = qgt.Design.column_regular(pools=17, items=96, weight=4, generator=g)
+    problem = qgt.Problem(design, qgt.Bernoulli(0.02), qgt.SparseInteger(0.02, 1))
+    order = torch.rand(20, 96, generator=g).argsort(1)
+    truth = torch.zeros(20, 96, dtype=torch.uint8).scatter_(1, order[:, :9], 1)  # nine positives; two are expected
+    y = design.count(truth)
+    result = qgt.Calibrated(qgt.Certified(memory=0.001), simulations=200).bind(problem)(y)
+    late = (result.status == qgt.Status.TIME_LIMIT).nonzero().flatten().tolist()
+    assert len(late) >= 15
+    made = qgt.accounts(problem, y, None, result)
+    for one in (made[i] for i in late):
+        assert str(one.verdict) == "unsure"
+        assert {str(each.call) for each in one.calls} <= {"none", "retest"}
+        assert {each.probability for each in one.calls} == {None}

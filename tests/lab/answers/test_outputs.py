@@ -2,6 +2,7 @@
 
 import csv
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from qgt.lab.answers.outputs import (
     calls_line,
     card,
     in_one_cell,
+    products,
     refuse_undecided,
     sample_rows,
     sheet_page,
@@ -164,3 +166,21 @@ def test_a_card_tells_the_truth_where_it_is_known():
     right = (sheet.result.x == x).all(1).tolist()
     assert [text.endswith("is the answer.") for text in made] == [fine and i != 3 for i, fine in enumerate(right)]
     assert any("of those listed" in text for text in made)
+
+
+def test_weak_positives_and_notes_on_the_file_are_said_wherever_the_calls_are():
+    """A plate of cycle thresholds without positives clears nobody whose load the pools dilute beyond detection."""
+    cycles = qgt.CycleThreshold(sigma=0.25, limit=38.0, dilution=1.0)
+    design = qgt.Design.from_rows(["11110000", "00001111", "11001100", "00110011"])
+    problem = qgt.Problem(design, qgt.Loads(rate=0.05, mean=3.0, sd=1.5, low=0.4), cycles)
+    y = torch.full((1, 4), torch.inf, dtype=torch.float64)
+    said = "Not covered: positives with a Ct above 36.0 alone, which pools of 4 samples dilute beyond detection."
+    note = "Controls without a template amplified: row 5 (36.5); check for contamination."
+    sheet = replace(decode_sheet(problem, y, ["A"], qgt.LoadPosterior(), calibrate=None), notes=[note])
+    made = products(sheet, title="Monday", decoder="load_posterior", facts={})
+    for name in ("report.csv", "results.json", "report.html"):
+        assert said in made[name].decode(), name
+    assert note in made["report.html"].decode()
+    full = replace(problem, noise=qgt.CycleThreshold(sigma=0.25, limit=38.0))  # each sample gives its full volume
+    (one,) = decode_sheet(full, y, ["A"], qgt.LoadPosterior(), calibrate=None).accounts
+    assert "Not covered" not in one.words

@@ -83,7 +83,13 @@ PLAIN = ("A1,P1,N1,27.31", "A2,P2,N1,Undetermined", "A3,P3,N1,26.80")
 
 @pytest.mark.parametrize(
     ("text", "options"),
-    [(QUANTSTUDIO, {}), (CFX, {"target": "N1"}), (CFX, {"control": "rp"}), (LIGHTCYCLER, {}), (ROTOR_GENE, {})],
+    [
+        (QUANTSTUDIO, {}),
+        (CFX, {"target": "N1", "control": "None"}),
+        (CFX, {"control": "rp"}),
+        (LIGHTCYCLER, {}),
+        (ROTOR_GENE, {}),
+    ],
     ids=["QuantStudio", "CFX target", "CFX control", "LightCycler", "Rotor-Gene"],
 )
 def test_files_of_machines_are_read(text, options):
@@ -103,7 +109,7 @@ def test_what_was_read_and_left_out_is_said():
         "Not read below the table: 'Analysis Type', 'Singleplex'.",
         "1 cell read as not detected: 1 Undetermined.",
     )
-    assert "Target N1 was read; not read: RP." in read(CFX, target="n1").notes
+    assert "Target N1 was read; not read: RP." in read(CFX, target="n1", control="none").notes
     assert "Target N1 was read, with the control RP." in read(CFX, control="RP").notes
     assert "The control RP amplified in every well." in read(CFX, control="RP").notes
     notes = read(LIGHTCYCLER).notes
@@ -241,7 +247,7 @@ def test_cycles_are_odd_only_for_assays_of_counts():
 
 
 def test_replicates_that_agree_are_averaged():
-    sheet = read(table(*PLAIN, "B1,P1,N1,27.91", "B2,P2,N1,NaN", "B3,P3,N1,"))
+    sheet = read(table(*PLAIN, "B1,P1,N1,27.91", "B2,P2,N1,No Ct", "B3,P3,N1,"))
     assert values(sheet) == [[pytest.approx(27.61), inf, 26.8]]
     assert "2 pools are means of replicates." in sheet.notes
     assert "Replicates that were not measured are left out of the means of P3." in sheet.notes
@@ -278,6 +284,25 @@ def test_a_control_without_a_template_that_amplified_is_named():
     assert said in notes and "Not read: 2 controls or standards (NTC and PC)." in notes
 
 
+def test_a_positive_control_counts_for_its_own_target():
+    rows = (
+        *PLAIN,
+        "A1,P1,RP,24",
+        "A2,P2,RP,24",
+        "A3,P3,RP,24",
+        "H2,Pos. Control,N1,22.0",
+        "H2,Pos. Control,RP,Undetermined",
+    )
+    assert values(read(table(*rows), control="RP")) == [[27.31, inf, 26.8]]
+    assert "holds 'Undetermined' for the positive control 'Pos. Control'" in refused(
+        table(*rows), target="RP", control="none"
+    )
+
+
+def test_nan_alone_is_what_a_machine_writes_where_nothing_amplified():
+    assert values(read(table(PLAIN[0], "A2,P2,N1,NaN", PLAIN[2]))) == [[27.31, inf, 26.8]]
+
+
 # --- bad files: one line each -----------------------------------------------------------------------------------------
 
 TWO = table(*PLAIN, "A1,P1,N2,28.0", "A2,P2,N2,30.0", "A3,P3,N2,26.0")
@@ -300,6 +325,26 @@ CHANGED = {
     ),
     "a control that is not there": (TWO, {"target": "N1", "control": "RP"}, "control='RP' is not valid: column 3"),
     "one target as both": (TWO, {"target": "N1", "control": "n1"}, "target='N1' and control='n1' are the same"),
+    "a target besides that may be the control": (
+        TWO, {"target": "N2"},
+        "run.csv: row 1, column 3: besides 'N2' the pools have 'N1'; say which one is the internal control by "
+        "--control NAME, or the field 'Internal control' of the page, so that a failed reaction is not read as 'not "
+        "detected'. If none is, write --control none.",
+    ),
+    "NaN beside another word": (
+        table(*PLAIN[:2], "A3,P3,N1,NaN"), {},
+        "run.csv: row 4, column 4 holds 'NaN', which may mean not detected or not measured; write 'not detected' if "
+        "nothing was detected, or leave the cell empty if the pool was not measured.",
+    ),
+    "N/A beside another word": (
+        table(*PLAIN[:2], "A3,P3,N1,N/A"), {}, "holds 'N/A', which may mean not detected or not measured",
+    ),
+    "a positive control that failed": (
+        table(*PLAIN, "H2,PTC,N1,Undetermined"), {},
+        "run.csv: row 5, column 4 holds 'Undetermined' for the positive control 'PTC': the run may have failed, and "
+        "'not detected' would then mean nothing; test the pools again, or delete that row to decode the run "
+        "nevertheless.",
+    ),
     "a target of a file without any": (
         "pool,Ct\nP1,27\nP2,30\nP3,31\n", {"target": "N1"},
         "target='N1' is not valid: run.csv has no column of targets beside its wells; leave it out.",
@@ -359,7 +404,7 @@ CHANGED = {
         table("A1,P1,N1,>38", *PLAIN[1:]), {},
         "row 2, column 4 holds '>38', a limit and not a value",
     ),
-    "n.d.": (table("A1,P1,N1,n.d.", *PLAIN[1:]), {}, "holds 'n.d.', which may mean not detected or not done; write 0"),
+    "n.d.": (table("A1,P1,N1,n.d.", *PLAIN[1:]), {}, "holds 'n.d.', which may mean not detected or not done;"),
     "NA": (
         table("A1,P1,N1,NA", *PLAIN[1:]), {},
         "row 2, column 4 holds 'NA', which may mean not detected or not measured",
@@ -439,7 +484,7 @@ def test_bad_files_are_refused_in_one_line(kind):
 
 def test_the_right_ones_beside_the_bad_files_are_read():
     assert values(read(table(*PLAIN))) == [[27.31, inf, 26.8]]
-    assert values(read(TWO, target="N2")) == [[28.0, 30.0, 26.0]]
+    assert values(read(TWO, target="N2", control="none")) == [[28.0, 30.0, 26.0]]
     assert values(read(with_control(), control="RP")) == [[27.31, inf, 26.8]]
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from qgt.decoders.results import Answers, Decoded, Status
 from qgt.lab import reported, wording
+from qgt.lab.plan.loads import not_covered
 from qgt.lab.verdicts import Call, Verdict, call, verdict
 from qgt.lab.wording import Alternative, More, Residual
 from qgt.model.categories import Categories, Copies
@@ -333,6 +334,7 @@ def _in_words(
         if proved and word is not Verdict.SUSPECT
         else "",
         wording.advice(word, status, made.retests, len(made.called(Call.NONE))),
+        "" if word is Verdict.SUSPECT else not_covered(problem),
     )
     return " ".join(sentence for sentence in sentences if sentence)
 

@@ -28,6 +28,7 @@ from qgt.files.tables import table_bytes
 from qgt.lab import reported
 from qgt.lab.answers.accounts import Account, SampleCall, SampleValue, named_items
 from qgt.lab.answers.decoding import DecodedSheet
+from qgt.lab.plan.loads import not_covered
 from qgt.lab.sheets.names import check_code, label
 from qgt.lab.sheets.samples import Samples
 from qgt.lab.verdicts import Call, Verdict
@@ -418,6 +419,7 @@ def sheet_page(sheet: DecodedSheet, *, title: str, facts: Mapping[str, object], 
     meanings = [(pages.badge(word.value), word.meaning) for word in counts]
     sections = [
         *([pages.section("The file as a whole", *map(pages.paragraph, about))] if about else []),
+        *([pages.section("How the file was read", *map(pages.paragraph, sheet.notes))] if sheet.notes else []),
         pages.section("All plates", _overview(made, anchors)),
     ]
     if cards:
@@ -490,9 +492,10 @@ def _value_percents(each: SampleCall, values: Categories | Copies) -> list[str]:
 
 
 def about_file(sheet: DecodedSheet) -> list[str]:
-    """Whether the file as a whole fits the model and, where it does not, what may be wrong; nothing of later rounds."""
+    """Whether the file as a whole fits the model, what may be wrong where it does not, and what no answer covers."""
+    weak = [words] if (words := not_covered(sheet.problem)) else []
     if sheet.fit is None or sheet.rounds > 1:
-        return []
+        return weak
     lines = [sheet.fit.words]
     if sheet.fit.suspect and sheet.causes:
         lines += [f"Likeliest cause: {sheet.causes[0]}."]
@@ -501,7 +504,7 @@ def about_file(sheet: DecodedSheet) -> list[str]:
         lines += [f"Also possible: {cause}." for cause in sheet.causes[1:]]
     elif sheet.fit.suspect:
         lines += ["Check the design, the order of the pools, the counts and the noise of the model."]
-    return lines
+    return [*lines, *weak]
 
 
 def card(

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,9 +27,11 @@ from torch import Tensor
 from qgt.arguments import whole
 from qgt.files.grids import read_grid
 from qgt.files.tables import has_decimal_commas, number
+from qgt.lab.reported import alone
 from qgt.lab.sheets.headers import CYCLES, head
+from qgt.lab.wording import amount_words
 from qgt.model.loads import Amount, CycleThreshold, Loads
-from qgt.model.noise import Noise
+from qgt.model.noise import Noise, noise_of
 from qgt.model.problem import Problem
 
 SIGMA, LIMIT, DILUTION = 0.25, 38.0, 1.0  # of cycle thresholds, where nobody says otherwise
@@ -197,6 +200,27 @@ def detectable(problem: Problem) -> Problem:
     if loads is None:
         return problem
     return replace(problem, prior=above(loads, least_load(problem.noise, int(problem.design.pool_sizes.max()))))
+
+
+def not_covered(problem: Problem) -> str:
+    """A sentence on the positives that pools dilute beyond detection, which no answer covers; empty where none are.
+
+    Example:
+        >>> from qgt import Design
+        >>> cycles = CycleThreshold(sigma=0.25, limit=38.0, dilution=1.0)
+        >>> not_covered(Problem(Design.from_rows(["11111111"]), Loads(rate=0.1, mean=3.0, sd=2.0), cycles))
+        'Not covered: positives with a Ct above 35.0 alone, which pools of 8 samples dilute beyond detection.'
+    """
+    noise: Any = noise_of(problem.noise, 0)
+    while (inner := getattr(noise, "noise", None)) is not None:
+        noise = inner
+    size = int(problem.design.pool_sizes.max())
+    if problem.loads is None or not measures_amounts(noise) or not least_load(noise, size) > least_load(noise):
+        return ""
+    least = least_load(noise, size)
+    cycle = alone(noise, least)
+    weak = f"less than {amount_words(least)}" if cycle is None else f"a Ct above {cycle:.1f} alone"
+    return f"Not covered: positives with {weak}, which pools of {size} samples dilute beyond detection."
 
 
 @lru_cache(maxsize=256)

@@ -5,10 +5,11 @@ names (`Sample Name`, `Name`, `Pool`) or wells. It may also have columns of targ
 those of the design's pools. Rows of controls and standards, wells without a name, omitted wells and other targets are
 left out, and the notes say so.
 
-Nothing is chosen silently. If the file has several targets, the user must name one. Several wells of one pool are
-replicates. If all of them amplified and agree, their mean is read; if none amplified, nothing was detected; otherwise
-the file is refused. Where a target is an internal control, a well in which the control did not amplify is not measured,
-because the reaction failed, and to read "not detected" there would be an all-clear by accident.
+Nothing is chosen silently. If the file has several targets, the user must name one, and say which of the others is the
+internal control, or that none is. Where the positive control did not amplify, the file is refused. Several wells of one
+pool are replicates. If all of them amplified and agree, their mean is read; if none amplified, nothing was detected;
+otherwise the file is refused. Where a target is an internal control, a well in which the control did not amplify is not
+measured, because the reaction failed, and to read "not detected" there would be an all-clear by accident.
 """
 
 import math
@@ -46,6 +47,8 @@ APART = 1.0  # cycles by which replicates may differ: a factor of two in the amo
 NAMED = 6  # names that an error or a note lists
 _NAMES = POOL | frozenset(SAMPLES["names"])
 _OMIT = {"omit": "true", "omitted": "true", "include": "false"}  # what a cell of the column says of a well left out
+NO_CONTROL = "none"  # in place of a control's name: no target of the file is one
+_POSITIVE_CONTROL = re.compile(r"(ptc|pc|pk|pos.*)[ ]?\d*")
 _NO_TEMPLATE = re.compile(r"(ntc|nec|nc|nk|ntk|blank|water|wasser|leerwert|neg.*|no template.*|leerkontrolle)[ ]?\d*")
 
 
@@ -79,6 +82,17 @@ class _Well(NamedTuple):
     plate: str
     pool: str
     position: str  # empty where the table does not have a column of wells
+
+
+class _Targets(NamedTuple):
+    """Which rows are read, and which are those of the internal control."""
+
+    rows: frozenset[int]
+    controls: frozenset[int]
+    control: str | None  # its name, as the file writes it
+    column: int | None  # of the targets' names
+    name: str  # the target that is read; empty where the file names none
+    notes: list[str]
 
 
 _Group = Mapping[tuple[str, str], list[_Well]]  # the wells of each plate and pool
@@ -208,26 +222,29 @@ def read_machine(
         header: The row with the names of the columns; see `machine_table`.
         noise: What the assay reports: cycle thresholds or amounts.
         target: Which target the pools' reports are; may be None where the file has only one.
-        control: The target that amplifies in every reaction that worked, if there is one.
+        control: The target that amplifies in every reaction that worked, or `NO_CONTROL`; may be None where the file
+            has no target besides the one that is read.
     """
     found = detector(noise_of(noise, 0))
     assert found is not None  # otherwise no machine's table is looked for
     body, foot = _body(sheet, header, found)
     columns = _columns(sheet, header, body, found)
-    rows, left_out = _rows_of_pools(sheet, columns, body, found)
-    chosen, controls, targets_said = _targets(sheet, columns, rows, target, control)
+    rows, external, left_out = _rows_of_pools(sheet, columns, body)
+    chosen = _targets(sheet, columns, rows, target, control)
+    _refuse_failed_run(sheet, columns, external, chosen, found)
     wells = [_well(sheet, columns, row) for row in rows]
-    groups = _grouped(sheet, [well for well in wells if well.row in chosen])
+    groups = _grouped(sheet, [well for well in wells if well.row in chosen.rows])
     refuse_absent_pools(sheet, groups)
     values, said = _read(sheet, groups, columns.value, noise)
-    failed, failures_said = _failed(sheet, columns, groups, values, controls, wells, noise, control)
+    failed, failures_said = _failed(sheet, columns, groups, values, chosen.controls, wells, noise, chosen.control)
     measured = {row: math.nan if row in failed else value for row, value in values.items()}
     instances = list(dict.fromkeys(plate for plate, _ in groups))
     means, means_said = _means(sheet, columns, groups, measured, found)
     y = [[means[plate, pool] for pool in sheet.pools] for plate in instances]
     _refuse_empty(sheet, columns, instances, y)
     above, below = _outside_said(sheet, header, foot)
-    notes = (*above, _columns_said(sheet, columns, found), *targets_said, *left_out, *below)
+    notes = (*above, _columns_said(sheet, columns, found), *chosen.notes, *left_out, *below)
+    notes = (*notes, *_contamination(sheet, columns, external, found))
     notes = (*notes, *said, *means_said, *failures_said)
     return WellReports(y, None if columns.plate is None else tuple(instances), notes)
 
@@ -292,9 +309,9 @@ def _name(sheet: LayoutSheet, columns: _Columns, row: int) -> str:
 
 
 def _rows_of_pools(
-    sheet: LayoutSheet, columns: _Columns, body: Sequence[int], found: Detector
-) -> tuple[list[int], list[str]]:
-    """The rows that are a pool's, and notes on the others; a name that no pool has is refused."""
+    sheet: LayoutSheet, columns: _Columns, body: Sequence[int]
+) -> tuple[list[int], dict[int, str], list[str]]:
+    """The rows that are a pool's, the names of controls by their rows, and notes; an unknown name is refused."""
     kept, strange, empty, omitted = [], [], [], []
     controls: dict[int, str] = {}
     for row in body:
@@ -321,8 +338,7 @@ def _rows_of_pools(
     if not kept:
         rows = f"its {len(controls)} rows are controls ({_listed(controls.values())})" if controls else "no row has one"
         raise ValueError(f"{sheet.grid.name}: has no well of a pool: {rows}; export the wells of the pools too.")
-    contaminated = _contamination(sheet, columns, controls, found)
-    return kept, [*_controls_said(controls), *contaminated, *_wells_said(empty, omitted)]
+    return kept, controls, [*_controls_said(controls), *_wells_said(empty, omitted)]
 
 
 def _controls_said(controls: Mapping[int, str]) -> list[str]:
@@ -368,19 +384,38 @@ def _refuse_unnamed(sheet: LayoutSheet, columns: _Columns, rows: Sequence[int]) 
             raise ValueError(f"{where} holds {text!r} in a well without a name; name its pool, or delete the row.")
 
 
+def _amplified(sheet: LayoutSheet, columns: _Columns, row: int, found: Detector) -> bool | None:
+    """Whether something was detected in a well; None where it was not measured."""
+    text = sheet.cell(row, columns.value)
+    value = found.read(text, number(text, commas="," in text), True) if text else math.nan
+    return None if isinstance(value, str) or math.isnan(value) else value != found.nothing
+
+
 def _contamination(sheet: LayoutSheet, columns: _Columns, controls: Mapping[int, str], found: Detector) -> list[str]:
     """A note on controls without a template in which something was detected; positives and standards should be."""
     seen = []
     for row, name in controls.items():
-        text = sheet.cell(row, columns.value)
-        value = found.read(text, number(text, commas="," in text), True) if text else math.nan
-        detected = isinstance(value, float) and not math.isnan(value) and value != found.nothing
-        if detected and _NO_TEMPLATE.fullmatch(head(name)):
+        if _NO_TEMPLATE.fullmatch(head(name)) and _amplified(sheet, columns, row, found):
             target = sheet.cell(row, columns.targets[0]) if columns.targets else ""
-            seen.append(f"row {row + 1} ({text}{f', target {quoted(target)}' if target else ''})")
+            value = sheet.cell(row, columns.value)
+            seen.append(f"row {row + 1} ({value}{f', target {quoted(target)}' if target else ''})")
     if not seen:
         return []
     return [f"Controls without a template amplified: {in_one_phrase(seen, most=NAMED)}; check for contamination."]
+
+
+def _refuse_failed_run(
+    sheet: LayoutSheet, columns: _Columns, controls: Mapping[int, str], chosen: "_Targets", found: Detector
+) -> None:
+    """Raise a ValueError where a positive control did not amplify: "not detected" is then no all-clear."""
+    for row, name in controls.items():
+        own = chosen.column is None or sheet.cell(row, chosen.column) == chosen.name
+        if own and _POSITIVE_CONTROL.fullmatch(head(name)) and _amplified(sheet, columns, row, found) is False:
+            raise ValueError(
+                f"{sheet.grid.place(row, columns.value)} holds {sheet.cell(row, columns.value)!r} for the positive "
+                f"control {name!r}: the run may have failed, and 'not detected' would then mean nothing; test the "
+                "pools again, or delete that row to decode the run nevertheless."
+            )
 
 
 # Targets: one that is read and, if there is one, the control.
@@ -388,34 +423,53 @@ def _contamination(sheet: LayoutSheet, columns: _Columns, controls: Mapping[int,
 
 def _targets(
     sheet: LayoutSheet, columns: _Columns, rows: Sequence[int], target: str | None, control: str | None
-) -> tuple[frozenset[int], frozenset[int], list[str]]:
-    """The rows of the target, those of the control, and a note on the choice."""
+) -> _Targets:
+    """The target that is read and the control, as the user chose them."""
     if not columns.targets:
         refuse_targets(sheet.grid.name, target, control)
-        return frozenset(rows), frozenset(), []
+        return _Targets(frozenset(rows), frozenset(), None, None, "", [])
     if target is not None and control is not None and target.casefold() == control.casefold():
         raise ValueError(f"target={target!r} and control={control!r} are the same: give two targets of the file.")
     column = _target_column(sheet, columns, rows, target, control)
     named: dict[str, list[int]] = {}
     for row in rows:
         named.setdefault(sheet.cell(row, column), []).append(row)
-    checked = _known_target(sheet, column, named, "control", control)
+    without = control is not None and control.casefold() == NO_CONTROL and NO_CONTROL not in map(str.casefold, named)
+    checked = None if without else _known_target(sheet, column, named, "control", control)
     chosen = _known_target(sheet, column, named, "target", target)
     left = [name for name in named if name != checked]
     if chosen is None and len(left) == 1:
         chosen = left[0]
     if chosen is None:
-        which = "--target NAME, or the field 'Target' of the page" if left else "another --control"
-        raise ValueError(
-            f"{sheet.grid.place(columns.header, column)}: the pools have {len(left)} targets "
-            f"({in_one_phrase([repr(name) for name in left], most=NAMED)}); say which one to decode by {which}."
-        )
+        raise ValueError(_ask_target(sheet, columns, column, left))
     others = [name for name in left if name != chosen]
+    if others and checked is None and not without:
+        raise ValueError(_ask_control(sheet, columns, column, chosen, others))
+    controls = frozenset(named[checked] if checked is not None else ())
     if len(named) == 1:
-        return frozenset(rows), frozenset(), [f"The target is {quoted(chosen)}."] if chosen else []
+        notes = [f"The target is {quoted(chosen)}."] if chosen else []
+        return _Targets(frozenset(rows), controls, None, column, chosen, notes)
     said = f"Target {quoted(chosen)} was read" + (f", with the control {quoted(checked)}" if checked else "")
     dropped = f"; not read: {in_one_phrase(map(quoted, others), most=NAMED)}" if others else ""
-    return frozenset(named[chosen]), frozenset(named[checked] if checked is not None else ()), [f"{said}{dropped}."]
+    return _Targets(frozenset(named[chosen]), controls, checked, column, chosen, [f"{said}{dropped}."])
+
+
+def _ask_target(sheet: LayoutSheet, columns: _Columns, column: int, left: Sequence[str]) -> str:
+    which = "--target NAME, or the field 'Target' of the page" if left else "another --control"
+    return (
+        f"{sheet.grid.place(columns.header, column)}: the pools have {len(left)} targets "
+        f"({in_one_phrase([repr(name) for name in left], most=NAMED)}); say which one to decode by {which}."
+    )
+
+
+def _ask_control(sheet: LayoutSheet, columns: _Columns, column: int, chosen: str, others: Sequence[str]) -> str:
+    """Why a choice of the control is asked for: where it is not looked at, a failed reaction is an all-clear."""
+    return (
+        f"{sheet.grid.place(columns.header, column)}: besides {chosen!r} the pools have "
+        f"{in_one_phrase([repr(name) for name in others], most=NAMED)}; say which one is the internal control by "
+        f"--control NAME, or the field 'Internal control' of the page, so that a failed reaction is not read as 'not "
+        f"detected'. If none is, write --control {NO_CONTROL}."
+    )
 
 
 def refuse_targets(name: str, target: str | None, control: str | None) -> None:
@@ -432,7 +486,7 @@ def _target_column(
 ) -> int:
     """The column that has the given names or, where none is given, the first that tells rows apart."""
     texts = {column: {sheet.cell(row, column) for row in rows} for column in columns.targets}
-    given = {name.casefold() for name in (target, control) if name is not None}
+    given = {name.casefold() for name in (target, control) if name is not None} - {NO_CONTROL}
     for column, seen in texts.items():
         if given and given <= {text.casefold() for text in seen}:
             return column
