@@ -21,6 +21,12 @@ from qgt.trust.confidence import BoundCalibrated, Listing, Logistic, Monotone, W
 SIMULATED = {qgt.Certified: 300}  # instances, not seconds: the machine may be busy
 
 
+@pytest.fixture(autouse=True)
+def few_truths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How well truths fit is simulated with fewer of them: the fit has tests of its own."""
+    monkeypatch.setattr(fit, "MOST_INSTANCES", 5000)
+
+
 def sound(instances: int) -> tuple[Tensor, Tensor]:
     """That no count is wrong, and none missing."""
     return torch.ones(instances, dtype=torch.float64), torch.ones(instances, dtype=torch.bool)
@@ -52,7 +58,7 @@ def beyond_scatter(problem: qgt.Problem, decode: qgt.Decode, instances: int, bin
 
 
 def test_it_keeps_the_contract_of_decoders(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qgt.trust.fit.MOST_INSTANCES", 2000)  # the checks bind it many times
+    monkeypatch.setattr(fit, "MOST_INSTANCES", 2000)  # the checks bind it many times
     result = check_decoder(qgt.Calibrated(qgt.GAMP(), seconds=0.02, simulations=10), small_problem(pools=8, items=10))
     assert len(result.passed) >= 25
 
