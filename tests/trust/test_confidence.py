@@ -90,7 +90,7 @@ def test_where_each_item_is_alone_confidence_is_the_exact_posterior() -> None:
     y = problem.simulate(60, generator=torch.Generator().manual_seed(1)).y
     exact = exact_confidence(problem, y)
     plain = qgt.Certified().bind(problem)(y).evidence.confidence
-    ours = qgt.Calibrated(qgt.Certified(), seconds=60.0, simulations=400).bind(problem)(y).evidence.confidence
+    ours = qgt.Calibrated(qgt.Certified(), seconds=60.0, simulations=200).bind(problem)(y).evidence.confidence
     assert float((plain - exact).mean()) > 0.02  # what it said of itself
     assert abs(float((ours - exact).mean())) < 0.005
     assert float((ours - exact).abs().mean()) < 0.02
@@ -104,7 +104,7 @@ def test_on_small_problems_it_is_the_exact_posterior_on_average(noise: qgt.Noise
     problem = qgt.Problem(qgt.Design.bernoulli(pools=9, items=10, generator=g), qgt.Bernoulli(0.12), noise)
     y = problem.simulate(150, generator=g).y
     exact = qgt.Exhaustive().bind(problem)(y).evidence.confidence
-    ours = qgt.Calibrated(qgt.Certified(), seconds=60.0, simulations=400).bind(problem)(y).evidence.confidence
+    ours = qgt.Calibrated(qgt.Certified(), seconds=60.0, simulations=200).bind(problem)(y).evidence.confidence
     assert abs(float((ours - exact).mean())) < 0.01
     assert float((ours - exact).abs().mean()) < 0.03
 
@@ -134,7 +134,7 @@ def test_under_a_time_limit_complete_lists_are_calibrated() -> None:
 def test_certificates_hold_after_calibration() -> None:
     problem = dense(14, items=30)
     y = problem.simulate(30, generator=torch.Generator().manual_seed(3)).y
-    result = qgt.Calibrated(qgt.Certified(), seconds=0.5).bind(problem)(y)
+    result = qgt.Calibrated(qgt.Certified(), seconds=60.0, simulations=30).bind(problem)(y)
     assert result.proof is not None and bool(qgt.check_certificate(problem, y, result).all())
     assert bool((result.evidence.confidence < 1).all())
 
@@ -201,14 +201,14 @@ def test_answers_that_are_impossible_have_no_confidence() -> None:
     problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1))
     y = torch.tensor([[0.0, 2.0], [1.0, 1.0]], dtype=torch.float64)
     for decoder in (qgt.Certified(), qgt.GAMP(), qgt.Prevalence()):
-        evidence = qgt.Calibrated(decoder, seconds=0.2).bind(problem)(y).evidence
+        evidence = qgt.Calibrated(decoder, seconds=60.0, simulations=100).bind(problem)(y).evidence
         assert float(evidence.confidence[0]) == 0.0
 
 
 def test_odds_of_one_tell_no_confidence() -> None:
     problem = dense(12, items=20)
     y = problem.simulate(3, generator=torch.Generator().manual_seed(0)).y
-    evidence = qgt.Calibrated(qgt.Certified(odds=1.0), seconds=0.2).bind(problem)(y).evidence
+    evidence = qgt.Calibrated(qgt.Certified(odds=1.0), seconds=60.0, simulations=30).bind(problem)(y).evidence
     assert evidence.confidence is None and evidence.fit is not None
 
 
@@ -239,7 +239,7 @@ def test_it_simulates_once_however_many_threads_ask(monkeypatch: pytest.MonkeyPa
         return learn(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(confidence, "learn", counted)
-    decode = qgt.Calibrated(qgt.GAMP(), seconds=0.5, simulations=200).bind(problem)
+    decode = qgt.Calibrated(qgt.GAMP(), seconds=60.0, simulations=100).bind(problem)
     y = problem.simulate(4, generator=torch.Generator().manual_seed(0)).y
     found: list[Tensor] = []
     threads = [threading.Thread(target=lambda: found.append(decode(y).evidence.confidence)) for _ in range(8)]
@@ -259,7 +259,7 @@ def test_simulations_stop_at_their_number() -> None:
 def test_a_decoder_that_knows_nothing_is_told_so() -> None:
     """Prevalence calls nothing defective: right where nothing is, and its confidence must say how seldom that is."""
     problem = dense(12, items=40)
-    decode = qgt.Calibrated(qgt.Prevalence(), seconds=2.0, simulations=3000).bind(problem)
+    decode = qgt.Calibrated(qgt.Prevalence(), seconds=60.0, simulations=3000).bind(problem)
     assert beyond_scatter(problem, decode, 2000) < 0.01
     y = problem.simulate(500, generator=torch.Generator().manual_seed(0)).y
     assert float(decode(y).evidence.confidence.mean()) < 0.2
