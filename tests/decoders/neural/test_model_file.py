@@ -69,13 +69,13 @@ def test_the_file_decodes_as_the_library_does(
     options.intra_op_num_threads = 1
     session = runtime.InferenceSession(str(tmp_path / "model.onnx"), options)
     g = torch.Generator().manual_seed(5)
-    y = PROBLEM.simulate(2000, generator=g).y
+    y = PROBLEM.simulate(10_000, generator=g).y
     y[torch.rand(y.shape, generator=g) < missing] = torch.nan
     calls, scores = session.run(["calls", "scores"], {"counts": y.float().numpy()})
     ours = net.bind(PROBLEM)(y)
     assert ours.scores is not None
     edge = on_an_edge(net, y, monkeypatch)
-    assert int(edge.sum()) <= 8
+    assert int(edge.sum()) <= 40
     error = (torch.from_numpy(scores).double() - ours.scores).abs()[~edge]
     assert float(error.max()) < 1e-5
     near = (ours.scores - net.threshold).abs() < 1e-5

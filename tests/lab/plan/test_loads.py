@@ -40,7 +40,7 @@ def seeded(seed: int) -> torch.Generator:
 @pytest.fixture(scope="module")
 def small() -> planning.Plan:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"SCOUTED": 20, "MEASURED": 20, "CONFIRMED": 80, "SPREAD": (1.0, 1.3)}.items():
+        for name, value in {"SCOUTED": 20, "MEASURED": 30, "CONFIRMED": 150, "SPREAD": (1.0, 1.3)}.items():
             patch.setattr(planning, name, value)
         patch.setattr(question, "LOAD_WEIGHTS", (3,))
         asked = Question(Samples.numbered(35), (0, 2), cycle_assay(), certainty=0.8, follow_ups=True)
