@@ -13,7 +13,7 @@ from qgt.testing.checks import small_problem
 
 
 def problem_with_amounts() -> qgt.Problem:
-    design = qgt.Design.steiner_triples(pools=13, items=24)
+    design = qgt.Design.steiner_triples(pools=9, items=12)
     return qgt.Problem(design, qgt.Loads(rate=0.05, mean=3.0, sd=1.0), qgt.CycleThreshold(sigma=0.25, limit=38.0))
 
 

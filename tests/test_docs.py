@@ -39,6 +39,9 @@ pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def rough(monkeypatch):
     """Stop simulating early: how precise a confidence is is tested elsewhere."""
     monkeypatch.setattr("qgt.trust.confidence.PRECISE", 0.05)
+    monkeypatch.setattr("qgt.cli.decoding.AHEAD", 0.1)
+    for name, plates in {"SCOUTED": 20, "MEASURED": 20, "CONFIRMED": 40}.items():
+        monkeypatch.setattr(f"qgt.lab.plan.planning.{name}", plates)
 
 
 def blocks(text: str, *languages: str) -> list[tuple[int, str]]:

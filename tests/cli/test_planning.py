@@ -14,11 +14,8 @@ from qgt.model import design_forms
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
+def here(tmp_path, monkeypatch, quick_plans):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("qgt.lab.plan.question.WEIGHTS", (6,))
-    for name, value in {"SCOUTED": 20, "MEASURED": 40, "CONFIRMED": 150, "SPREAD": (1.2,)}.items():
-        monkeypatch.setattr(f"qgt.lab.plan.planning.{name}", value)
 
 
 def fill(path, counts):
@@ -29,10 +26,8 @@ def fill(path, counts):
 
 
 def test_from_nothing_to_calls_without_editing_a_file(capsys):
-    assert (
-        main(["plan", "--samples", "96", "--positives", "1-4", "--errors", "0.02", "-o", "plan", "--seconds", "600"])
-        == 0
-    )
+    asked = ["plan", "--samples", "96", "--positives", "1-4", "--errors", "0.02", "--certainty", "0.8"]
+    assert main([*asked, "-o", "plan", "--seconds", "600"]) == 0
     said = capsys.readouterr().out
     assert "Wrote the folder plan." in said
     assert "<- recommended" in said
@@ -57,14 +52,15 @@ def test_from_nothing_to_calls_without_editing_a_file(capsys):
         assert "is part of" in (error := capsys.readouterr().err) or "is named twice" in error
     assert written == {path: path.read_bytes() for path in written}
     # Counts of another plan are refused, whatever they are.
-    assert main(["plan", "--samples", "24", "--positives", "1-2", "-o", "other", "--seconds", "600"]) == 0
+    quick = ["plan", "--samples", "12", "--positives", "1", "--certainty", "0.6"]
+    assert main([*quick, "-o", "other", "--seconds", "600"]) == 0
     capsys.readouterr()
     assert main(["decode", "plan/counts.csv", "--problem", "other"]) == 2
     assert "belong to another design" in capsys.readouterr().err
 
 
 def test_a_command_reads_a_plans_design_once(capsys, monkeypatch):
-    quick = ["plan", "--samples", "12", "--positives", "1", "--certainty", "0.6", "-o", "plan", "--seconds", "1"]
+    quick = ["plan", "--samples", "12", "--positives", "1", "--certainty", "0.6", "-o", "plan", "--seconds", "600"]
     assert main(quick) == 0
     folder = read_plan("plan")
     fill(folder.path / "counts.csv", [0.0] * folder.problem.pools)
@@ -133,7 +129,7 @@ def test_two_stages_are_usual_for_positive_or_negative(given, stages, capsys):
     command = (
         f"plan --samples 12 --positives 5-10% --assay positive --errors 98%,99% --certainty 60% {given} -o p --json"
     )
-    assert main(f"{command} --seconds 2".split()) == 0
+    assert main(f"{command} --seconds 600".split()) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["question"]["follow_ups"] is stages
     assert found["question"]["assay"] == {
@@ -149,8 +145,8 @@ def test_two_stages_are_usual_for_positive_or_negative(given, stages, capsys):
 
 def test_a_plan_that_was_changed_is_refused(capsys):
     for name, seed in (("plan", "1"), ("other", "2")):
-        given = ["--samples", "24", "--positives", "1-2", "--errors", "0.02", "--seed", seed, "--seconds", "600"]
-        assert main(["plan", *given, "-o", name]) == 0
+        given = ["--samples", "12", "--positives", "1", "--errors", "0.02", "--certainty", "0.6", "--seed", seed]
+        assert main(["plan", *given, "-o", name, "--seconds", "600"]) == 0
     assert main(["simulate", "plan/problem.toml", "--instances", "1", "-o", "bare.csv"]) == 0  # shows no check code
     written = {name: Path("plan", name).read_text() for name in ("problem.toml", "design.csv")}
     others = {
@@ -174,7 +170,7 @@ def test_a_laboratorys_own_list_and_sheet_go_through_both_commands(capsys):
     rows = "".join(f"Müller {n};19{n + 10};Platte A;{'ABCDEFGH'[n % 8]}{n // 8 + 1}\n" for n in range(12))
     Path("proben.csv").write_bytes(f"Screening KW 46\n\nProben-ID;Jahrgang;Platte;Position\n{rows}".encode("cp1252"))
     plan = ["plan", "--samples", "proben.csv", "--positives", "1", "--assay", "positive", "--errors", "0.99,0.99"]
-    assert main([*plan, "--certainty", "0.6", "-o", "plan", "--seconds", "3"]) == 0
+    assert main([*plan, "--certainty", "0.6", "-o", "plan", "--seconds", "600"]) == 0
     said = capsys.readouterr().out
     for note in (
         "it was read as Windows-1252, as in 'Müller'.",
@@ -202,10 +198,10 @@ def test_a_laboratorys_own_list_and_sheet_go_through_both_commands(capsys):
 
 def test_a_plan_of_households_is_decoded_with_another_attack_rate(capsys):
     """The attack rate changes the prior that is decoded with, not the plan, whose samples are still found."""
-    rows = [f"S{number},H{number // 3}" for number in range(24)]
+    rows = [f"S{number},H{number // 3}" for number in range(12)]
     Path("samples.csv").write_text("\n".join(["sample,household", *rows]) + "\n")
-    asked = ["plan", "--samples", "samples.csv", "--positives", "1-2", "--attack-rate", "40%", "-o", "plan"]
-    assert main([*asked, "--seconds", "600"]) == 0
+    asked = ["plan", "--samples", "samples.csv", "--positives", "1", "--attack-rate", "40%", "-o", "plan"]
+    assert main([*asked, "--certainty", "0.6", "--seconds", "600"]) == 0
     folder = read_plan("plan")
     fill(folder.path / "counts.csv", [0] * folder.problem.pools)
     capsys.readouterr()
@@ -220,18 +216,18 @@ def test_a_plan_of_households_is_decoded_with_another_attack_rate(capsys):
 def test_a_plan_of_cycle_thresholds_is_made_filled_in_and_decoded(capsys, monkeypatch):
     monkeypatch.setattr("qgt.lab.plan.question.LOAD_WEIGHTS", (3,))
     Path("own.csv").write_text("sample,Ct\n" + "".join(f"x{n},{18 + 0.5 * n}\n" for n in range(30)))
-    asked = ["plan", "--samples", "24", "--positives", "1-2", "--assay", "ct", "--sigma", "0,2", "--empty-ct", "36"]
-    assert main([*asked, "--loads", "own.csv", "--certainty", "70%", "--seconds", "600", "-o", "plan", "--json"]) == 0
+    asked = ["plan", "--samples", "12", "--positives", "1-2", "--assay", "ct", "--sigma", "0,2", "--empty-ct", "36"]
+    assert main([*asked, "--loads", "own.csv", "--certainty", "60%", "--seconds", "600", "-o", "plan", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["question"]["follow_ups"] is True
     assert len(found["question"]["loads"]["values"]) == 30
     assert found["question"]["assay"]["sigma"] == 0.2 and found["question"]["assay"]["dilution"] == 1.0
     folder = read_plan("plan")
-    x = torch.zeros(1, 24, dtype=torch.float64)
-    x[0, [4, 20]] = torch.tensor([3e3, 2e5], dtype=torch.float64)
+    x = torch.zeros(1, 12, dtype=torch.float64)
+    x[0, [4, 10]] = torch.tensor([3e3, 2e5], dtype=torch.float64)
     sizes = folder.problem.design.pool_sizes.double()
     cycles = folder.problem.noise.usual_report(folder.problem.design.count(x), sizes)[0]
     fill(folder.path / "counts.csv", [round(cycle, 2) for cycle in cycles.tolist()])
     given = ["decode", "plan/counts.csv", "--problem", "plan", "--decoder", "load_posterior", "--calibrate", "0"]
     assert main([*given, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["results"][0]["answer"] == ["S5", "S21"]
+    assert json.loads(capsys.readouterr().out)["results"][0]["answer"] == ["S5", "S11"]

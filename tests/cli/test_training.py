@@ -265,7 +265,7 @@ def test_it_says_how_long_it_takes_and_how_far_it_is_from_the_limit(
 def test_missing_counts_and_rounds_from_training_to_decoding(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refining = ["--architecture", "refining", "--width", "16", "--rounds", "2", "--steps", "100", "--batch", "50"]
+    refining = ["--architecture", "refining", "--width", "16", "--rounds", "2", "--steps", "10", "--batch", "50"]
     assert train(folder, tmp_path / "run", *refining, "--missing", "0.1") == 0
     assert qgt.load(tmp_path / "run").network.missing
     counts = tmp_path / "counts.csv"
@@ -293,14 +293,14 @@ def test_a_prior_without_a_formula_from_training_to_a_study(
     prior = 'prior = { kind = "outbreak:Outbreak", contacts = 2, rounds = 1, transmission = 0.3 }'
     design = 'design = { kind = "bernoulli", pools = 10, items = 20'
     (tmp_path / "problem.toml").write_text(f"{design}, seed = 1 }}\n{prior}\n")
-    sizes = "width = 16\nrounds = 2\ntrain = { steps = 40, batch = 50, validation = 100 }"
+    sizes = "width = 16\nrounds = 2\ntrain = { steps = 10, batch = 50, validation = 100 }"
     network = f'[decoders.network]\nkind = "refining"\n{sizes}'
     (tmp_path / "study.toml").write_text(f"instances = 40\nbatch = 20\n[problem]\n{design} }}\n{prior}\n{network}\n")
     plugin = ["--plugin", outbreak]
-    refining = ["--architecture", "refining", "--width", "16", "--rounds", "2", "--steps", "40", "--batch", "50"]
+    refining = ["--architecture", "refining", "--width", "16", "--rounds", "2", "--steps", "10", "--batch", "50"]
     assert train(tmp_path, tmp_path / "run", *refining, *plugin, "--json") == 0
     facts = last_json(capsys)
-    assert facts["steps"] == 40
+    assert facts["steps"] == 10
     assert "limit_instances" not in facts  # nobody knows its limit
     counts, calls = str(tmp_path / "counts.csv"), str(tmp_path / "calls.csv")
     assert main(["simulate", str(tmp_path / "problem.toml"), "--instances", "6", "-o", counts, *plugin]) == 0

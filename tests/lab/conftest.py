@@ -7,3 +7,4 @@ import pytest
 def rough(monkeypatch):
     """Stop simulating early: a few hundred instances instead of thousands."""
     monkeypatch.setattr("qgt.trust.confidence.PRECISE", 0.05)
+    monkeypatch.setattr("qgt.trust.fit.MOST_INSTANCES", 5000)

@@ -194,10 +194,10 @@ def test_follow_ups_end_sure_and_right_with_fewer_tests():
 
 def test_a_single_first_pool_holds_all_items():
     """It tells how many are defective: where that is none, one test is enough."""
-    setting, g = Setting(30, qgt.Bernoulli(0.02), qgt.Noiseless()), torch.Generator().manual_seed(0)
+    setting, g = Setting(12, qgt.Bernoulli(0.05), qgt.Noiseless()), torch.Generator().manual_seed(0)
     policy = FollowUp(first=1, pools=1, confidence=0.99, odds=30.0)
-    assert policy.first_round(setting, generator=g).tolist() == [[1] * 30]
-    ran = simulate_policy(policy, setting, 20, generator=g)
+    assert policy.first_round(setting, generator=g).tolist() == [[1] * 12]
+    ran = simulate_policy(policy, setting, 12, generator=g)
     none = ran.x.sum(1) == 0
     assert not ran.wrong.any() and none.sum() >= 5
     assert (ran.tests[none] == 1).all() and (ran.tests[~none] > 1).all()

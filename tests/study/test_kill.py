@@ -25,7 +25,7 @@ def test_kills_cost_nothing(tmp_path, unchecked):
     study, db = tmp_path / "study.toml", tmp_path / "study.db"
     study.write_text(STUDY)
     seen: kill_study.Rows = {}
-    for workers in (1, 1, 2):
+    for workers in (1, 2):
         process = kill_study.start(study, db, workers)
         while process.poll() is None and len(kill_study.rows(db)) == len(seen):
             time.sleep(0.01)

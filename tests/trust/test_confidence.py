@@ -21,6 +21,12 @@ from qgt.trust.confidence import BoundCalibrated, Listing, Logistic, Monotone, W
 SIMULATED = {qgt.Certified: 300}  # instances, not seconds: the machine may be busy
 
 
+@pytest.fixture(autouse=True)
+def few_truths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How well truths fit is simulated with fewer of them: the fit has tests of its own."""
+    monkeypatch.setattr(fit, "MOST_INSTANCES", 5000)
+
+
 def sound(instances: int) -> tuple[Tensor, Tensor]:
     """That no count is wrong, and none missing."""
     return torch.ones(instances, dtype=torch.float64), torch.ones(instances, dtype=torch.bool)
@@ -52,7 +58,7 @@ def beyond_scatter(problem: qgt.Problem, decode: qgt.Decode, instances: int, bin
 
 
 def test_it_keeps_the_contract_of_decoders(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qgt.trust.fit.MOST_INSTANCES", 2000)  # the checks bind it many times
+    monkeypatch.setattr(fit, "MOST_INSTANCES", 2000)  # the checks bind it many times
     result = check_decoder(qgt.Calibrated(qgt.GAMP(), seconds=0.02, simulations=10), small_problem(pools=8, items=10))
     assert len(result.passed) >= 25
 
@@ -128,7 +134,7 @@ def test_under_a_time_limit_complete_lists_are_calibrated() -> None:
 def test_certificates_hold_after_calibration() -> None:
     problem = dense(14, items=30)
     y = problem.simulate(30, generator=torch.Generator().manual_seed(3)).y
-    result = qgt.Calibrated(qgt.Certified(), seconds=0.5).bind(problem)(y)
+    result = qgt.Calibrated(qgt.Certified(), seconds=60.0, simulations=30).bind(problem)(y)
     assert result.proof is not None and bool(qgt.check_certificate(problem, y, result).all())
     assert bool((result.evidence.confidence < 1).all())
 
@@ -195,14 +201,14 @@ def test_answers_that_are_impossible_have_no_confidence() -> None:
     problem = qgt.Problem(qgt.Design.from_rows(["110", "011"]), qgt.Bernoulli(0.1))
     y = torch.tensor([[0.0, 2.0], [1.0, 1.0]], dtype=torch.float64)
     for decoder in (qgt.Certified(), qgt.GAMP(), qgt.Prevalence()):
-        evidence = qgt.Calibrated(decoder, seconds=0.2).bind(problem)(y).evidence
+        evidence = qgt.Calibrated(decoder, seconds=60.0, simulations=100).bind(problem)(y).evidence
         assert float(evidence.confidence[0]) == 0.0
 
 
 def test_odds_of_one_tell_no_confidence() -> None:
     problem = dense(12, items=20)
     y = problem.simulate(3, generator=torch.Generator().manual_seed(0)).y
-    evidence = qgt.Calibrated(qgt.Certified(odds=1.0), seconds=0.2).bind(problem)(y).evidence
+    evidence = qgt.Calibrated(qgt.Certified(odds=1.0), seconds=60.0, simulations=30).bind(problem)(y).evidence
     assert evidence.confidence is None and evidence.fit is not None
 
 
@@ -233,7 +239,7 @@ def test_it_simulates_once_however_many_threads_ask(monkeypatch: pytest.MonkeyPa
         return learn(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(confidence, "learn", counted)
-    decode = qgt.Calibrated(qgt.GAMP(), seconds=0.5, simulations=200).bind(problem)
+    decode = qgt.Calibrated(qgt.GAMP(), seconds=60.0, simulations=100).bind(problem)
     y = problem.simulate(4, generator=torch.Generator().manual_seed(0)).y
     found: list[Tensor] = []
     threads = [threading.Thread(target=lambda: found.append(decode(y).evidence.confidence)) for _ in range(8)]
@@ -253,7 +259,7 @@ def test_simulations_stop_at_their_number() -> None:
 def test_a_decoder_that_knows_nothing_is_told_so() -> None:
     """Prevalence calls nothing defective: right where nothing is, and its confidence must say how seldom that is."""
     problem = dense(12, items=40)
-    decode = qgt.Calibrated(qgt.Prevalence(), seconds=2.0, simulations=3000).bind(problem)
+    decode = qgt.Calibrated(qgt.Prevalence(), seconds=60.0, simulations=3000).bind(problem)
     assert beyond_scatter(problem, decode, 2000) < 0.01
     y = problem.simulate(500, generator=torch.Generator().manual_seed(0)).y
     assert float(decode(y).evidence.confidence.mean()) < 0.2

@@ -11,6 +11,7 @@ def rough():
     """Stop simulating early: how precise confidence is is tested elsewhere."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("qgt.trust.confidence.PRECISE", 0.05)
+        patch.setattr("qgt.trust.fit.MOST_INSTANCES", 5000)
         yield
 
 

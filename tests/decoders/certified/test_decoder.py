@@ -93,9 +93,9 @@ def test_it_equals_enumeration_on_random_problems() -> None:
 
 @pytest.mark.usefixtures("unchecked")  # a third faster; what types are passed is checked in every other test
 def test_with_long_odds_its_probabilities_are_within_a_hundredth() -> None:
-    for seed in range(50):
+    for seed in range(some_of(100)):  # few problems with many instances, which are searched together
         problem = small(8, 14, qgt.Bernoulli(0.15), qgt.SparseInteger(0.1, 1), seed)
-        y = drawn(problem, 4).y
+        y = drawn(problem, 20).y
         ours, truth = qgt.Certified(odds=1000.0).bind(problem)(y), qgt.Exhaustive().bind(problem)(y)
         assert ours.scores is not None and truth.scores is not None
         assert float((ours.scores - truth.scores).abs().max()) < 0.01, seed
@@ -297,9 +297,9 @@ def test_answers_found_at_once_are_not_mixed(odds: float) -> None:
 @pytest.mark.parametrize("prior", [qgt.UnknownRate(0.01, 0.4), qgt.UnknownRate(0.0, 1.0)], ids=repr)
 @pytest.mark.parametrize("noise", [qgt.Noiseless(), qgt.SparseInteger(0.2, 1), qgt.RoundedGaussian(0.7)], ids=repr)
 def test_a_prior_that_weighs_the_number_of_defectives(prior: qgt.Prior, noise: qgt.Noise) -> None:
-    for seed in range(12):
+    for seed in range(some_of(40)):  # few problems with many instances, which are searched together
         problem = small(5, 10, prior, noise, seed)
-        y = problem.simulate(4, generator=torch.Generator().manual_seed(seed)).y
+        y = problem.simulate(12, generator=torch.Generator().manual_seed(seed)).y
         result, every = qgt.Certified().bind(problem)(y), qgt.Exhaustive().bind(problem)(y)
         assert torch.equal(result.status, every.status)
         torch.testing.assert_close(result.evidence.log_joint, every.evidence.log_joint, atol=1e-6, rtol=0.0)

@@ -31,12 +31,12 @@ def test_items_of_a_class_share_no_pool() -> None:
 def test_chains_end_in_sets_of_candidates() -> None:
     design = qgt.Design.steiner_triples(pools=13, items=24)
     problem = qgt.Problem(design, qgt.Loads(rate=0.06, mean=3.0, sd=1.2), qgt.CycleThreshold(sigma=0.25, limit=38.0))
-    x, y = problem.simulate(30, generator=torch.Generator().manual_seed(0))
+    x, y = problem.simulate(10, generator=torch.Generator().manual_seed(0))
     plates = plates_of(problem, y)
     may_be = search.candidates(plates)
     ends = annealed(plates, may_be, generator=torch.Generator().manual_seed(0))
-    assert ends.owner.tolist() == [i for i in range(30) for _ in range(CHAINS)]
-    reached = (ends.statuses(24) == (x > 0)[ends.owner]).all(1).view(30, CHAINS).any(1)
+    assert ends.owner.tolist() == [i for i in range(10) for _ in range(CHAINS)]
+    reached = (ends.statuses(24) == (x > 0)[ends.owner]).all(1).view(10, CHAINS).any(1)
     assert float(reached.double().mean()) > 0.8
     for i, items in zip(ends.owner.tolist(), ends.items.tolist(), strict=True):
         assert {item for item in items if item != NONE} <= set(may_be[i].tolist())

@@ -295,8 +295,9 @@ def test_a_folder_of_a_plan_with_loads_comes_back(small, tmp_path):
 
 def test_plans_for_counts_have_no_word_of_loads():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planning, "CONFIRMED", 150)
-        counting = plan(Question(Samples.numbered(12), (0, 1), certainty=0.8), generator=seeded(0), seconds=0.5)
+        for name, value in {"SCOUTED": 20, "MEASURED": 20, "CONFIRMED": 40, "SPREAD": (1.2,)}.items():
+            patch.setattr(planning, name, value)
+        counting = plan(Question(Samples.numbered(12), (0, 1), certainty=0.8), generator=seeded(0), seconds=2000.0)
     facts = json.dumps(plan_facts(counting, 10.0))
     assert "sensitivity" not in facts and "loads" not in facts and "too_weak" not in facts
     assert "sensitivity" not in plan_header(counting)[0] and not assay_words(counting.question)
