@@ -199,3 +199,22 @@ def test_a_round_of_other_categories_is_refused(capsys: pytest.CaptureFixture[st
     Path("round2/counts.csv").write_text(text)
     said = run("decode others.csv --problem other.toml --round round2", capsys, 2)
     assert "was made for other categories" in said
+
+
+def test_exchanged_columns_are_named_and_nothing_is_called(capsys: pytest.CaptureFixture[str]) -> None:
+    text = Path("categories.toml").read_text().replace("rates = [0.05, 0.05]", "rates = [0.09, 0.01]")
+    Path("variants.toml").write_text(text)
+    run("simulate variants.toml --instances 12 -o counts.csv --seed 4", capsys)
+    good = json.loads(run("decode counts.csv --problem variants.toml --calibrate 1 --json", capsys, 0, 1))
+    assert good["causes"] == [] and good["file_fit"]["p"] > 0.01
+    header, *lines = rows("counts.csv")
+    other = [[line[0], *(line[1 + (i ^ 1)] for i in range(len(line) - 1))] for line in lines]
+    with Path("exchanged.csv").open("w", newline="") as stream:
+        csv.writer(stream).writerows([header, *other])
+    command = "decode exchanged.csv --problem variants.toml --calibrate 1 -o calls.csv"
+    told = json.loads(run(f"{command} --json", capsys, 1))
+    assert told["causes"][0]["words"] == "the counts of variant A and variant B are exchanged"
+    assert {one["verdict"] for one in told["results"]} <= {"suspect", "impossible"}
+    assert {cell for row in rows("calls.csv")[1:] for cell in row[1:]} == {""}
+    said = run(command, capsys, 1)
+    assert "Likeliest cause: the counts of variant A and variant B are exchanged" in said

@@ -20,6 +20,7 @@ from qgt import (
     SparseInteger,
 )
 from qgt.trust.diagnosis import Cause, likely_causes
+from qgt.trust.fit import Reference, exchange_p, held_together, hopeless
 
 PLATES = 24
 VARIANTS = Categories((0.05, 0.01), names=["variant A", "variant B"])
@@ -170,3 +171,26 @@ def test_missing_counts_do_not_hide_a_cause() -> None:
     y[:, [3, 12]] = y[:, [12, 3]]
     y[torch.rand(y.shape, generator=torch.Generator().manual_seed(3)) < 0.1] = torch.nan
     assert causes("variants", y)[0].pools == (3, 12)
+
+
+def test_exchanged_columns_are_seen_although_the_counts_fit() -> None:
+    """Every answer has the wrong category then, and no count is off: the file must not be believed."""
+    problem, g = PROBLEMS["variants"], torch.Generator().manual_seed(0)
+    reference = Reference.of(problem, generator=g)
+    decode = Certified(odds=1.0, time_limit=1.0, certificates=False).bind(problem)
+    y = simulated(problem)
+    for counts, wrong in ((y, False), (y.flip(2), True)):
+        x = decode(counts).x
+        possible = torch.ones(len(x), dtype=torch.bool)
+        fit, trusted = held_together(problem, counts, x, possible.double(), possible, reference)
+        assert fit is not None and fit.suspect == wrong and trusted != wrong
+        assert hopeless(problem, counts, x, possible.double(), reference) == wrong
+
+
+def test_the_chance_of_an_exchange_is_a_p_value() -> None:
+    prior = Categories((0.2, 0.05, 0.1), reported=[2, 1])
+    problem = Problem(DESIGN, prior)
+    g = torch.Generator().manual_seed(0)
+    found = torch.tensor([exchange_p(problem, prior.sample(1, 40, generator=g)) for _ in range(2000)])
+    for level in (0.3, 0.1, 0.01):
+        assert float((found <= level).double().mean()) <= level + 4 * (level / 2000) ** 0.5

@@ -35,7 +35,7 @@ from qgt.model.noise import (
 )
 from qgt.model.prior import Bernoulli, Households, Prior, Sampler, UnknownLevel, with_attack_rate
 from qgt.model.problem import Problem
-from qgt.trust.fit import INSTANCE_ALARM, MOST_DRAWN, SMALLEST, Counts, expected_off, misfit
+from qgt.trust.fit import INSTANCE_ALARM, MOST_DRAWN, SMALLEST, Counts, exchanged, expected_off, misfit
 
 # Counts that no answer explains: which of them must be wrong, and what the others say.
 #
@@ -655,19 +655,15 @@ def _exchanged_categories(robust: Problem, y: Tensor, decode: Decode) -> Iterato
     pairs = list(combinations(range(y.shape[2]), 2)) if y.dim() == 3 else []
     if not pairs or not isinstance(values, Categories):
         return
-    x = decode(y).x
+    x, columns = decode(y).x, values.columns
     here = _log_joint(robust, y, x)
 
-    def exchanged(pair: tuple[int, int]) -> tuple[Tensor, Tensor]:
-        order, number = list(range(y.shape[2])), list(range(values.levels + 1))
-        a, b = pair
-        order[a], order[b] = b, a
-        one, other = values.columns[a], values.columns[b]
-        number[one], number[other] = other, one
-        return y[:, :, order], torch.tensor(number, dtype=torch.uint8)[x.long()]
+    def other_way(a: int, b: int) -> tuple[Tensor, Tensor]:
+        order = [{a: b, b: a}.get(place, place) for place in range(y.shape[2])]
+        return y[:, :, order], exchanged(x, columns[a], columns[b])
 
-    best = max(pairs, key=lambda pair: float(_log_joint(robust, *exchanged(pair)).sum()))
-    other, named = exchanged(best)
+    best = max(pairs, key=lambda pair: float(_log_joint(robust, *other_way(*pair)).sum()))
+    other, named = other_way(*best)
     there = torch.maximum(_log_joint(robust, other, named), _log_joint(robust, other, decode(other).x))
     gain = float((there - here).sum()) - math.log(len(pairs))
     if gain > WORTH and _score(there - here) > SURELY:
