@@ -218,3 +218,27 @@ def test_exchanged_columns_are_named_and_nothing_is_called(capsys: pytest.Captur
     assert {cell for row in rows("calls.csv")[1:] for cell in row[1:]} == {""}
     said = run(command, capsys, 1)
     assert "Likeliest cause: the counts of variant A and variant B are exchanged" in said
+
+
+@pytest.mark.parametrize("options", ["--categories A=4%,B=2%", "--allele 3%"])
+def test_samples_with_risks_are_planned_and_decoded(options: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = ["sample,risk", *(f"S{number},{0.2 if number % 4 == 0 else 0.01}" for number in range(1, 21))]
+    Path("ward.csv").write_text("\n".join(lines) + "\n")
+    out = run(f"plan --samples ward.csv {options} --certainty 70% --seconds 1 -o plan", capsys)
+    assert "each sample has its own, by the odds of its risk" in " ".join(out.split())
+    run("simulate plan/problem.toml --instances 2 -o counts.csv --truth truth.csv --seed 1", capsys)
+    run("decode counts.csv --problem plan -o calls.csv --calibrate 1", capsys, 0, 1)
+    wrong = [
+        call
+        for calls, truths in zip(rows("calls.csv")[1:], rows("truth.csv")[1:], strict=True)
+        for call, true in zip(calls[1:], truths[1:], strict=True)
+        if call != true
+    ]
+    assert set(wrong) <= {""}
+
+
+def test_households_with_variants_are_refused_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("families.csv").write_text("sample,household\na,1\nb,1\nc,2\nd,2\ne,3\n")
+    said = run("plan --samples families.csv --categories A=4%,B=2% -o plan", capsys, 2)
+    assert said.count("\n") == 1 and "samples has households (3 of them)" in said and "leave out the column" in said
+    assert not Path("plan").exists()
