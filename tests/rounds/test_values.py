@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import qgt
-from qgt import Categories, Copies, Design, Problem, SparseInteger
+from qgt import Categories, Copies, Design, PerCategory, Problem, Reads, SparseInteger
 from qgt.rounds.choosing import Reported, next_pools, told, told_flipped
 from qgt.rounds.history import History, Setting, measure
 from qgt.rounds.policies import FollowUp, simulate_policy
@@ -22,8 +22,8 @@ def by_definition(reported: Reported, x: torch.Tensor, weight: torch.Tensor, poo
     size = torch.tensor(float(max(1, pool.sum()) * reported.each), dtype=torch.float64)
     reports = torch.arange(-2.0, 12.0, dtype=torch.float64)
     each = [
-        reported.noise.log_prob(reports, (part.double() @ pool.double())[:, None], size).exp()
-        for part in reported.numbers(x)
+        noise.log_prob(reports, torch.minimum((part.double() @ pool.double())[:, None], size), size).exp()
+        for noise, part in zip(reported.noises, reported.numbers(x), strict=True)
     ]
     total = torch.zeros((), dtype=torch.float64)
     for places in itertools.product(range(len(reports)), repeat=len(each)):
@@ -32,8 +32,20 @@ def by_definition(reported: Reported, x: torch.Tensor, weight: torch.Tensor, poo
     return float(total) / math.log(2)
 
 
-@pytest.mark.parametrize("prior", PRIORS, ids=repr)
-@pytest.mark.parametrize("noise", [qgt.Noiseless(), SparseInteger(rate=0.2, bound=1)], ids=repr)
+DETECTED = qgt.PositiveNegative(sensitivity=0.9, specificity=0.95)
+EACH_ITS_OWN = [
+    PerCategory([SparseInteger(rate=0.2, bound=1), DETECTED]),
+    PerCategory([DETECTED, qgt.Noiseless()]),
+    PerCategory([Reads(depth=9, error=0.05), SparseInteger(rate=0.4, bound=2)]),  # of one the size of a pool matters
+    PerCategory([qgt.Saturating(2), Reads(depth=7)]),
+]
+CASES = [
+    *itertools.product(PRIORS, [qgt.Noiseless(), SparseInteger(rate=0.2, bound=1)]),
+    *itertools.product(PRIORS[1:], EACH_ITS_OWN),
+]
+
+
+@pytest.mark.parametrize(("prior", "noise"), CASES, ids=repr)
 def test_information_is_that_of_the_definition(prior: Categories | Copies, noise: qgt.Noise, unchecked: None) -> None:
     g = torch.Generator().manual_seed(0)
     x = (torch.rand(8, 6, generator=g) < 0.4) * torch.randint(1, prior.levels + 1, (8, 6), generator=g)
@@ -57,6 +69,51 @@ def test_many_categories_are_chosen_by_their_number() -> None:
     reported = Reported(qgt.Noiseless(), Categories((0.01,) * 9))
     channel, x = reported.channel(torch.tensor([[9, 1, 0], [0, 3, 3]], dtype=torch.uint8))
     assert channel.steps == (1,) and x.tolist() == [[1, 1, 0], [0, 1, 1]]
+
+
+def test_categories_with_noises_of_their_own_are_told_apart_as_far_as_there_is_room(unchecked: None) -> None:
+    g = torch.Generator().manual_seed(3)
+    prior = Categories((0.1, 0.1, 0.1))
+    noise = PerCategory([qgt.Noiseless(), DETECTED, SparseInteger(rate=0.2, bound=1)])
+    x = ((torch.rand(6, 24, generator=g) < 0.9) * torch.randint(1, 4, (6, 24), generator=g)).to(torch.uint8)
+    weight = torch.full((6,), 1 / 6, dtype=torch.float64)
+    reported = Reported(noise, prior)
+    channel, counts = reported.channel(x)
+    assert channel.table.shape[1] <= 128  # of some categories only
+    for _ in range(5):
+        pool = torch.rand(24, generator=g) < 0.15
+        some = float(told(channel, counts, weight.float()[None], pool[None])[0])
+        assert -1e-3 <= some <= by_definition(reported, x, weight, pool) + 1e-3  # some reports tell no more than all
+
+
+def test_answers_that_differ_in_the_category_alone_are_told_apart(unchecked: None) -> None:
+    """By the number of items outside the first category nothing would be seen, and no pool would be proposed."""
+    reported = Reported(qgt.Noiseless(), Categories((0.01,) * 9))
+    x = torch.tensor([[1, 2, 3, 0], [4, 5, 6, 0], [7, 8, 9, 0]], dtype=torch.uint8)
+    channel, counts = reported.channel(x)
+    third = torch.full((1, 3), 1 / 3)
+    assert float(told(channel, counts, third, torch.tensor([[True, False, False, False]]))[0]) > 0.9
+
+
+@pytest.mark.parametrize("noise", EACH_ITS_OWN[:2], ids=repr)
+def test_rounds_settle_plates_whose_categories_have_noises_of_their_own(noise: PerCategory, unchecked: None) -> None:
+    setting, g = Setting(16, Categories((0.08, 0.08)), noise), torch.Generator().manual_seed(0)
+    policy = FollowUp(first=6, pools=4, spread=False, confidence=0.9)
+    ran = simulate_policy(policy, setting, some_of(30), generator=g)
+    assert int((ran.rounds > 1).sum()) >= len(ran.rounds) / 3
+    assert bool((ran.confidence >= 0.9).all()) and int(ran.wrong.sum()) <= max(1, 0.2 * len(ran.rounds))
+
+
+def test_new_pools_have_the_noise_of_the_pools_so_far() -> None:
+    each = PerCategory([qgt.PerPool([DETECTED, DETECTED]), qgt.Noiseless()])
+    problem = Problem(Design.from_rows(["11", "10"]), PRIORS[1], each)
+    history = History.start(problem, torch.tensor([[1.0, 1.0], [1.0, 0.0]], dtype=torch.float64))
+    after = history.after(torch.eye(2, dtype=torch.uint8)[1:], torch.tensor([[0.0, 1.0]], dtype=torch.float64))
+    assert after.problem.noise == PerCategory([qgt.PerPool([DETECTED] * 3), qgt.Noiseless()])
+    assert history.setting.noise == PerCategory([DETECTED, qgt.Noiseless()])
+    differ = Problem(problem.design, PRIORS[1], PerCategory([qgt.PerPool([DETECTED, qgt.Noiseless()])] * 2))
+    with pytest.raises(ValueError, match="noise differs from pool to pool"):
+        next_pools(differ, history.y[None], Settle()([history]), pools=1, generator=torch.Generator())
 
 
 @pytest.mark.parametrize("prior", PRIORS[:2], ids=repr)

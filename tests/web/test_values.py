@@ -12,7 +12,7 @@ from qgt.lab.plan.question import Question
 from qgt.lab.plan.simulation import Scout
 from qgt.lab.sheets.samples import Samples
 from qgt.model.categories import Categories, Copies
-from qgt.model.noise import Noiseless, Reads, SparseInteger
+from qgt.model.noise import Noiseless, PerCategory, PositiveNegative, Reads, SparseInteger
 from qgt.web.planning import add_run
 
 VARIANTS = Categories((0.08, 0.08), names=["variant A", "variant B"])
@@ -101,10 +101,25 @@ def test_impossible_counts_call_nothing(visitor):
     )
 
 
-def test_a_follow_up_round_has_a_box_for_each_category(visitor):
-    run, problem = run_of(visitor, VARIANTS, SparseInteger(rate=0.1, bound=1), pools=4)
-    counts = problem.totals(torch.tensor([TRUTH], dtype=torch.uint8))[0].flatten().tolist()
-    fields = {"way": "typed", "plate-0": "Plate 1", **{f"count-0-{n}": f"{one:g}" for n, one in enumerate(counts)}}
+def counted(number, word):
+    return f"{number:g}"
+
+
+def detected(number, word):
+    """Variant B is only detected, and the page reads words for it."""
+    return f"{number:g}" if word == "variant A" else ("positive" if number else "negative")
+
+
+COUNTED = SparseInteger(rate=0.1, bound=1)
+ONE_DETECTED = PerCategory([COUNTED, PositiveNegative(sensitivity=0.98, specificity=0.99)])
+
+
+@pytest.mark.parametrize("noise, typed", [(COUNTED, counted), (ONE_DETECTED, detected)], ids=["counted", "detected"])
+def test_a_follow_up_round_has_a_box_for_each_category(visitor, noise, typed):
+    run, problem = run_of(visitor, VARIANTS, noise, pools=4)
+    counts = problem.totals(torch.tensor([TRUTH], dtype=torch.uint8))[0].tolist()
+    cells = [typed(one, word) for row in counts for one, word in zip(row, VARIANTS.names, strict=True)]
+    fields = {"way": "typed", "plate-0": "Plate 1", **{f"count-0-{n}": cell for n, cell in enumerate(cells)}}
     visitor.enter(run, fields)
     page = visitor.finished(visitor.post(f"/runs/{run}/versions/1/follow-up", {"pools": "4"}))
     assert '<th scope="col">variant B</th>' in page.text
@@ -114,7 +129,7 @@ def test_a_follow_up_round_has_a_box_for_each_category(visitor):
     found = re.findall(r'<th scope="row">(R2-\d+)</th><td>(.*?)</td>', page.text, re.DOTALL)
     members = {pool: [items[name] for name in re.findall(r'plain">(\S+)</b>', text)] for pool, text in found}
     value = {"variant A": 1, "variant B": 2}
-    given = {key: str(sum(TRUTH[item] == value[word] for item in members[pool])) for key, pool, word in boxes}
+    given = {key: typed(sum(TRUTH[item] == value[word] for item in members[pool]), word) for key, pool, word in boxes}
     answer = visitor.finished(visitor.post(f"/runs/{run}/versions/1/follow-up/counts", given))
     assert answer.status_code == 200 and "2 rounds" in answer.text
 

@@ -34,6 +34,7 @@ from qgt.files.tables import NOT_DETECTED, report_cell
 from qgt.lab.answers.accounts import Account
 from qgt.lab.answers.decoding import DecodedSheet
 from qgt.lab.reported import read_reports
+from qgt.lab.sheets.counts import noise_of_reports
 from qgt.lab.verdicts import Verdict
 from qgt.model.design import Design
 from qgt.model.noise import Noise
@@ -133,6 +134,11 @@ class Round:
         """The names of a pool's counts: its own, or one with each category."""
         return tuple(f"{pool} {category}" for category in self.categories) or (pool,)
 
+    def noise_of_counts(self, noise: Noise) -> Noise:
+        """The noise of every count, in the order of the files, where all pools have this one."""
+        each = len(self.categories) or 1
+        return noise_of_reports(noise, len(self.pool_keys) // each, each)
+
     def counts_file(self, counts: Sequence[float | None]) -> bytes:
         """The content of `counts.csv` with these counts filled in, empty where one is None."""
         rows = [(*key, report_cell(count)) for key, count in zip(self.pool_keys, counts, strict=True)]
@@ -215,10 +221,12 @@ def read_round(folder: Path, noise: Noise | None = None) -> FilledRound:
     if not (folder / RECORD).is_file():
         raise ValueError(f"{folder}: has no {RECORD}, so it is not a round; give a folder that 'qgt follow-up' wrote.")
     record = documents.load(folder / RECORD, "round", Round.from_plain)
-    return FilledRound(str(folder), record, _counts(folder / COUNTS, set(record.pool_keys), noise))
+    return FilledRound(str(folder), record, _counts(folder / COUNTS, record, noise))
 
 
-def _counts(path: Path, wanted: set[tuple[str, str]], noise: Noise | None) -> dict[tuple[str, str], float]:
+def _counts(path: Path, record: Round, noise: Noise | None) -> dict[tuple[str, str], float]:
+    keys = record.pool_keys
+    wanted = set(keys)
     (grid, *more) = read_grids(path)  # semicolons, too: a spreadsheet may have saved it
     cells = [list(row) for row in grid.rows]
     if more or not cells or [cell.lower() for cell in cells[0] if cell] != COUNTS_HEADER or not all(cells[0][:3]):
@@ -241,10 +249,12 @@ def _counts(path: Path, wanted: set[tuple[str, str]], noise: Noise | None) -> di
     if lacking := sorted(wanted - found.keys()):
         name, pool = lacking[0]
         raise ValueError(f"{path}: has no row for pool {pool!r} of {name!r}; add it, empty where it was not measured.")
-    rows = list(found.values())
-    # The pools of all instances have the same noise, so each may stand in the first place of a row of its own.
-    values, _ = read_reports([[unescape(cells[row][2])] for row in rows], noise, lambda i, _: grid.place(rows[i], 2))
-    counts = dict(zip(found, (value for (value,) in values), strict=True))
+    rows = [found[key] for key in keys]
+    each = None if noise is None else record.noise_of_counts(noise)
+    ((values,), _) = read_reports(
+        [[unescape(cells[row][2]) for row in rows]], each, lambda _, i: grid.place(rows[i], 2)
+    )
+    counts = dict(zip(keys, values, strict=True))
     if all(map(math.isnan, counts.values())):
         raise ValueError(f"{path}: no count is filled in; write the counts there, or leave the round out.")
     return counts

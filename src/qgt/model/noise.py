@@ -838,6 +838,16 @@ class Reads:
         value = sets + torch.xlogy(reads, rate) + torch.special.xlog1py(others, -rate)
         return torch.where(possible, value, -inf)
 
+    def sample_arbitrary(self, sizes: Tensor, shape: torch.Size, *, generator: Generator) -> Tensor:
+        """Any number of reads: a pool has far more reads than items."""
+        draws = torch.rand(shape, dtype=torch.float64, generator=generator, device=generator.device)
+        return (draws * (self.depth + 1)).floor()
+
+    def log_arbitrary(self, y: Numbers, sizes: Numbers) -> Numbers:
+        """The same for every number of reads."""
+        possible = (y >= 0) & (y <= self.depth) & (y == y.floor())
+        return torch.where(possible, -log(self.depth + 1.0), -inf).to(torch.float64)
+
     def _rate(self, counts: Tensor, sizes: Tensor) -> Tensor:
         share = (counts / sizes.clamp(min=1)).clamp(max=1)
         return (1 - self.error) * share + self.error * (1 - share)

@@ -38,8 +38,8 @@ from qgt.model.problem import Problem
 # pool and item j defective, adding j moves g(c, j) from c to c + 1, and taking it out moves it to c - 1.
 #
 # An item with two copies moves it by 2. Where pools report categories, the numbers a, b, ... of a pool are one count
-# c = a + K b + ..., with K larger than any of them: then an item of category 2 moves it by K, and the reports of all
-# categories together are one report of c.
+# c = a + K b + ..., with K larger than any a: then an item of category 2 moves it by K, and the reports of all
+# categories together are one report of c, each through the noise of its own category.
 
 REPORT_TAIL = 1e-6  # probability of a report that is left out
 REPORT_STEPS = 64  # from a true count to the farthest report, where reports need not be whole
@@ -91,24 +91,24 @@ class Channel:
             table = table[-1:]
         return cls(table.float(), _entropy(table).float())
 
-    def times(self, number: int) -> "Channel":
-        """The channel of so many categories at once, of pools that report each of them through this one.
+    @classmethod
+    def joined(cls, channels: Sequence["Channel"]) -> "Channel":
+        """The channel of several categories at once, of pools that report each of them through its own.
 
         Example:
             >>> import qgt
-            >>> both = Channel.of(qgt.Noiseless(), sizes=4, most=2).times(2)
-            >>> both.table.shape, both.steps  # 3 x 3 counts; an item of the second category adds 3
-            (torch.Size([1, 9, 9]), (1, 3))
-        """
-        table, doubt = self.table, self.doubt
-        for _ in range(number - 1):  # the last category varies slowest
-            sizes, _, reports = table.shape
-            table = (self.table[:, :, None, :, None] * table[:, None, :, None, :]).reshape(
-                sizes, -1, self.reports * reports
-            )
-            doubt = (self.doubt[:, :, None] + doubt[:, None, :]).reshape(sizes, -1)
-        each = self.table.shape[1]
-        return Channel(table, doubt, tuple(each**place for place in range(number)))
+            >>> counted, detected = (Channel.of(one, sizes=4, most=2) for one in (qgt.Noiseless(), qgt.PositiveNegative()))
+            >>> both = Channel.joined([counted, detected])
+            >>> both.table.shape, both.steps  # 3 x 3 counts, 3 x 2 reports; an item of the second category adds 3
+            (torch.Size([1, 9, 6]), (1, 3))
+        """  # noqa: E501 - an example's line
+        table, doubt, steps = channels[0].table, channels[0].doubt, [1]
+        for one in channels[1:]:  # the last category varies slowest
+            steps.append(table.shape[1])
+            each = one.table[:, :, None, :, None] * table[:, None, :, None, :]  # a size that one has not is broadcast
+            table = each.flatten(3).flatten(1, 2)  # (sizes, counts, reports)
+            doubt = (one.doubt[:, :, None] + doubt[:, None, :]).flatten(1)
+        return cls(table, doubt, tuple(steps))
 
     @property
     def reports(self) -> int:
@@ -517,6 +517,13 @@ class Reported:
         """What each item adds to the size of a pool that the noise sees."""
         return self.values.levels if isinstance(self.values, Copies) else 1
 
+    @property
+    def noises(self) -> Sequence[Noise]:
+        """The noise of each number that pools report."""
+        if isinstance(self.noise, PerCategory):
+            return self.noise.noises
+        return [self.noise] * (len(self.values.columns) if isinstance(self.values, Categories) else 1)
+
     def numbers(self, x: UInt8[Tensor, "answers items"]) -> list[Tensor]:
         """What each item adds to each number that its pools report: (answers, items) for each."""
         if not isinstance(self.values, Categories):
@@ -527,36 +534,57 @@ class Reported:
         """P(report | count) of pools of these items, and what each item adds to the count under each answer.
 
         Where categories are so many that their counts have too many combinations, pools are chosen by the number of
-        items that are not in the first category.
+        items that are not in the first category. That number has no noise where categories have different ones, and
+        shows nothing where answers differ in the categories alone: then pools are chosen by some of the categories.
         """
-        parts = self.numbers(x)
-        most = max(int(part.sum(1).max()) for part in parts)
-        if len(parts) > 1 and (most + 1) ** len(parts) > MOST_COUNTS:
-            parts = [x.clamp(max=1)]
-            most = int(parts[0].sum(1).max())
-        if isinstance(self.noise, PerCategory):
-            raise ValueError("noise differs from category to category: pools are chosen where all have one noise.")
+        parts, noises = self.numbers(x), self.noises
+        if math.prod(map(_numbers, parts)) > MOST_COUNTS and len(parts) > 1:
+            found = x.clamp(max=1)
+            if not isinstance(self.noise, PerCategory) and bool((found != found[0]).any()):
+                parts, noises = [found], [self.noise]
+            else:
+                kept = _most_doubtful(parts)
+                parts, noises = [parts[i] for i in kept], [noises[i] for i in kept]
         reports = max(LEAST_REPORTS, int(REPORTS ** (1 / len(parts))))
-        one = Channel.of(self.noise, sizes=x.shape[1], most=most, each=self.each, reports=reports)
-        if len(parts) == 1:
-            copies = isinstance(self.values, Copies)
-            return replace(one, steps=tuple(range(1, self.each + 1))) if copies else one, parts[0].float()
-        all_ = one.times(len(parts))
-        count = torch.stack([step * part.float() for step, part in zip(all_.steps, parts, strict=True)]).sum(0)
-        return all_, count
+        channels = [
+            Channel.of(noise, sizes=x.shape[1], most=_numbers(part) - 1, each=self.each, reports=reports)
+            for noise, part in zip(noises, parts, strict=True)
+        ]
+        if isinstance(self.values, Copies):
+            return replace(channels[0], steps=tuple(range(1, self.each + 1))), parts[0].float()
+        joined = Channel.joined(channels)
+        count = torch.stack([step * part.float() for step, part in zip(joined.steps, parts, strict=True)]).sum(0)
+        return joined, count
 
     def drawn(self, x: Tensor, pool: Tensor, truth: Tensor, generator: Generator) -> Tensor:
         """The log probability of each answer's reports of a pool, by reports drawn for some truths."""
         size, found = self.each * pool.sum().double()[None], []
-        for part in self.numbers(x):
+        for noise, part in zip(self.noises, self.numbers(x), strict=True):
             counts = (part.double() @ pool.double())[None]  # (1, answers)
-            report = self.noise.sample(counts[0][truth][:, None], size, generator=generator)  # (truths, 1)
-            found.append(self.noise.log_prob(report, counts, size))
+            report = noise.sample(counts[0][truth][:, None], size, generator=generator)  # (truths, 1)
+            found.append(noise.log_prob(report, counts, size))
         return found[0] if len(found) == 1 else torch.stack(found).sum(0)
 
 
+def _numbers(part: Tensor) -> int:
+    """How many different numbers pools of items may have, each with its own under each answer: (answers, items)."""
+    return max(1, int(part.sum(1).max())) + 1  # two at least, so that no two categories have the same step
+
+
+def _most_doubtful(parts: Sequence[Tensor]) -> list[int]:
+    """Some of the categories, in order: those about whose items answers differ most, as far as their counts go."""
+    differing = [int((part != part[0]).any(0).sum()) for part in parts]
+    kept: list[int] = []
+    for i in sorted(range(len(parts)), key=lambda i: -differing[i]):
+        if not kept or math.prod(_numbers(parts[k]) for k in (*kept, i)) <= MOST_COUNTS:
+            kept.append(i)
+    return sorted(kept)
+
+
 def later_noise(noise: Noise) -> Noise:
-    """The noise of pools that are still to come: the one of all pools so far."""
+    """The noise of pools that are still to come: the one of all pools so far, of each category where they differ."""
+    if isinstance(noise, PerCategory):
+        return PerCategory([later_noise(one) for one in noise.noises])
     if (each := by_pool(noise)) is not None:
         first, *others = each.noises
         if any(other != first for other in others):

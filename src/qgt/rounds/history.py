@@ -20,7 +20,7 @@ from qgt.decoders.results import Decoded
 from qgt.model.categories import Categories, Copies
 from qgt.model.design import Design
 from qgt.model.lists import Lists
-from qgt.model.noise import Noise, PerPool, by_pool
+from qgt.model.noise import Noise, PerCategory, PerPool, by_pool
 from qgt.model.prior import Sampler
 from qgt.model.problem import Problem
 from qgt.rounds.choosing import later_noise
@@ -107,10 +107,14 @@ def with_pools(problem: Problem, matrix: UInt8[Tensor, "new items"], pool_names:
     names: tuple[str, ...] | None = None
     if pool_names or design.own_pool_names:
         names = (*design.pool_names, *(pool_names or (f"P{number}" for number in range(design.pools + 1, pools + 1))))
-    noise = later_noise(problem.noise)
-    if by_pool(problem.noise) is not None:
-        noise = PerPool([noise] * pools)
-    return Problem(Design(lists, names, design.own_item_names), problem.prior, noise)
+    return Problem(Design(lists, names, design.own_item_names), problem.prior, _for_pools(problem.noise, pools))
+
+
+def _for_pools(noise: Noise, pools: int) -> Noise:
+    """A noise of all pools so far, for so many pools."""
+    if isinstance(noise, PerCategory):
+        return PerCategory([_for_pools(one, pools) for one in noise.noises])
+    return later_noise(noise) if by_pool(noise) is None else PerPool([later_noise(noise)] * pools)
 
 
 def measure(

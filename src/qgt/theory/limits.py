@@ -119,7 +119,8 @@ def pools_needed(noise: Noise, rate: float, *, items: int, size: int) -> float:
 def pools_needed_for_values(noise: Noise, values: Categories | Copies, *, items: int, size: int) -> float:
     """The same for items with copies or categories: H(x) / I(all that a pool of `size` items reports; x).
 
-    What a pool reports of several categories tells no more than the sum of what it reports of each.
+    What a pool reports of several categories tells no more than the sum of what it reports of each. Where items have
+    rates of their own, the pool is one of items with the mean rates, whose total is more uncertain than any other's.
 
     Example:
         >>> from qgt.model.categories import Categories
@@ -136,7 +137,8 @@ def pools_needed_for_values(noise: Noise, values: Categories | Copies, *, items:
         totals = [total]
     copies = values.levels if isinstance(values, Copies) else 1
     learned = sum(_told(noise, one, copies * size) for one in totals)
-    return items * _entropy(law) / learned if learned > 0 else math.inf
+    doubt = sum(map(_entropy, values.distributions(items))) if values.by_item else items * _entropy(law)
+    return doubt / learned if learned > 0 else math.inf
 
 
 def _told(noise: Noise, weights: Tensor, size: int) -> float:

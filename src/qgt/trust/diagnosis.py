@@ -5,9 +5,11 @@ All three decode again under a noise that allows more errors, and weigh what tha
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from statistics import NormalDist
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float64, UInt8
@@ -21,10 +23,19 @@ from qgt.decoders.results import Answers, Decoded, Status
 from qgt.model.categories import Categories, Copies
 from qgt.model.factors import PoolCosts, pool_costs
 from qgt.model.loads import log_totals
-from qgt.model.noise import Noise, Outliers, RoundedGaussian, SparseInteger, reports_of, usual_reports
-from qgt.model.prior import Bernoulli, Households, Prior, UnknownLevel, with_attack_rate
+from qgt.model.noise import (
+    Noise,
+    Outliers,
+    PerCategory,
+    Reads,
+    RoundedGaussian,
+    SparseInteger,
+    reports_of,
+    usual_reports,
+)
+from qgt.model.prior import Bernoulli, Households, Prior, Sampler, UnknownLevel, with_attack_rate
 from qgt.model.problem import Problem
-from qgt.trust.fit import INSTANCE_ALARM, MOST_DRAWN, SMALLEST, Counts, expected_off, misfit
+from qgt.trust.fit import INSTANCE_ALARM, MOST_DRAWN, SMALLEST, Counts, exchanged, expected_off, misfit
 
 # Counts that no answer explains: which of them must be wrong, and what the others say.
 #
@@ -352,6 +363,9 @@ def believed(odds: Float64[Tensor, " instances"]) -> Float64[Tensor, " instances
 #
 # in nats, less what its free choice would gain by chance (the log of the number of such causes tried). In large designs
 # no pairs are tried: that two pools are swapped, or a transfer is wrong, is then not found.
+#
+# Where pools report a number for each category, a cause is about the whole pool or about one category of it; copies are
+# totals like any other.
 
 ARBITRARY_SHARE = 0.02
 CEILING = 12.0  # nats that one count may add to a gain: beyond, it is as good as impossible
@@ -362,6 +376,7 @@ WORTH = 6.0  # nats below which a gain is no finding
 BOUNDS = (1, 2, 3, 5)  # of noises that are tried
 LEAST_SHARE = 1e-4  # share of defectives
 TIMES = 1.3  # by which the share of defectives must be another to be a cause
+READ_ERRORS = -5.0, -1.0  # log10 of the least and the largest share of wrong reads that is tried
 ATTACKS, TRIED = 0.01, 40  # the least attack rate that is tried, and how many from there to 1
 SIMULATED_SUMS = 4000  # instances, for the usual sum of the counts, or fewer of many pools
 LARGEST_FOR_PAIRS = 2**24  # pools times items up to which pairs of them are tried
@@ -388,7 +403,7 @@ def _times(gain: float) -> str:
 
 def likely_causes(
     problem: Problem,
-    y: Float64[Tensor, "instances pools"],
+    y: Counts,
     decoder: Decoder | None,
     *,
     calls: UInt8[Tensor, "instances items"] | None = None,
@@ -417,28 +432,35 @@ def likely_causes(
         >>> likely_causes(problem, swapped, qgt.GAMP())[0].words
         'the counts of pools P4 and P9 are swapped'
     """
-    robust = Problem(problem.design, problem.prior, Outliers(problem.noise, ARBITRARY_SHARE))
+    robust = replace(problem, noise=_with_outliers(problem.noise))
     if not len(y) or decoder is None or decoder.supports(robust) is not None:
         return [] if calls is None else list(_attack_rate(problem, calls))
+    found = list(_exchanged_categories(robust, y, decoder.bind(robust)))
     sums = _CountSums.of(problem, y)
-    share = _defective_share(problem, sums)
-    if share is not None and isinstance(problem.prior, Bernoulli):  # the others are looked for under the share found
-        robust = replace(robust, prior=Bernoulli(share))
+    shares = _shares(problem, sums)
+    robust = replace(robust, prior=_with_shares(problem.prior, shares))  # the others are looked for under these
     decode = decoder.bind(robust)
     own = decode(y).x
     here = _log_joint(robust, y, own)
     x = _better(robust, y, own, here, calls)
-    table = _Table.of(problem, y, x)
-    pools = _spoiled_pools(problem, table, y)
-    found = [*pools, *_transfers(problem, y, x, table), *_prevalence(problem, sums, share)]
+    numbers = _Number.each(problem, y, x)
+    pools = _spoiled_pools(problem, numbers)
+    found += [*pools, *_transfers(problem, numbers, x), *_prevalence(problem, sums, shares)]
     found += _reversed_pools(y, here, decode, robust)
-    # Counts that are larger all over, or in reverse order, seem to be of another design too.
-    known = any(cause.kind in ("prevalence", "pools reversed") for cause in found)
+    # Counts that are larger all over, in reverse order or in exchanged columns seem to be of another design too.
+    known = any(cause.kind in ("prevalence", "pools reversed", "categories exchanged") for cause in found)
     other = [] if known else list(_other_design(problem, y, here, decode, robust))
     found += _attack_rate(problem, x if calls is None else calls)
-    usual = (expected_off(problem) if usually_off is None else usually_off) / problem.pools
-    found += [*other, *_other_noise(problem, y, x, table, set().union(*(cause.pools for cause in pools)), usual)]
+    apart = set().union(*(cause.pools for cause in pools))
+    found += [*other, *_other_noises(problem, numbers, apart, usually_off)]
     return _best_of_each_kind(found, reports_of(problem.noise).noun)[:most]
+
+
+def _with_outliers(noise: Noise) -> Noise:
+    """The noise with arbitrary reports allowed, of each category where they have noises of their own."""
+    if isinstance(noise, PerCategory):
+        return PerCategory([Outliers(one, ARBITRARY_SHARE) for one in noise.noises])
+    return Outliers(noise, ARBITRARY_SHARE)
 
 
 def _best_of_each_kind(found: Iterable[Cause], noun: str) -> list[Cause]:
@@ -450,6 +472,40 @@ def _best_of_each_kind(found: Iterable[Cause], noun: str) -> list[Cause]:
     return list(best.values())
 
 
+class _Number(NamedTuple):
+    """One of the numbers that pools report: the only one, or that of a category, with what answers add up to."""
+
+    noise: Noise
+    y: Float64[Tensor, "instances pools"]
+    counts: Float64[Tensor, "instances pools"]
+    sizes: Float64[Tensor, " pools"]
+    own: Float64[Tensor, "instances pools"]  # log P(the count of each pool | what its items add up to)
+    adds: Mapping[int, int]  # what items of each value add to it
+    category: str = ""  # its name, where there are several
+
+    @classmethod
+    def each(cls, problem: Problem, y: Tensor, x: Tensor) -> "list[_Number]":
+        totals, sizes, values = problem.totals(x), problem.sizes(y.device), problem.values
+        if not isinstance(values, Categories):
+            own = _log_prob(problem.noise, y, totals, sizes)
+            return [
+                cls(
+                    problem.noise,
+                    y,
+                    totals,
+                    sizes,
+                    own,
+                    {one: one for one in range(1, (values.levels if values else 1) + 1)},
+                )
+            ]
+        found = []
+        for place, (category, label) in enumerate(zip(values.columns, values.reported_labels, strict=True)):
+            noise, here, counts = values.noise_of(problem.noise, category), y[:, :, place], totals[:, :, place]
+            own = _log_prob(noise, here, counts, sizes)
+            found.append(cls(noise, here, counts, sizes, own, {category: 1}, label if len(values.columns) > 1 else ""))
+        return found
+
+
 @dataclass(frozen=True, eq=False)
 class _Table:
     """log P(the count of pool i | what pool j's items add up to), summed over instances; and by instance for i = j."""
@@ -458,13 +514,17 @@ class _Table:
     own: Float64[Tensor, "instances pools"]
 
     @classmethod
-    def of(cls, problem: Problem, y: Tensor, x: Tensor) -> "_Table":
-        counts, sizes = problem.design.count(x), problem.design.pool_sizes.double()
-        own = _log_prob(problem.noise, y, counts, sizes)
+    def of(cls, problem: Problem, numbers: Sequence[_Number]) -> "_Table":
+        """Of some of the numbers that pools report, all of one pool together."""
+        own = torch.stack([one.own for one in numbers]).sum(0)
         if problem.pools * max(problem.pools, problem.items) > LARGEST_FOR_PAIRS:
             return cls(None, own)
-        rows = [_log_prob(problem.noise, y[:, i : i + 1], counts, sizes).sum(0) for i in range(problem.pools)]
-        return cls(torch.stack(rows), own)
+        return cls(torch.stack([cls._crossed(one) for one in numbers]).sum(0), own)
+
+    @staticmethod
+    def _crossed(one: _Number) -> Tensor:
+        rows = [_log_prob(one.noise, one.y[:, i : i + 1], one.counts, one.sizes).sum(0) for i in range(one.y.shape[1])]
+        return torch.stack(rows)
 
 
 def _log_prob(noise: Noise, y: Tensor, counts: Tensor, sizes: Tensor) -> Tensor:
@@ -473,46 +533,71 @@ def _log_prob(noise: Noise, y: Tensor, counts: Tensor, sizes: Tensor) -> Tensor:
     return torch.where(y.isnan(), 0.0, found)
 
 
-def _spoiled_pools(problem: Problem, table: _Table, y: Tensor) -> list[Cause]:
-    """Pools that are swapped or failed; a swapped pool seems to have failed, too, and is named once."""
-    swapped = list(_swapped_pools(problem, table))
-    inside = {i for cause in swapped for i in cause.pools}
-    return [*swapped, *(cause for cause in _failed_pools(problem, table, y) if not inside.intersection(cause.pools))]
+def _spoiled_pools(problem: Problem, numbers: Sequence[_Number]) -> list[Cause]:
+    """Pools that are swapped or failed, in all that they report or in one category, the best first.
+
+    A swapped pool seems to have failed, too, and a pool to have failed in one category that has in all: each pool is
+    named once.
+    """
+    views = [numbers, *([one] for one in numbers)] if len(numbers) > 1 else [numbers]
+    found = []
+    for view in views:
+        table = _Table.of(problem, view)
+        swapped = list(_swapped_pools(problem, table, _of(view)))
+        inside = {i for cause in swapped for i in cause.pools}
+        failed = (cause for cause in _failed_pools(problem, table, view) if not inside.intersection(cause.pools))
+        price = 0.0 if len(view) == len(numbers) else math.log(len(numbers))  # of the choice of a category
+        found += [replace(cause, gain=cause.gain - price) for cause in (*swapped, *failed)]
+    if len(views) == 1:
+        return found
+    named: list[Cause] = []
+    for cause in sorted(found, key=lambda cause: -cause.gain):
+        if cause.gain > WORTH and not any({*cause.pools} & {*one.pools} for one in named):
+            named.append(cause)
+    return named
 
 
-def _swapped_pools(problem: Problem, table: _Table) -> Iterator[Cause]:
+def _of(numbers: Sequence[_Number]) -> str:
+    """The name of the one category that a cause is about, where pools report several."""
+    return numbers[0].category if len(numbers) == 1 else ""
+
+
+def _swapped_pools(problem: Problem, table: _Table, category: str = "") -> Iterator[Cause]:
     """Pairs of pools whose counts belong to each other."""
     if table.crossed is None:
         return
     own = table.crossed.diagonal()
     gain = table.crossed + table.crossed.T - own - own[:, None]
     pairs = problem.pools * (problem.pools - 1) / 2
+    noun = reports_of(problem.noise).noun + (f" of {category}" if category else "")
     for i, j in (gain > WORTH).triu(1).nonzero().tolist():
         a, b = problem.design.pool_names[i], problem.design.pool_names[j]
-        words = f"the {reports_of(problem.noise).noun} of pools {a} and {b} are swapped"
+        words = f"the {noun} of pools {a} and {b} are swapped"
+        if category:
+            words = f"the {noun} are swapped between pools {a} and {b}"
         if float(gain[i, j]) - math.log(pairs) > WORTH:
             yield Cause("pools swapped", words, float(gain[i, j]) - math.log(pairs), (i, j))
 
 
-def _failed_pools(problem: Problem, table: _Table, y: Tensor) -> Iterator[Cause]:
+def _failed_pools(problem: Problem, table: _Table, numbers: Sequence[_Number]) -> Iterator[Cause]:
     """Pools whose counts say nothing about their items: as probable under how often each count occurs there."""
-    reports = reports_of(problem.noise)
+    reports, category = reports_of(problem.noise), _of(numbers)
     for i, name in enumerate(problem.design.pool_names):
-        gain = _without_items(table, y, i) - math.log(problem.pools)
+        counts = torch.stack([one.y[:, i] for one in numbers], 1)  # (instances, numbers)
+        # How much more probable a pool's counts are by their own frequencies than by what its items add up to.
+        gain = _by_frequency(counts) - float(table.own[:, i].sum()) - math.log(problem.pools)
         if gain > WORTH:
-            seen = y[~y[:, i].isnan(), i]
+            seen = counts[~counts.isnan()]
             alike = f", always {reports.shown(float(seen[0]))}," if len(seen) and bool((seen == seen[0]).all()) else ""
-            words = f"pool {name} failed: its {reports.noun}{alike} have nothing to do with its items"
+            where = f"pool {name} failed" + (f" for {category}" if category else "")
+            words = f"{where}: its {reports.noun}{alike} have nothing to do with its items"
             yield Cause("pool failed", words, gain, (i,))
-
-
-def _without_items(table: _Table, y: Tensor, pool: int) -> float:
-    """How much more probable a pool's counts are by their own frequencies than by what its items add up to."""
-    return _by_frequency(y[:, pool]) - float(table.own[:, pool].sum())
 
 
 def _by_frequency(counts: Tensor) -> float:
     """The log probability of a pool's counts, those that are not missing, if each occurs as often as it does here."""
+    if counts.dim() == 2:  # a column for each number that the pool reports
+        return sum(_by_frequency(column) for column in counts.unbind(1))
     counts = counts[~counts.isnan()]
     values, which, number = counts.unique(return_inverse=True, return_counts=True)
     # One more of each, and a nat for each frequency that is fitted.
@@ -537,25 +622,53 @@ def _score(gains: Tensor) -> float:
     return float(gains.mean()) / max(spread, 1e-9)
 
 
-def _transfers(problem: Problem, y: Tensor, x: Tensor, table: _Table) -> Iterator[Cause]:
+def _transfers(problem: Problem, numbers: Sequence[_Number], x: Tensor) -> Iterator[Cause]:
     """Entries of the design that are wrong: an item left out of a pool, or put into one."""
-    if table.crossed is None:
+    if problem.pools * max(problem.pools, problem.items) > LARGEST_FOR_PAIRS:
         return
-    counts, sizes = problem.design.count(x), problem.design.pool_sizes.double()
-    ones, matrix = x.double(), problem.design.matrix
     entries = problem.pools * problem.items
     for step, kind, words in (
         (-1.0, 1, "item {item} was left out of pool {pool}"),
         (1.0, 0, "item {item} was put into pool {pool}, where it does not belong"),
     ):
-        other = _log_prob(problem.noise, y, (counts + step).clamp(min=0), sizes)
-        gain = (other - table.own).T @ ones  # (pools, items): over the instances in which the item is defective
-        gain = torch.where(matrix == kind, gain, -torch.inf) - math.log(entries)
+        gain = sum(_moved(one, x, step) for one in numbers)
+        gain = torch.where(problem.design.matrix == kind, gain, -torch.inf) - math.log(entries)
         value, at = gain.flatten().max(0)
         if float(value) > WORTH:
             pool, item = divmod(int(at), problem.items)
             names = {"pool": problem.design.pool_names[pool], "item": problem.design.item_names[item]}
             yield Cause("transfer", words.format(**names), float(value))
+
+
+def _moved(one: _Number, x: Tensor, step: float) -> Float64[Tensor, "pools items"]:
+    """How much better each pool's counts are explained with each item put in or, with a step of -1, taken out."""
+    gain = torch.zeros(one.y.shape[1], x.shape[1], dtype=torch.float64)
+    for value, adds in one.adds.items():  # over the instances in which the item has the value
+        other = _log_prob(one.noise, one.y, (one.counts + step * adds).clamp(min=0), one.sizes)
+        gain += (other - one.own).T @ (x == value).double()
+    return gain
+
+
+def _exchanged_categories(robust: Problem, y: Tensor, decode: Decode) -> Iterator[Cause]:
+    """The columns of two categories exchanged: the pair whose exchange makes the answers most probable, decoded so."""
+    values = robust.values
+    pairs = list(combinations(range(y.shape[2]), 2)) if y.dim() == 3 else []
+    if not pairs or not isinstance(values, Categories):
+        return
+    x, columns = decode(y).x, values.columns
+    here = _log_joint(robust, y, x)
+
+    def other_way(a: int, b: int) -> tuple[Tensor, Tensor]:
+        order = [{a: b, b: a}.get(place, place) for place in range(y.shape[2])]
+        return y[:, :, order], exchanged(x, columns[a], columns[b])
+
+    best = max(pairs, key=lambda pair: float(_log_joint(robust, *other_way(*pair)).sum()))
+    other, named = other_way(*best)
+    there = torch.maximum(_log_joint(robust, other, named), _log_joint(robust, other, decode(other).x))
+    gain = float((there - here).sum()) - math.log(len(pairs))
+    if gain > WORTH and _score(there - here) > SURELY:
+        a, b = (values.reported_labels[place] for place in best)
+        yield Cause("categories exchanged", f"the {reports_of(robust.noise).noun} of {a} and {b} are exchanged", gain)
 
 
 def _reversed_pools(y: Tensor, here: Tensor, decode: Decode, robust: Problem) -> Iterator[Cause]:
@@ -578,24 +691,43 @@ def _log_joint(problem: Problem, y: Tensor, x: UInt8[Tensor, "instances items"])
     return -(off.pools.clamp(max=CEILING).sum(1) + off.prior.clamp(max=1e3))
 
 
-def _other_noise(
-    problem: Problem, y: Tensor, x: Tensor, table: _Table, apart: set[int], usual: float
+def _other_noises(
+    problem: Problem, numbers: Sequence[_Number], apart: set[int], usually_off: float | None
 ) -> Iterator[Cause]:
+    """More noise in all that pools report, or in one category where each has a noise of its own."""
+    if not isinstance(problem.noise, PerCategory):
+        off = expected_off(problem) if usually_off is None else usually_off
+        yield from _other_noise(problem.noise, numbers, apart, off / math.prod(problem.report_shape))
+        return
+    assert isinstance(problem.prior, Categories)
+    for one, category in zip(numbers, problem.prior.columns, strict=True):
+        usual = expected_off(problem.of_category(category)) / problem.pools
+        yield from _other_noise(one.noise, [one], apart, usual)
+
+
+def _other_noise(noise: Noise, numbers: Sequence[_Number], apart: set[int], usual: float) -> Iterator[Cause]:
     """More noise: the kind, of a few, that makes the errors most probable; `usual` is the share of counts that are off.
 
     Noise is in all pools and instances. So those that another cause is about are left out, and so is the quarter of
     the instances that fit worst, whose answers are most likely wrong.
     """
-    noise = problem.noise
-    pools = [i for i in range(problem.pools) if i not in apart]
-    rows = table.own[:, pools].sum(1).argsort(descending=True)[: max(1, math.ceil(KEPT_INSTANCES * len(y)))]
-    counts, sizes = problem.design.count(x)[rows][:, pools], problem.design.pool_sizes[pools].double()
-    y, own = y[rows][:, pools], table.own[rows][:, pools]
+    pools = [i for i in range(numbers[0].y.shape[1]) if i not in apart or isinstance(noise, Reads)]
+    y, counts, own = (
+        torch.cat([each[:, pools] for each in some], 1)
+        for some in zip(*((one.y, one.counts, one.own) for one in numbers), strict=True)
+    )
+    sizes = torch.cat([one.sizes[pools] for one in numbers])
+    rows = own.sum(1).argsort(descending=True)[: max(1, math.ceil(KEPT_INSTANCES * len(y)))]
+    y, counts, own = y[rows], counts[rows], own[rows]
+    if isinstance(noise, Reads):
+        yield from _wrong_reads(noise, y, counts, sizes, own)
+        return
     seen = ~y.isnan()
     wrong = float((y != counts)[seen].double().mean()) if bool(seen.any()) else 0.0
     if not _errs_by_whole_numbers(noise, counts, sizes) or not usual < wrong < HALF_OF_COUNTS:
         return
-    off, sigma = f"{100 * wrong:.0f} % of the counts are off, not {100 * usual:.0f} %", _sigma(wrong)
+    which = f" of {category}" if (category := _of(numbers)) else ""
+    off, sigma = f"{100 * wrong:.0f} % of the counts{which} are off, not {100 * usual:.0f} %", _sigma(wrong)
     kinds: list[tuple[Noise, str]] = [(RoundedGaussian(sigma), f"{off}, as by an error of about {sigma:.1f}")]
     bound = int(noise.reach(int(sizes.max()), RARE_ERROR))
     for most in sorted({max(1, bound), *BOUNDS}):
@@ -606,6 +738,22 @@ def _other_noise(
     gain = gains[best] - math.log(len(kinds))
     if gain > WORTH:
         yield Cause("noise", kinds[best][1], gain)
+
+
+def _wrong_reads(noise: Reads, y: Tensor, counts: Tensor, sizes: Tensor, own: Tensor) -> Iterator[Cause]:
+    """Another share of wrong reads: the one, of a few, that makes the reads of all pools most probable.
+
+    Wrong reads are in every pool, so that each seems to have failed: no pool is left out, and most must gain.
+    """
+    tried = [float(f"{one:.2g}") for one in torch.logspace(*READ_ERRORS, TRIED).tolist()]
+    each = [(_log_prob(replace(noise, error=one), y, counts, sizes) - own).sum(0) for one in tried]  # (pools,)
+    best = max(range(len(tried)), key=lambda i: float(each[i].sum()))
+    gain = float(each[best].sum()) - math.log(len(tried))
+    usual = 1 / TIMES < tried[best] / max(noise.error, LEAST_SHARE) < TIMES
+    if gain > WORTH and not usual and float((each[best] > 0).double().mean()) > HALF_OF_COUNTS:
+        words = f"{100 * tried[best]:.2g} % of the reads are wrong, not {100 * noise.error:.2g} %"
+        remedy = "correct the error of the problem's noise, and decode again"
+        yield Cause("noise", words, gain, remedy=remedy)
 
 
 def _errs_by_whole_numbers(noise: Noise, counts: Tensor, sizes: Tensor) -> bool:
@@ -650,10 +798,14 @@ class _CountSums:
     usual: Float64[Tensor, " simulated"]
 
     @classmethod
-    def of(cls, problem: Problem, y: Tensor) -> "_CountSums":
+    def of(cls, problem: Problem, y: Tensor) -> "list[_CountSums]":
+        """Of the one number that pools report, or of each category's."""
         few = max(20, MOST_DRAWN // (problem.items + problem.pools))
         usual = problem.simulate(min(SIMULATED_SUMS, few), generator=torch.Generator().manual_seed(0)).y
-        return cls(torch.where(y.isnan(), usual.mean(0), y).sum(1), usual.sum(1))
+        here, usual = (
+            one if one.dim() == 3 else one[:, :, None] for one in (torch.where(y.isnan(), usual.mean(0), y), usual)
+        )
+        return [cls(*sums) for sums in zip(here.sum(1).unbind(1), usual.sum(1).unbind(1), strict=True)]
 
     @property
     def score(self) -> float:
@@ -668,23 +820,59 @@ class _CountSums:
         return float(self.here.mean()) / usual if usual > 0 else 1.0
 
 
-def _defective_share(problem: Problem, sums: _CountSums) -> float | None:
-    """The share of items that are defective, where counts are larger or smaller all over; None where they are not.
+def _expected_shares(problem: Problem) -> list[float]:
+    """The share of items that are defective, or in each reported category; of copies, the frequency of the allele."""
+    prior = problem.prior
+    if isinstance(prior, Categories):
+        return [prior.distribution[category] for category in prior.columns]
+    if isinstance(prior, Copies):
+        return [sum(number * share for number, share in enumerate(prior.distribution)) / prior.levels]
+    return [float(prior.marginals(problem.items).mean())] if isinstance(prior, Prior) else []
+
+
+def _shares(problem: Problem, sums: Sequence[_CountSums]) -> list[float | None]:
+    """The shares, where counts are larger or smaller all over; None where they are not.
 
     The sum of an instance's counts shows it, and no decoding is needed.
     """
-    if not isinstance(problem.prior, Prior) or sums.score**2 / 2 < WORTH or 1 / TIMES < sums.ratio < TIMES:
-        return None
-    expected = float(problem.prior.marginals(problem.items).mean())
-    return min(1 - LEAST_SHARE, max(LEAST_SHARE, sums.ratio * expected))
+    found: list[float | None] = []
+    for one, expected in zip(sums, _expected_shares(problem), strict=False):  # of other priors none is known
+        usual = one.score**2 / 2 < WORTH or 1 / TIMES < one.ratio < TIMES
+        found.append(None if usual else min(1 - LEAST_SHARE, max(LEAST_SHARE, one.ratio * expected)))
+    return found
 
 
-def _prevalence(problem: Problem, sums: _CountSums, share: float | None) -> Iterator[Cause]:
-    """Another share of defectives."""
-    if share is not None and isinstance(problem.prior, Prior):
-        expected = float(problem.prior.marginals(problem.items).mean())
-        words = f"{100 * share:.1f} % of the items are defective, not {100 * expected:.1f} %"
-        yield Cause("prevalence", words, sums.score**2 / 2)
+def _with_shares(prior: Sampler, shares: Sequence[float | None]) -> Sampler:
+    """A prior of the shares that were found, where it can have them."""
+    if all(share is None for share in shares):
+        return prior
+    if isinstance(prior, Bernoulli):
+        return Bernoulli(float(shares[0] or 0.0))
+    if isinstance(prior, Categories) and not prior.by_item:
+        rates = list(prior.distribution[1:])
+        for category, share in zip(prior.columns, shares, strict=True):
+            rates[category - 1] = rates[category - 1] if share is None else share
+        most = math.fsum(rates) / (1 - LEAST_SHARE)
+        return replace(prior, rates=[rate / max(1.0, most) for rate in rates])
+    if isinstance(prior, Copies) and isinstance(prior.frequency, float):
+        return replace(prior, frequency=shares[0])
+    return prior
+
+
+def _prevalence(problem: Problem, sums: Sequence[_CountSums], shares: Sequence[float | None]) -> Iterator[Cause]:
+    """Another share of defectives, of a category or of copies."""
+    names, values = problem.reported_categories or ("defective",), problem.values
+    for one, name, share, expected in zip(sums, names, shares, _expected_shares(problem), strict=False):
+        if share is None:
+            continue
+        words = f"{100 * share:.1f} % of the items are {name}, not {100 * expected:.1f} %"
+        if isinstance(values, Copies):
+            words = f"the frequency of the allele is {100 * share:.1f} %, not {100 * expected:.1f} %"
+        gain = one.score**2 / 2
+        if values is not None:  # by the prior, as an exchange of categories is weighed
+            drawn = len(one.here) * problem.items * (values.levels if isinstance(values, Copies) else 1)
+            gain = min(gain, _surprise(round(share * drawn), drawn, expected))
+        yield Cause("prevalence", words, gain)
 
 
 # The same for amounts. The plates are decoded under a noise that lets any report be arbitrary, as above, and each cause
@@ -730,7 +918,7 @@ def load_causes(problem: Problem, y: Float64[Tensor, "instances pools"], *, most
     if order := list(_pools_in_another_order(problem, y[:ORDERED_PLATES], answers, decode)):
         return order
     x = answers.values
-    table = _Table.of(problem, y, x)
+    table = _Table.of(problem, _Number.each(problem, y, x))
     found = [*_swapped_pools(problem, table), *_undetected(problem, y, x, table)]
     found += [*_larger_errors(problem, y, x), *_number_positive(problem, answers.x)]
     return _best_of_each_pool(found, reports_of(problem.noise).noun)[:most]

@@ -6,12 +6,14 @@ whole file: one verdict over all instances, which sees what no single one shows,
 
 import math
 from dataclasses import dataclass
+from itertools import combinations
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float64, UInt8
 from torch import Generator, Tensor
 
+from qgt.model.categories import Categories
 from qgt.model.factors import pool_costs
 from qgt.model.noise import reports_of, usual_reports
 from qgt.model.prior import Prior
@@ -415,6 +417,7 @@ def _file_fit(problem: Problem, y: Tensor, x: Tensor, found: Misfit, reference: 
     worst = int(by_pool.argmin())
     off, noun = _off(problem, y, x), reports_of(problem.noise).noun
     name, p = problem.in_parts.design.pool_names[worst], _file_p(found, by_pool, reference)
+    p = min(p, 4 * exchange_p(problem, x))
     blind = reference.noise_spread.freedom < BLIND
     return FileFit(len(y), p, off, expected_off(problem), name, float(by_pool[worst]), noun, blind)
 
@@ -451,7 +454,41 @@ def hopeless(
         fit: Each instance's own.
         reference: What instances of the model look like.
     """
-    return _hopeless(misfit(problem, y, x), fit, reference)
+    return _hopeless(misfit(problem, y, x), fit, reference) or exchange_p(problem, x) < FILE_HOPELESS
+
+
+def exchange_p(problem: Problem, x: Values) -> float:
+    """At most so probable is it, under the model, that answers look so much as if two categories were exchanged.
+
+    Counts whose columns are exchanged fit as well as before, and every answer has the wrong category: only the number
+    of items in each category shows it. The odds for an exchange have an expected value of 1 under the model, so that
+    by Markov's inequality their inverse is a p-value.
+
+    Example:
+        >>> import torch, qgt
+        >>> problem = qgt.Problem(qgt.Design.from_rows(["111"]), qgt.Categories((0.3, 0.01)))
+        >>> x = torch.tensor([[0, 0, 2]] * 3, dtype=torch.uint8)
+        >>> round(exchange_p(problem, x), 6), exchange_p(problem, exchanged(x, 1, 2))
+        (3.7e-05, 1.0)
+    """
+    values = problem.values
+    pairs = list(combinations(values.columns, 2)) if isinstance(values, Categories) else []
+    if not pairs or not isinstance(values, Categories) or not len(x):
+        return 1.0
+    own = values.log_prob(x)
+    gain = max(float((values.log_prob(exchanged(x, *pair)) - own).sum()) for pair in pairs)
+    return min(1.0, len(pairs) * math.exp(-max(gain, 0.0)))
+
+
+def exchanged(x: UInt8[Tensor, "instances items"], one: int, other: int) -> UInt8[Tensor, "instances items"]:
+    """The same answers with two categories exchanged.
+
+    Example:
+        >>> import torch
+        >>> exchanged(torch.tensor([[0, 1, 2, 3]], dtype=torch.uint8), 1, 3)
+        tensor([[0, 3, 2, 1]], dtype=torch.uint8)
+    """
+    return torch.where(x == one, other, torch.where(x == other, one, x)).to(torch.uint8)
 
 
 def _hopeless(found: Misfit, fit: Tensor, reference: Reference) -> bool:
@@ -485,7 +522,8 @@ def held_together(
         return None, True
     off = misfit(problem, y, x)
     found = _file_fit(problem, y[possible], x[possible], off.pick(possible), reference)
-    return found, not found.suspect or not _hopeless(off, torch.where(possible, fit, 0.0), reference)
+    lost = _hopeless(off, torch.where(possible, fit, 0.0), reference)
+    return found, not found.suspect or not (lost or exchange_p(problem, x[possible]) < FILE_HOPELESS)
 
 
 def expected_off(problem: Problem) -> float:

@@ -107,9 +107,8 @@ def enter_round(app_state: AppState, run: StoredRun, version: int, texts: Sequen
     rows = record.pool_keys
     if len(texts) != len(rows):
         raise ValueError(f"there are {len(texts)} counts and {len(rows)} pools in the round: give one for each pool.")
-    noise = later_noise(app_state.bench.prepared(run.id).problem.noise)
-    read, _ = typed_counts([[text] for text in texts], noise, [[f"{pool} of {name}"] for name, pool in rows])
-    counts = [count for (count,) in read]
+    noise = record.noise_of_counts(later_noise(app_state.bench.prepared(run.id).problem.noise))
+    ((counts,), _) = typed_counts([texts], noise, [[f"{pool} of {name}" for name, pool in rows]])
     if all(count is None for count in counts):
         raise ValueError("no counts were typed: fill in the boxes.")
     rounds = [*submission.counts.get("rounds", ()), {"record": record.plain, "counts": counts}]

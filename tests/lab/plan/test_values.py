@@ -65,9 +65,43 @@ def test_a_question_of_values_says_what_it_cannot_have() -> None:
     assert question.positives == pytest.approx((9.0, 9.0)) and question.prior is VARIANTS
     with pytest.raises(ValueError, match="measures amounts"):
         Question(Samples.numbered(20), (0, 0), qgt.CycleThreshold(sigma=0.25), values=VARIANTS)
-    families = Samples.placed(["a", "b"], households=["x", "x"])
-    with pytest.raises(ValueError, match="households or risks"):
+    families = Samples.placed(["a", "b", "c"], households=["x", "x", "y"])
+    with pytest.raises(
+        ValueError, match=r"samples has households \(2 of them\), and categories .* leave out the column"
+    ):
         Question(families, (0, 0), values=VARIANTS)
+    with pytest.raises(ValueError, match="and copies are planned for samples that are independent"):
+        Question(families, (0, 0), values=ALLELE)
+    risky = Samples.placed(["a", "b"], risks=[0.1, 0.2])
+    with pytest.raises(ValueError, match="has no frequency that could differ"):
+        Question(risky, (0, 0), values=Copies.from_distribution([0.9, 0.08, 0.02]))
+    with pytest.raises(ValueError, match="has rates of its own for each sample"):
+        Question(risky, (0, 0), values=Categories([[0.1, 0.2], [0.2, 0.1]]))
+
+
+@pytest.mark.parametrize("values", [VARIANTS, ALLELE], ids=["variants", "copies"])
+def test_risks_share_out_what_is_expected(values: Categories | Copies) -> None:
+    risks = [0.001, 0.01, 0.02, 0.3, 1e-9]
+    question = Question(Samples.placed(list("abcde"), risks=risks), (0, 0), values=values)
+    prior = question.prior
+    assert isinstance(prior, Categories | Copies)
+    each = 1 - prior.distributions(5)[:, 0]
+    assert float(each.sum()) == pytest.approx(5 * (1 - values.distribution[0]))
+    odds = (each / (1 - each)) / torch.tensor([risk / (1 - risk) for risk in risks], dtype=torch.float64)
+    assert torch.allclose(odds, odds[:1].expand(5), rtol=1e-6)  # one factor for all
+    if isinstance(prior, Categories):  # which variant a positive has is as before
+        share = prior.distributions(5)[:, 1] / each
+        assert torch.allclose(share, torch.full_like(share, 2 / 3))
+    alike = Question(Samples.placed(list("abcde"), risks=[0.2] * 5), (0, 0), values=values).prior
+    assert isinstance(alike, Categories | Copies)
+    assert torch.allclose(alike.distributions(5), values.distributions(5))
+
+
+def test_the_bound_of_samples_with_risks_is_below_that_of_samples_alike() -> None:
+    alike, differ = (Samples.placed([f"s{i}" for i in range(40)], risks=[0.05 * r, 0.05] * 20) for r in (1.0, 0.01))
+    bounds = [Question(samples, (0, 0), values=VARIANTS).entropy_bound(12) for samples in (alike, differ)]
+    assert bounds[1] < bounds[0]
+    assert bounds[0] == pytest.approx(Question(Samples.numbered(40), (0, 0), values=VARIANTS).entropy_bound(12))
 
 
 @pytest.mark.parametrize("values", [VARIANTS, ALLELE], ids=["variants", "copies"])

@@ -109,6 +109,8 @@ def with_settings(net: "NeuralDecoder", options: Mapping[str, str]) -> "NeuralDe
 OnInstancesDone = Callable[[int, int], None]  # instances done, and of how many
 PART, PART_ON_GPU = 512, 2**15  # instances decoded together: smaller parts lose speed, larger ones say nothing long
 SWEEPS = 30  # of belief propagation, where it asks for causes: counts that fit take ten, others never settle
+CAUSE_PLATES = 40  # of copies or categories that are asked for causes, the first of the file
+CAUSE_SECONDS, CAUSE_ITEMS = 0.05, 500  # of a search for each of them, and the items up to which there is one
 RESCUE = 5.0  # seconds for all impossible instances together
 
 
@@ -403,15 +405,24 @@ def _causes(problem: Problem, y: Tensor, result: Decoded, fit: FileFit | None) -
         return ()
     if problem.loads is not None:
         return load_causes(problem, y)
-    if problem.values is not None:  # the causes are known only of samples that are positive or negative
-        return ()
+    if problem.values is not None:
+        y, result = y[:CAUSE_PLATES], result.pick(torch.arange(min(len(y), CAUSE_PLATES)))
+    decoder = next((one for one in _quick(problem) if one.supports(problem) is None), None)
+    return likely_causes(problem, y, decoder, calls=result.x, usually_off=fit.expected)
+
+
+def _quick(problem: Problem) -> Sequence[Decoder]:
+    """Decoders of a moment, the best first: a file is decoded several times to weigh what may be wrong with it."""
     from qgt.decoders.amp import AMP
     from qgt.decoders.belief.decoder import BeliefPropagation
+    from qgt.decoders.certified.decoder import Certified
     from qgt.decoders.gamp import GAMP
 
-    quick = (BeliefPropagation(iterations=SWEEPS), GAMP(), AMP()) if problem.design.sparse else (GAMP(), AMP())
-    decoder = next((one for one in quick if one.supports(problem) is None), None)
-    return likely_causes(problem, y, decoder, calls=result.x, usually_off=fit.expected)
+    belief = BeliefPropagation(iterations=SWEEPS)
+    if problem.values is not None:
+        search = Certified(odds=1.0, time_limit=CAUSE_SECONDS, certificates=False)
+        return (search, belief) if problem.items <= CAUSE_ITEMS else (belief,)
+    return (belief, GAMP(), AMP()) if problem.design.sparse else (GAMP(), AMP())
 
 
 def _rescues(histories: Sequence[History], result: Decoded) -> dict[int, Rescue]:

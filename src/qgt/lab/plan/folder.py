@@ -180,10 +180,20 @@ def value_words(question: Question) -> list[str]:
         shares = zip(values.distribution[1:], values.labels[1:], strict=True)
         counted = "copies of all samples of a pool"
         reads = f"; each pool has {noise.depth:,} reads" if isinstance(noise, Reads) else ""
-        return [f"Samples: {_shares(shares)}. The assay reports the {counted} together{reads}."]
+        return [f"Samples: {_shares(shares)}. The assay reports the {counted} together{reads}.", *_risk_words(question)]
     shares = zip(values.distribution[1:], values.labels[1:], strict=True)
     named = ", ".join(f"{100 * share:.3g} % are {label}" for share, label in shares)
-    return [f"Samples: {named}, the others negative. The assay counts each of them in every pool."]
+    return [
+        f"Samples: {named}, the others negative. The assay counts each of them in every pool.",
+        *_risk_words(question),
+    ]
+
+
+def _risk_words(question: Question) -> list[str]:
+    """What becomes of the samples' risks, where there are any."""
+    if question.samples.risks is None:
+        return []
+    return ["These are shares of all samples; each sample has its own, by the odds of its risk."]
 
 
 def _shares(shares: Iterable[tuple[float, str]]) -> str:

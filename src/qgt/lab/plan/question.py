@@ -124,6 +124,37 @@ def _level(prior: Prior, items: int, number: float) -> float:
     return math.exp(high)
 
 
+@lru_cache(maxsize=16)
+def by_risk(values: Categories | Copies, risks: tuple[float, ...]) -> Categories | Copies:
+    """Copies or categories of samples that differ in risk: as many of each as before, and more where the risk is high.
+
+    One factor multiplies the odds of all risks, so that as many samples are expected to be positive as `values` says.
+    Which category a positive is in does not depend on its risk.
+
+    Example:
+        >>> [[round(rate, 3) for rate in row] for row in by_risk(Categories((0.2, 0.05)), (0.01, 0.01)).rates]
+        [[0.2, 0.05], [0.2, 0.05]]
+        >>> [round(one, 3) for one in by_risk(Copies(frequency=0.1, ploidy=1), (0.01, 0.03)).frequency]
+        [0.053, 0.147]
+    """
+    positive = 1 - values.distribution[0]
+    low, high = -60.0, 60.0  # logarithms of the factor
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sum(_chances(risks, middle)) < positive * len(risks) else (low, middle)
+    chances = [float(f"{chance:.9g}") for chance in _chances(risks, high)]
+    if isinstance(values, Categories):
+        return replace(
+            values, rates=[[chance * rate / positive for rate in values.distribution[1:]] for chance in chances]
+        )
+    return replace(values, frequency=[1 - (1 - chance) ** (1 / values.ploidy) for chance in chances])
+
+
+def _chances(risks: Sequence[float], factor: float) -> list[float]:
+    """Risks whose odds are multiplied by a factor, of which the logarithm is given."""
+    return [1 / (1 + (1 - risk) / risk * math.exp(-factor)) for risk in risks]
+
+
 # The question.
 
 WEIGHTS = (4, 6, 8)  # transfers per sample that are tried
@@ -185,12 +216,30 @@ class Question:
                 "samples has both households and risks, and no prior here knows how much of a risk its household "
                 "explains: leave out one of the two columns (keep households where positives infect each other)."
             )
-        if self.values is not None and (self.samples.households is not None or self.samples.risks is not None):
-            raise ValueError(
-                "samples has households or risks, and copies and categories are planned for samples without: leave out "
-                "the column."
-            )
+        self._check_values()
         self._check_loads()
+
+    def _check_values(self) -> None:
+        values, samples = self.values, self.samples
+        if values is None:
+            return
+        kind = "copies" if isinstance(values, Copies) else "categories"
+        if samples.households is not None:
+            raise ValueError(
+                f"samples has households ({len(set(samples.households))} of them), and {kind} are planned for samples "
+                "that are independent of each other: leave out the column household, or plan for positive and negative "
+                "samples with --positives."
+            )
+        if samples.risks is not None and isinstance(values, Copies) and values.frequency is None:
+            raise ValueError(
+                f"samples has risks, and values={values} has no frequency that could differ from sample to sample: "
+                "give Copies(frequency=...), or leave out the column risk."
+            )
+        if samples.risks is not None and values.by_item:
+            raise ValueError(
+                "samples has risks, and values has rates of its own for each sample: leave out the column risk, or "
+                "give rates of all samples."
+            )
 
     def _check_loads(self) -> None:
         measured = measures_amounts(self.assay)
@@ -217,7 +266,7 @@ class Question:
     def prior(self) -> Prior | Loads | Categories | Copies:
         """What is expected, as a prior."""
         if self.values is not None:
-            return self.values
+            return self.values if self.samples.risks is None else by_risk(self.values, self.samples.risks)
         who = expected_prior(self.samples, self.positives, self.attack_rate, self.background)
         return who if self.loads is None else replace(self.loads, rate=None, prior=who)
 
@@ -269,7 +318,9 @@ class Question:
         if self.loads is not None and isinstance(self.assay, CycleThreshold | Amount):
             return pools_for_loads(self.loads, self.assay, rate, items, min(size, items))
         if self.values is not None:
-            return pools_needed_for_values(self.assay, self.values, items=items, size=min(size, items))
+            values = self.prior
+            assert isinstance(values, Categories | Copies)
+            return pools_needed_for_values(self.assay, values, items=items, size=min(size, items))
         return pools_needed(self.assay, rate, items=items, size=min(size, items))
 
 
