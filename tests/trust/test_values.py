@@ -22,7 +22,7 @@ def problem_of(prior: Categories | Copies, pools: int = 13, rate: float = 0.05) 
 def test_answers_are_right_as_often_as_their_confidence_says(prior: Categories | Copies, unchecked: None) -> None:
     problem = problem_of(prior)
     x, y = problem.simulate(some_of(400), generator=torch.Generator().manual_seed(1))
-    result = Calibrated(Certified(certificates=False, time_limit=1.0), seconds=3.0).bind(problem)(y)
+    result = Calibrated(Certified(certificates=False, time_limit=1.0), seconds=6.0, simulations=500).bind(problem)(y)
     sure, right = result.evidence.confidence, (result.x == x).all(1)
     assert sure is not None
     # A sum of independent yes and no, whose chances are the confidences, is rarely four deviations off.
