@@ -194,7 +194,7 @@ class PlateCalls(BaseModel):
         description="certain, confident, unsure, suspect or impossible."
     )
     confidence: float | None = Field(description="The probability that the answer is right, where it is known.")
-    calls: dict[str, str] = Field(description="The call of each sample: positive, negative, retest or not called.")
+    calls: dict[str, str] = Field(description="The call of each sample: positive, negative, retest or none.")
     words: str = Field(description="All of it in sentences.")
 
 
