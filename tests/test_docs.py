@@ -1,4 +1,4 @@
-"""The documentation is true: its code runs, its calls fit their signatures, its commands parse, those for newcomers run."""
+"""The documentation is true: its code runs, its calls fit their signatures, its commands parse and run."""
 
 import ast
 import doctest
