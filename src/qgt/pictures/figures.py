@@ -145,7 +145,7 @@ def _draw_bins(ax: "Axes", bins: Sequence[tuple[int, float, int]], *, joined: bo
     ends = [wilson(hits, n) for n, _, hits in bins]
     below = [high - end.low for high, end in zip(share, ends, strict=True)]
     above = [end.high - low for low, end in zip(share, ends, strict=True)]
-    look = {"linestyle": "-" if joined else "none", "alpha": 1.0 if joined else 0.35}
+    look: dict[str, Any] = {"linestyle": "-" if joined else "none", "alpha": 1.0 if joined else 0.35}
     ax.errorbar(mean, share, yerr=[below, above], color=COLOURS[0], marker="o", markersize=4, linewidth=1.2, capsize=2,
                 **look)  # fmt: skip
 
@@ -323,8 +323,6 @@ def time_frontier_figure(
     ax = figure.subplots()
     best: list[tuple[float, float]] = []
     names = []
-    if limit is not None:
-        ax.axhline(scores[limit].success_rate, color=LIMIT_COLOUR, linewidth=LIMIT.linewidth, zorder=1)
     for name in sorted(scores, key=lambda name: microseconds[name]):
         rate, (low, high) = scores[name].success_rate, scores[name].interval()
         leads = not best or low > best[-1][1]
@@ -339,15 +337,19 @@ def time_frontier_figure(
     ax.set_ylim(-0.03 if lowest < 0.3 else math.floor(10 * lowest - 1) / 10, 1.06)
     ax.set_ylabel("success rate")
     open_axes(ax)
-    avoid = _along(best)
+    avoid = [(microseconds[name], end) for name, score in scores.items() for end in score.interval()]
     if limit is not None:
-        avoid += [(float(x), scores[limit].success_rate) for x in np.geomspace(*ax.get_xlim(), 60)]
-    avoid += [(microseconds[name], end) for name, score in scores.items() for end in score.interval()]
-    name_points(figure, ax, names, avoid)
-    if limit is not None:
-        place = (0.005, scores[limit].success_rate + 0.012)
-        ax.text(*place, "limit", transform=ax.get_yaxis_transform(), fontsize=9, fontweight="bold", color=LIMIT_COLOUR)
+        avoid += _draw_limit(ax, scores[limit].success_rate)
+    name_points(figure, ax, names, [*avoid, *_along(best)])
     return figure
+
+
+def _draw_limit(ax: "Axes", rate: float) -> list[tuple[float, float]]:
+    """The limit across a panel, with its name; places on it that other names should not cover."""
+    ax.axhline(rate, color=LIMIT_COLOUR, linewidth=LIMIT.linewidth, zorder=1)
+    beside = ax.get_yaxis_transform()
+    ax.text(0.005, rate + 0.012, "limit", transform=beside, fontsize=9, fontweight="bold", color=LIMIT_COLOUR)
+    return [(float(x), rate) for x in np.geomspace(*ax.get_xlim(), 60)]
 
 
 def _time_axis(ax: "Axes", microseconds: Sequence[float]) -> None:
@@ -589,7 +591,7 @@ def prevalence_figure(
         bars = [1.96 * one for one in error]
         ax.errorbar(rate, tests, yerr=bars, color=colour, marker=marker, markersize=4.5, capsize=2)
         ends.append(LineEnd(rate[-1], tests[-1], colour, policy.replace("_", " ")))
-    BOUND.draw(ax, *zip(*bound, strict=True), "entropy bound")
+    BOUND.draw(ax, [rate for rate, _ in bound], [least for _, least in bound], "entropy bound")
     ends.append(LineEnd(*bound[-1], BOUND.color, "entropy bound"))
     ax.set_xscale("log")
     ax.set_xticks([rate for rate, _ in bound])
@@ -641,7 +643,7 @@ def needed_tests_figure(
                 rate, tests, yerr=bars, color=colour, marker=marker, markersize=5, capsize=2, label=name, **look
             )
         )
-    BOUND.draw(ax, *zip(*bound, strict=True), "entropy bound, one stage")
+    BOUND.draw(ax, [rate for rate, _ in bound], [least for _, least in bound], "entropy bound, one stage")
     shown += ax.lines[-1:]
     ax.set_xscale("log")
     ax.set_xticks([rate for rate, _ in bound])

@@ -124,7 +124,7 @@ def name_points(
     from matplotlib.text import Text
     from matplotlib.transforms import Bbox
 
-    canvas = FigureCanvasAgg(figure)
+    renderer: Any = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]  # matplotlib's own
     figure.draw_without_rendering()  # the layout decides how large the axes are
     pixel = figure.dpi / 72
     taken = [_box(ax, (point.x, point.y), 5 * pixel) for point in points]
@@ -135,8 +135,8 @@ def name_points(
         for cost, look in _places():
             text = ax.annotate(point.name, (point.x, point.y), textcoords="offset points", fontsize=LABEL_SIZE,
                                color=darker(point.colour), in_layout=False, **look)  # fmt: skip
-            text.update_positions(canvas.get_renderer())
-            box = Text.get_window_extent(text, canvas.get_renderer()).padded(pixel)  # of the words, without the lead
+            text.update_positions(renderer)
+            box = Text.get_window_extent(text, renderer).padded(pixel)  # of the words, without the lead
             covered = sum(box.overlaps(other) for other in taken) + 3 * (not _inside(panel, box))
             text.remove()
             if best is None or cost + 10 * covered < best[0]:
