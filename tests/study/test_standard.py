@@ -121,7 +121,7 @@ def test_rows_of_few_instances_are_last_and_not_ranked():
     found = StandardResults([StandardRow("paper-35", "exact", 5, 5, 1.0, 1.0, 3.0, proved=5), certified])
     names = [line.split("|")[1].strip() for line in found.table("paper-35").splitlines()[2:]]
     assert names == ["**certified** (the limit)", "**exact**"]
-    assert [line.split("|")[3].strip() for line in found.ranking().splitlines()[2:]] == ["1 of 1", "0 of 0"]
+    assert [line.split("|")[3].strip() for line in found.ranking().splitlines()[2:]] == ["1/1", "0/0"]
 
 
 def test_the_recipe_of_the_page_adds_a_row(tmp_path, monkeypatch):

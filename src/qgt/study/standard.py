@@ -308,7 +308,7 @@ class StandardResults:
         reached = sum(row.interval.high >= limit.success for row, limit in ranked)
         lost = sum(limit.success - row.success for row, limit in ranked) / len(ranked) if ranked else math.inf
         middle = sorted(row.milliseconds for row in own)[len(own) // 2]
-        cells = [str(len(own)), f"{reached} of {len(ranked)}", f"{lost:.3f}" if ranked else "", f"{middle:.3g}"]
+        cells = [str(len(own)), f"{reached}/{len(ranked)}", f"{lost:.3f}" if ranked else "", f"{middle:.3g}"]
         return -reached, lost, [f"**{decoder}**", *cells]
 
     def table(self, problem: str) -> str:
@@ -322,7 +322,7 @@ class StandardResults:
                 f"{row.success:.3f}",
                 f"{row.interval.low:.3f} to {row.interval.high:.3f}",
                 str(row.instances),
-                "" if row.proved is None else f"{100 * row.proved / row.instances:.0f} %",
+                "" if row.proved is None else f"{100 * row.proved // row.instances} %",
                 f"{row.milliseconds:.3g}",
                 "" if row.memory_mb is None else f"{row.memory_mb:.0f}",
             ]
