@@ -159,11 +159,11 @@ def _bins(tables: list[list[list[float]]]) -> Bins:
 
 def draw(path: Path, found: dict[str, Any]) -> None:
     """The reliability diagram of the hardest problem."""
-    from qgt.pictures.figures import reliability_figure
+    from qgt.pictures.figures import reliability_figure, save_figure
 
     rows = {row["decoder"]: row["bins"] for row in found["rows"] if row["problem"] == DRAWN_FOR}
     curves = {name: rows[name] for name in DRAWN}
-    reliability_figure(curves, "confidence", "share of answers that are right").savefig(path, dpi=150)
+    save_figure(reliability_figure(curves, "confidence", "share of answers that are right"), path, "png")
 
 
 def main() -> None:

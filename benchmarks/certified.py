@@ -267,7 +267,7 @@ def growth(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 def draw(results: Path) -> None:
     """The reliability of the confidence, from the results alone."""
     from page_tables.certified import confidence_bins
-    from qgt.pictures.figures import reliability_figure
+    from qgt.pictures.figures import reliability_figure, save_figure
 
     rows = json.loads(results.read_text())["success"]
     curves = {
@@ -275,7 +275,7 @@ def draw(results: Path) -> None:
         for pools, odds in ((20, 100), (22, 100), (25, 100))
     }
     figure = reliability_figure(curves, "confidence", "share of answers that are right")
-    figure.savefig("docs/images/certified_reliability.png", dpi=150)
+    save_figure(figure, Path("docs/images/certified_reliability.png"), "png")
 
 
 def main() -> None:

@@ -83,7 +83,7 @@ def added(row: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 def draw(results: Path, picture: Path) -> None:
     """Success rates over the number of pools, from the results alone."""
-    from qgt.pictures.figures import curves_figure
+    from qgt.pictures.figures import curves_figure, save_figure
     from qgt.study import StudyResult
 
     found = []
@@ -95,7 +95,7 @@ def draw(results: Path, picture: Path) -> None:
             limit = decoder == CERTIFIED
             statuses = {qgt.Status.PROVED.name: number - row["undecided"]} if limit else {}
             found.append(StudyResult(point, decoder, decoder, limit, 1, score, statuses, 0.0, True))
-    curves_figure(found).savefig(picture, dpi=150)
+    save_figure(curves_figure(found), picture, "png")
 
 
 def main() -> None:

@@ -158,6 +158,7 @@ def draw(given: argparse.Namespace) -> None:
     from matplotlib.figure import Figure
 
     from qgt.pictures.figures import save_figure
+    from qgt.pictures.style import open_axes
 
     results = json.loads(RESULTS.read_text())
     figure = Figure(figsize=(10, 7.6), layout="constrained")
@@ -170,15 +171,14 @@ def draw(given: argparse.Namespace) -> None:
         ax.set_xlabel("pools / items")
         ax.set_ylabel("correlation with the truth")
         ax.set_ylim(0.2, 1.04)
-    places = {two: "lower right", three: "lower right", others: "center right", whole: "upper left"}
-    for ax, place in places.items():
-        ax.grid(alpha=0.25)
-        ax.legend(fontsize=8, frameon=False, loc=place)
+    for ax, height in {two: 0.0, three: 0.0, others: 0.5, whole: 0.27}.items():  # where no curve is
+        open_axes(ax)
+        ax.legend(fontsize=8.5, frameon=False, loc="lower right", bbox_to_anchor=(1.0, height))
     save_figure(figure, FIGURE, "png")
     print(f"wrote {FIGURE}")
 
 
-NAMES = {"certified": "exact (Certified)", "amp": "AMP", "linear_program": "linear program", "iht": "thresholding"}
+NAMES = {"certified": "limit (exact decoder)", "amp": "AMP", "linear_program": "linear program", "iht": "thresholding"}
 
 
 def _points(ax: "Axes", rows: list[Row], colour: str, marker: str, label: str) -> None:
@@ -198,18 +198,18 @@ def _line(ax: "Axes", results: Row, shares: str, colour: str, label: str | None)
 
 
 def _evolution_panel(ax: "Axes", results: Row, which: list[str], title: str) -> None:
-    from qgt.pictures.figures import COLOURS, MARKERS
+    from qgt.pictures.style import COLOURS, MARKERS, QUIET
 
     for shares, colour, marker in zip(which, COLOURS, MARKERS, strict=False):
         rows = [row for row in results["message_passing"] if (row["shares"], row["decoder"]) == (shares, "amp")]
         _line(ax, results, shares, colour, None)
         _points(ax, rows, colour, marker, f"AMP, shares {shares}")
-    ax.plot([], [], color="#20262c", linewidth=1, label="state evolution")
+    ax.plot([], [], color=QUIET, linewidth=1, label="lines: state evolution")
     ax.set_title(title, fontsize=10, loc="left")
 
 
 def _decoders_panel(ax: "Axes", results: Row) -> None:
-    from qgt.pictures.figures import COLOURS, MARKERS
+    from qgt.pictures.style import COLOURS, MARKERS
 
     _line(ax, results, EQUAL, COLOURS[0], "state evolution of AMP")
     rows = [*results["message_passing"], *results["programs"]]
@@ -220,19 +220,19 @@ def _decoders_panel(ax: "Axes", results: Row) -> None:
 
 
 def _success_panel(ax: "Axes", results: Row) -> None:
-    from qgt.pictures.figures import COLOURS, LIMIT_COLOUR, MARKERS
+    from qgt.pictures.style import COLOURS, LIMIT, MARKERS
     from qgt.trust.metrics import wilson
 
-    colours = {"certified": LIMIT_COLOUR, "amp": COLOURS[0], "linear_program": COLOURS[1], "iht": COLOURS[2]}
-    for (name, colour), marker in zip(colours.items(), ("*", *MARKERS), strict=False):
+    colours = {"certified": LIMIT.color, "amp": COLOURS[0], "linear_program": COLOURS[1], "iht": COLOURS[2]}
+    for (name, colour), marker in zip(colours.items(), ("", *MARKERS), strict=False):
         rows = [row for row in results["exact"] if row["decoder"] == name]
         shares = [row["all_right"] / row["runs"] for row in rows]
         ends = [wilson(row["all_right"], row["runs"]) for row in rows]
         errors = [[share - low for share, (low, _) in zip(shares, ends, strict=True)],
                   [high - share for share, (_, high) in zip(shares, ends, strict=True)]]  # fmt: skip
         ratios = [row["ratio"] for row in rows]
-        ax.errorbar(ratios, shares, yerr=errors, fmt=f"{marker}-", color=colour, markersize=6, capsize=2,
-                    linewidth=1, label=NAMES[name])  # fmt: skip
+        ax.errorbar(ratios, shares, yerr=errors, fmt=f"{marker}-", color=colour, markersize=5, capsize=2,
+                    linewidth=1.5 if marker else LIMIT.linewidth, elinewidth=1, label=NAMES[name])  # fmt: skip
     runs = results["exact"][0]["runs"]
     ax.set_title(f"2 categories, shares 0.9, 0.1: {EXACT_ITEMS} items, {runs} runs", fontsize=10, loc="left")
     ax.set_xlabel("pools / items")

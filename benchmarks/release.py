@@ -4,7 +4,9 @@ python benchmarks/release.py        # exit with 1 if something is not right
 
 - nothing is left to commit;
 - the version of src/qgt/version.py is also that of CITATION.cff and of the newest heading of CHANGELOG.md, with a date;
-- CHANGELOG.md has nothing under [Unreleased].
+- CHANGELOG.md has nothing under [Unreleased];
+- tests/stored has the files of this version, by which later versions are tested;
+- from 1.0 on the classifiers of pyproject.toml call the package stable.
 
 `make release` then runs the tests, the README's commands among them, builds the site, and builds, installs and uses
 the package.
@@ -34,6 +36,11 @@ def faults(root: Path) -> Iterator[str]:
         yield f"CITATION.cff has another date than CHANGELOG.md: write date-released: {released[0][1]}."
     if any(name == "Unreleased" and text.strip() for name, _, text in sections):
         yield f"CHANGELOG.md has changes under [Unreleased]: move them under [{version}]."
+    if not (root / f"tests/stored/{version}").is_dir():
+        yield f"tests/stored has no files of {version}: run tests/stored/make.py and tests/stored/promises.py --write."
+    stage = _found(root / "pyproject.toml", r'^  "Development Status :: (.+)",$')
+    if stage != (wanted := "4 - Beta" if str(version).startswith("0.") else "5 - Production/Stable"):
+        yield f"pyproject.toml has the Development Status {stage}: write {wanted}."
 
 
 def uncommitted(root: Path) -> list[str]:

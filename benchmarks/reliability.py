@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 import qgt
-from qgt.pictures.figures import reliability_figure
+from qgt.pictures.figures import reliability_figure, save_figure
 from setting import calibration_error, paper_problem, provenance, write
 
 BINS, INSTANCES, NOISE = 10, 20_000, 0.1
@@ -33,13 +33,15 @@ def bins(pools: int) -> list[tuple[int, float, int]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-o", "--output", type=Path, default=Path("results/reliability.json"))
+    parser.add_argument("--draw", action="store_true", help="only draw, from the results")
     parser.add_argument("--figure", type=Path, default=Path("docs/images/gamp_reliability.png"))
     arguments = parser.parse_args()
-    curves = {f"GAMP, {pools} pools": bins(pools) for pools in (20, 25, 30)}
-    for name, rows in curves.items():
-        print(f"{name}: expected calibration error {calibration_error(rows):.4f}")
-    write(arguments.output, {"measured_on": provenance("cpu"), "instances": INSTANCES, "bins": curves})
-    reliability_figure(json.loads(arguments.output.read_text())["bins"]).savefig(arguments.figure, dpi=150)
+    if not arguments.draw:
+        curves = {f"GAMP, {pools} pools": bins(pools) for pools in (20, 25, 30)}
+        for name, rows in curves.items():
+            print(f"{name}: expected calibration error {calibration_error(rows):.4f}")
+        write(arguments.output, {"measured_on": provenance("cpu"), "instances": INSTANCES, "bins": curves})
+    save_figure(reliability_figure(json.loads(arguments.output.read_text())["bins"]), arguments.figure, "png")
 
 
 if __name__ == "__main__":

@@ -104,8 +104,10 @@ def save(rows: list[dict[str, object]]) -> None:
 def draw(rows: list[dict[str, object]]) -> None:
     """Seconds and gigabytes against items, both logarithmic, with the slope of seconds."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, LogLocator
 
-    from qgt.pictures.figures import COLOURS, MARKERS, save_figure
+    from qgt.pictures.figures import save_figure
+    from qgt.pictures.style import COLOURS, MARKERS, open_axes
 
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     axes = figure.subplots(1, 2)
@@ -125,8 +127,13 @@ def draw(rows: list[dict[str, object]]) -> None:
     for ax, words in zip(axes, ("seconds for one instance", "peak memory of the process, GB"), strict=True):
         ax.set_xlabel("items")
         ax.set_ylabel(words)
-        ax.grid(True, which="major", alpha=0.3)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=8)
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        ax.yaxis.set_major_locator(LogLocator(subs=(1.0,) if ax is axes[0] else (1.0, 3.0)))
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        ax.minorticks_off()
+        open_axes(ax)
+    look = {"loc": "outside lower center", "ncols": 3, "fontsize": 9, "frameon": False}
+    figure.legend(*axes[0].get_legend_handles_labels(), **look)
     save_figure(figure, FIGURE, "png")
 
 

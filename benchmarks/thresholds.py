@@ -100,7 +100,8 @@ def told(size: int) -> float:
 def draw(rows: list[dict[str, object]]) -> None:
     from matplotlib.figure import Figure
 
-    from qgt.pictures.figures import COLOURS, LIMIT_COLOUR, save_figure
+    from qgt.pictures.figures import save_figure
+    from qgt.pictures.style import BOUND, COLOURS, MARKERS, open_axes
 
     figure = Figure(figsize=(7, 4.6), layout="constrained")
     ax = figure.subplots()
@@ -110,19 +111,20 @@ def draw(rows: list[dict[str, object]]) -> None:
             if not mine:
                 continue
             ratios = [ratio for ratio, _, _ in mine]
-            look = {"color": COLOURS[number], "marker": "o", "markersize": 4, "linestyle": style}
+            look = {"color": COLOURS[number], "marker": MARKERS[number], "markersize": 4.5, "linestyle": style}
             ax.plot(ratios, [s / n for _, s, n in mine], label=f"{name}, N = {items:,}", **look)
             low, high = zip(*(wilson(s, n) for _, s, n in mine), strict=True)
             ax.fill_between(ratios, low, high, color=COLOURS[number], alpha=0.12, linewidth=0)
-    ax.axvline(limit(8), color=LIMIT_COLOUR, linestyle=":", label="information limit, weight 8")
+    ax.axvline(limit(8), color=BOUND.color, linewidth=BOUND.linewidth, linestyle=BOUND.linestyle)
+    ax.text(limit(8) + 0.0006, 0.5, "information bound,\nweight 8", fontsize=9, fontweight="bold", color=BOUND.color)
     if EVOLUTION.exists():
         found = max(json.loads(EVOLUTION.read_text())["threshold"], key=lambda row: row["population"])
-        words = "belief propagation's limit, regular, N without limit"
-        ax.axvspan(found["low"], found["high"], color=COLOURS[0], alpha=0.6, linewidth=1, label=words)
+        words = "threshold of belief propagation, regular, N without limit"
+        ax.axvspan(found["low"], found["high"], color=COLOURS[0], alpha=0.35, linewidth=0, label=words)
     ax.set_xlabel("pools for each item, M/N")
     ax.set_ylabel("share of instances solved")
-    ax.grid(True, alpha=0.3)
-    figure.legend(loc="outside upper center", ncols=2, fontsize=8)
+    open_axes(ax)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=9, frameon=False)
     save_figure(figure, FIGURE, "png")
 
 

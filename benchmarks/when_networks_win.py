@@ -21,7 +21,7 @@ import torch
 import qgt
 from networks import HOUSEHOLDS, RESULTS, SEED, save
 from qgt.learning.training import estimated_seconds, limit_decoder
-from qgt.pictures.figures import curves_figure, time_frontier_figure
+from qgt.pictures.figures import curves_figure, save_figure, time_frontier_figure
 from qgt.study import StudyResult
 from setting import ITEMS, paper_problem, provenance, synchronize
 
@@ -156,9 +156,8 @@ def results(rows: list[dict[str, Any]]) -> list[StudyResult]:
 def draw() -> None:
     """The figures, from the results alone."""
     rows = json.loads(RESULTS.read_text())["rows"]
-    curves_figure(results([row for row in rows if row["part"] == "win"])).savefig(
-        FIGURES / "when_networks_win.png", dpi=150
-    )
+    won = results([row for row in rows if row["part"] == "win"])
+    save_figure(curves_figure(won), FIGURES / "when_networks_win.png", "png")
     scores, times = {}, {}
     for row in rows:
         if row["part"] != "rounds" or row["name"] != "M25" or "CPU" not in row["device"]:
@@ -172,7 +171,7 @@ def draw() -> None:
             scores[name] = qgt.Score(ITEMS, {(1, 0, 0): right, (0, 1, 1): instances - right})
             times[name] = microseconds
     if scores:
-        time_frontier_figure(scores, times).savefig(FIGURES / "networks_frontier.png", dpi=150)
+        save_figure(time_frontier_figure(scores, times, limit="certified"), FIGURES / "networks_frontier.png", "png")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The documentation is true: its code runs, its calls fit their signatures, its commands parse, the README's run."""
+"""The documentation is true: its code runs, its calls fit their signatures, its commands parse and run."""
 
 import ast
 import doctest
@@ -20,6 +20,7 @@ from qgt.cli.verbs import COMMAND
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+RUN = [README, ROOT / "docs/commands.md"]  # all of their commands run here, one after the other
 PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 SOURCE = Path(qgt.__file__).parent
 MODULES = [path for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text("utf-8")]
@@ -252,19 +253,25 @@ def test_faults_of_commands_are_found():
     assert unknown_options("qgt check --odds 3") == ["qgt check --odds 3: --odds"]
 
 
-def test_the_readmes_commands_run_one_after_the_other_in_an_empty_folder(tmp_path, monkeypatch, unchecked, capfd):
-    text = README.read_text("utf-8")
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
+def test_the_commands_of_a_page_run_one_after_the_other_in_an_empty_folder(
+    page, tmp_path, monkeypatch, unchecked, capfd
+):
+    text = page.read_text("utf-8")
     monkeypatch.chdir(tmp_path)
     for _, body in blocks(text, "toml"):
         name = re.match(r"# (\S+\.toml)\n", body)
-        assert name, "a file of the README begins with its name in a comment"
+        assert name, "a file of such a page begins with its name in a comment"
         (tmp_path / name[1]).write_text(body, "utf-8")
-    found = commands(text)
-    untried = {"reproduce", "serve"}  # one takes ten minutes and more, the other goes on until it is told to end
-    assert {words[0] for words in found} == set(COMMANDS) - untried
-    for words in found:
+    for words in commands(text):
         quickly = QUICKLY.get(words[0], [])
         assert main([*words, *quickly]) == 0, f"qgt {shlex.join(words)}: {capfd.readouterr().err}"
+
+
+def test_every_verb_is_among_the_commands_that_run():
+    untried = {"reproduce", "serve"}  # one takes ten minutes and more, the other goes on until it is told to end
+    found = {words[0] for page in RUN for words in commands(page.read_text("utf-8"))}
+    assert found == set(COMMANDS) - untried
 
 
 # --- the page of all names ------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import torch
 
 import qgt
 from qgt.pictures.figures import (
-    LIMIT_COLOUR,
     CountedPanel,
     SuccessPanel,
     counted_figure,
@@ -16,6 +15,7 @@ from qgt.pictures.figures import (
     time_frontier_figure,
     verification_figure,
 )
+from qgt.pictures.style import LIMIT, LIMIT_COLOUR, PointName, name_points, spread
 from qgt.trust.verification import report_on
 
 
@@ -43,9 +43,18 @@ def test_verification_figure(evidence: torch.Tensor) -> None:
 def test_reliability_figure_leaves_out_empty_bins() -> None:
     figure = reliability_figure({"one": [(10, 0.5, 1), (0, 0.0, 0), (4, 3.8, 4)]})
     (ax,) = figure.axes
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["perfectly calibrated", "one"]
-    assert len(ax.containers[0].lines[0].get_xdata()) == 2
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["perfectly calibrated"]
+    assert ax.get_title(loc="left") == "one"
+    many, few = (bars.lines[0] for bars in ax.containers)
+    assert (len(many.get_xdata()), len(few.get_xdata())) == (1, 1)
+    assert few.get_alpha() < 1 and few.get_linestyle() == "None"  # a share of four entries is pale, and not joined
     figure.savefig(io.BytesIO(), format="png")
+
+
+def test_every_curve_has_a_reliability_panel_of_its_own() -> None:
+    bins = [(10, 2.0, 3), (20, 15.0, 14)]
+    figure = reliability_figure({"a": bins, "b": bins, "c": bins})
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["a", "b", "c"]
 
 
 def test_the_frontier_joins_the_decoders_that_none_beats_in_both() -> None:
@@ -57,6 +66,14 @@ def test_the_frontier_joins_the_decoders_that_none_beats_in_both() -> None:
     joined = ax.lines[-1]
     assert joined.get_xdata().tolist() == [1.0, 100.0] and joined.get_ydata().tolist() == [0.1, 0.95]
     assert ax.get_xscale() == "log" and "microseconds" in ax.get_xlabel()
+
+
+def test_the_frontiers_limit_looks_as_in_all_figures() -> None:
+    scores = {name: qgt.Score(10, {(1, 0, 0): 900 + i, (0, 1, 1): 100 - i}) for i, name in enumerate("ab")}
+    ax = time_frontier_figure(scores, {"a": 10.0, "b": 20.0}, limit="b").axes[0]
+    (limit,) = [line for line in ax.lines if line.get_color() == LIMIT_COLOUR]
+    assert limit.get_linewidth() == LIMIT.linewidth and set(limit.get_ydata()) == {0.901}
+    assert "limit" in {text.get_text() for text in ax.texts}
 
 
 def test_a_reliability_figure_says_what_it_shows() -> None:
@@ -94,3 +111,24 @@ def test_counted_panels_share_looks_and_one_legend_and_a_single_point_has_bars()
     assert of_a[0].get_ydata().tolist() == [0.5, 1.0]
     assert len(left.containers) == 2 and not right.containers  # bars of the limit's one point, and of the curve's
     figure.savefig(io.BytesIO(), format="png")
+
+
+def test_names_beside_points_do_not_touch() -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    ax = figure.subplots()
+    ax.set(xlim=(0, 10), ylim=(0, 10))
+    points = [PointName(4 + i / 5, 5 + i % 2 / 5, "#000000", f"a name {i}") for i in range(7)]
+    name_points(figure, ax, points)
+    figure.draw_without_rendering()
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    boxes = [super(type(text), text).get_window_extent(renderer) for text in ax.texts]  # of the words alone
+    assert len(boxes) == 7
+    assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
+
+
+def test_heights_are_spread_from_the_top() -> None:
+    assert spread([0.9, 0.9, 0.2], 0.1) == [0.9, 0.8, 0.2]
+    assert spread([], 0.1) == []

@@ -116,6 +116,14 @@ def test_results_are_stored_and_ranked(tmp_path):
         StandardResults.load(tmp_path / "bad.json")
 
 
+def test_rows_of_few_instances_are_last_and_not_ranked():
+    certified = StandardRow("paper-35", "certified", 200, 190, 2.0, 2.0, 3.0, proved=200)
+    found = StandardResults([StandardRow("paper-35", "exact", 5, 5, 1.0, 1.0, 3.0, proved=5), certified])
+    names = [line.split("|")[1].strip() for line in found.table("paper-35").splitlines()[2:]]
+    assert names == ["**certified** (the limit)", "**exact**"]
+    assert [line.split("|")[3].strip() for line in found.ranking().splitlines()[2:]] == ["1/1", "0/0"]
+
+
 def test_the_recipe_of_the_page_adds_a_row(tmp_path, monkeypatch):
     (code,) = re.findall(r"```\n# mine\.py\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
     (tmp_path / "mine.py").write_text(code)

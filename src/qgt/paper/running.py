@@ -16,6 +16,7 @@ from qgt.files.store import replacing, write_text
 from qgt.paper.plan import FIXED, LIMIT, NEARLY, PAPERS, POOLS_NOISE, TOLD, PaperPlan, Scale
 from qgt.paper.tables import FIGURES, TABLES, Counts, Number, across, write_complexity_csv
 from qgt.pictures.figures import curves_figure, draw_panel, line_label, line_styles, save_figure
+from qgt.pictures.style import QUIET_WORDS, LineEnd, name_ends
 from qgt.study import (
     Comparison,
     NetworkTraining,
@@ -173,9 +174,6 @@ def _seconds(studies: Sequence[Study], found: Sequence[StudyResult], db: Path) -
 
 # The files of a reproduction: its figures and tables, from its counts alone.
 
-QUIET_WORDS = "#5b6570"  # for words beside the point
-ROOM = 0.058  # between two labels, as a part of the axis
-
 
 def draw(counts: Counts, folder: Path) -> list[Path]:
     """Write every figure and table; their paths."""
@@ -215,40 +213,15 @@ def success_figure(counts: Counts) -> "Figure":
 
 
 def _name_lines(ax: "Axes", found: Sequence[StudyResult], colours: Mapping[str, str]) -> None:
-    """Write each decoder's name right of its line's end, spread so that none covers another."""
-    ends = _ends(found)
+    """Write each decoder's name right of its line's end; the limit's is bold."""
     left, right = min(map(across, found)), max(map(across, found))
     margin = 0.02 * (right - left) or 0.5  # a single point needs some room too
     ax.set_xlim(left - margin, right + margin)
-    heights = _spread({name: y for name, (_, y) in ends.items()})
-    beside = ax.get_yaxis_transform()  # across in widths of the panel, up in rates
-    for name, (x, y) in ends.items():
-        leads = [
-            *ax.plot([x, right + margin], [y, y]),
-            *ax.plot([1, 1.01, 1.06], [y, y, heights[name]], transform=beside, clip_on=False),
-        ]
-        for lead in leads:
-            lead.set(color=colours[name], linewidth=0.8, alpha=0.6, zorder=1)
+    ends = []
+    for name, (x, y) in _ends(found).items():
         line = [one for one in found if one.decoder == name]
-        bold = line[0].limit
-        ax.text(
-            1.07,
-            heights[name],
-            line_label(line).replace(" (", "\n(") if bold else line_label(line),
-            transform=beside,
-            va="center",
-            fontsize=10.5,
-            fontweight="bold" if bold else "normal",
-            color=_darker(colours[name]),
-            linespacing=1.0,
-        )
-
-
-def _darker(colour: str) -> tuple[float, ...]:
-    """A line's colour for letters, which are thinner and need more of it."""
-    from matplotlib.colors import to_rgb
-
-    return tuple(0.82 * part for part in to_rgb(colour))
+        ends.append(LineEnd(x, y, colours[name], line_label(line), bold=line[0].limit))
+    name_ends(ax, ends, fontsize=10.5)
 
 
 def _ends(found: Sequence[StudyResult]) -> dict[str, tuple[Number, float]]:
@@ -257,15 +230,6 @@ def _ends(found: Sequence[StudyResult]) -> dict[str, tuple[Number, float]]:
     for one in sorted(found, key=across):
         last[one.decoder] = one
     return {name: (across(one), one.score.success_rate) for name, one in last.items()}
-
-
-def _spread(wanted: Mapping[str, float]) -> dict[str, float]:
-    """Heights for labels: as near to the wanted ones as their size lets them be, from the top down."""
-    placed: dict[str, float] = {}
-    above = 1.0 + ROOM
-    for name in sorted(wanted, key=lambda name: -wanted[name]):
-        above = placed[name] = min(wanted[name], above - ROOM * (1.35 if len(placed) == 1 else 1))
-    return placed
 
 
 def _images(name: str, figure: "Figure") -> dict[str, Callable[[Path], None]]:

@@ -3,12 +3,30 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from qgt.pictures.style import (
+    BOUND,
+    COLOURS,
+    DARK,
+    LIMIT,
+    LIMIT_COLOUR,
+    MARKERS,
+    QUIET,
+    QUIET_WORDS,
+    RED,
+    LineEnd,
+    LineStyle,
+    PointName,
+    name_ends,
+    name_points,
+    open_axes,
+)
 from qgt.study.plan import Study
 from qgt.study.reading import StudyResult
 from qgt.theory.limits import fewest_tests
@@ -20,10 +38,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-CLAIMED, DIFFERS, QUIET = "#1f4e79", "#c0392b", "#9aa5b1"
-LIMIT_COLOUR = "#20262c"
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d46")  # Okabe and Ito's, and a brown
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 METRIC_WORDS = {
     "success_rate": "success rate",
     "f1": "F1",
@@ -50,7 +64,7 @@ def verification_figure(report: VerificationReport) -> "Figure":
 
     figure = Figure(figsize=(11, 6.4), layout="constrained")
     axes = figure.subplot_mosaic([["claimed", "recovered"], ["difference", "evidence"]])
-    blue, red = ListedColormap(["#f4f6f8", CLAIMED]), ListedColormap(["#f4f6f8", DIFFERS])
+    blue, red = ListedColormap(["#f4f6f8", DARK]), ListedColormap(["#f4f6f8", RED])
     wrong = int(report.wrong.sum())
     panels = {
         "claimed": (report.claimed.matrix, blue, "Claimed design"),
@@ -82,12 +96,16 @@ def _draw_evidence(ax: "Axes", report: VerificationReport) -> None:
     bins = torch.linspace(low, high if high > low else low + 1, 81).tolist()
     claimed = report.claimed.matrix
     ax.hist(report.evidence[claimed == 0].numpy(), bins, color=QUIET, alpha=0.8, label="claimed 0")
-    ax.hist(report.evidence[claimed == 1].numpy(), bins, color=CLAIMED, alpha=0.7, label="claimed 1")
-    ax.axvline(report.split, color=DIFFERS, linewidth=1.2, label="split")
+    ax.hist(report.evidence[claimed == 1].numpy(), bins, color=DARK, alpha=0.7, label="claimed 1")
+    ax.axvline(report.split, color=RED, linewidth=1.2, label="split")
     ax.set_title("Evidence for each entry", fontsize=10, loc="left")
     ax.set_xlabel("evidence")
     ax.set_ylabel("entries")
+    open_axes(ax)
     ax.legend(frameon=False, fontsize=8)
+
+
+FEW = 10  # entries of a bin, below which its share says little
 
 
 def reliability_figure(
@@ -97,28 +115,39 @@ def reliability_figure(
 ) -> "Figure":
     """Draw how often something turns out true against the probability it was given, with 95 % intervals.
 
-    Each curve is a list of bins: how many entries, the sum of their probabilities, how many turned out true.
+    Each curve is a list of bins: how many entries, the sum of their probabilities, how many turned out true. It gets a
+    panel of its own, because intervals that cover each other cannot be read. A bin with few entries is pale.
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5.2, 4.8), layout="constrained")
-    ax = figure.subplots()
-    ax.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle="--", label="perfectly calibrated")
-    for colour, (name, bins) in zip((CLAIMED, DIFFERS, "#2e8b57", "#b8860b"), curves.items(), strict=False):
-        filled = [(total / n, hits / n, wilson(hits, n)) for n, total, hits in bins if n]
-        mean, share, ends = zip(*filled, strict=True)
-        reach = [
-            [s - e.low for s, e in zip(share, ends, strict=True)],
-            [e.high - s for s, e in zip(share, ends, strict=True)],
-        ]
-        ax.errorbar(mean, share, yerr=reach, color=colour, marker="o", markersize=4, linewidth=1, capsize=2, label=name)
-    ax.set_xlabel(given)
-    ax.set_ylabel(seen)
-    ax.set_xlim(-0.02, 1.02)
-    ax.set_ylim(-0.02, 1.02)
-    ax.set_aspect("equal")
-    ax.legend(frameon=False, fontsize=8, loc="upper left")
+    figure = Figure(figsize=(2.7 * len(curves) + 0.6, 3.3 if len(curves) > 1 else 3.9), layout="constrained")
+    axes = figure.subplots(1, len(curves), squeeze=False, sharey=True)[0].tolist()
+    for ax, (name, bins) in zip(axes, curves.items(), strict=True):
+        ax.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle="--", label="perfectly calibrated")
+        _draw_bins(ax, [bin for bin in bins if bin[0] >= FEW], joined=True)
+        _draw_bins(ax, [bin for bin in bins if 0 < bin[0] < FEW], joined=False)
+        ax.set_title(name, fontsize=10, loc="left")
+        ax.set_xlabel(given)
+        ax.set_xlim(-0.03, 1.03)
+        ax.set_ylim(-0.03, 1.03)
+        ax.set_aspect("equal")
+        open_axes(ax)
+    axes[0].set_ylabel(seen)
+    axes[0].legend(loc="lower right", frameon=False, fontsize=8)
     return figure
+
+
+def _draw_bins(ax: "Axes", bins: Sequence[tuple[int, float, int]], *, joined: bool) -> None:
+    """The shares of some bins with their intervals, joined by a line, or pale and alone."""
+    if not bins:
+        return
+    mean, share = [total / n for n, total, _ in bins], [hits / n for n, _, hits in bins]
+    ends = [wilson(hits, n) for n, _, hits in bins]
+    below = [high - end.low for high, end in zip(share, ends, strict=True)]
+    above = [end.high - low for low, end in zip(share, ends, strict=True)]
+    look: dict[str, Any] = {"linestyle": "-" if joined else "none", "alpha": 1.0 if joined else 0.35}
+    ax.errorbar(mean, share, yerr=[below, above], color=COLOURS[0], marker="o", markersize=4, linewidth=1.2, capsize=2,
+                **look)  # fmt: skip
 
 
 def curves_figure(found: Sequence[StudyResult], metrics: Sequence[str] = ("success_rate",)) -> "Figure":
@@ -136,18 +165,35 @@ def curves_figure(found: Sequence[StudyResult], metrics: Sequence[str] = ("succe
         )
     others = list(dict.fromkeys(tuple(one.point.items())[1:] for one in drawn))
     panels = [(metric, other) for other in others for metric in metrics]
-    columns = len(metrics) if len(metrics) > 1 and len(others) > 1 else min(3, len(panels))
+    columns = len(metrics) if len(metrics) > 1 and len(others) > 1 else _columns(len(panels))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(3.3 * columns + (3.2 if columns == 1 else 0.4), 2.7 * rows + 1.1), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
     styles = line_styles(drawn)
     for number, (ax, (metric, other)) in enumerate(zip(axes, panels, strict=False)):
         draw_panel(ax, [one for one in drawn if tuple(one.point.items())[1:] == other], styles, metric)
-        ax.set_title(", ".join(f"{_words(key)} = {value}" for key, value in other), fontsize=10, loc="left")
+        ax.set_title(", ".join(_title(key, value) for key, value in other), fontsize=10, loc="left")
         if number + columns >= len(panels):
             ax.set_xlabel(_words(next(iter(drawn[0].point))))
+        if number % columns and len(metrics) == 1:  # the panel at the left has the same axis
+            ax.set_ylabel("")
     _draw_legend(figure, axes, len(panels), drawn, metrics[0])
     return figure
+
+
+def _columns(panels: int) -> int:
+    """Panels in a row: four are two rows of two, any other number is in rows of three.
+
+    Example:
+        >>> [_columns(panels) for panels in (1, 3, 4, 5)]
+        [1, 3, 2, 3]
+    """
+    return 2 if panels == 4 else min(3, panels)
+
+
+def _title(key: str, value: object) -> str:
+    """What is special about a panel; a text describes itself."""
+    return value if isinstance(value, str) else f"{_words(key)} = {value}"
 
 
 @dataclass(frozen=True)
@@ -182,9 +228,7 @@ def success_figure(panels: Sequence[SuccessPanel], *, columns: int = 3) -> "Figu
         ax.set_title(panel.title, fontsize=10, loc="left")
         ax.set_xticks(panel.positives)
         ax.set_ylim(0, 1.02)
-        ax.grid(color="#e3e7eb", linewidth=0.6)
-        ax.set_axisbelow(True)
-        ax.spines[["top", "right"]].set_visible(False)
+        open_axes(ax)
         if number % columns == 0:
             ax.set_ylabel("plates exactly right")
         if number + columns >= len(panels):
@@ -199,7 +243,7 @@ def success_figure(panels: Sequence[SuccessPanel], *, columns: int = 3) -> "Figu
 def _draw_success(ax: "Axes", panel: SuccessPanel) -> None:
     """The limit of a panel, then a line with its band for each decoder."""
     words = "limit" if panel.strict else "limit, estimated"
-    LineStyle(LIMIT_COLOUR, linewidth=2.4, zorder=1.5).draw(ax, panel.positives, panel.limit, words)
+    LIMIT._replace(zorder=1.5).draw(ax, panel.positives, panel.limit, words)
     if panel.strict:
         _shade_above(ax, panel.positives, panel.limit)
     for (name, right), colour, marker in zip(panel.right.items(), COLOURS, MARKERS, strict=False):
@@ -255,9 +299,7 @@ def counted_figure(panels: Sequence[CountedPanel]) -> "Figure":
         ax.set_title(panel.title, fontsize=10, loc="left")
         ax.set_xlabel(panel.across)
         ax.set_ylim(0, 1.02)
-        ax.grid(color="#e3e7eb", linewidth=0.6)
-        ax.set_axisbelow(True)
-        ax.spines[["top", "right"]].set_visible(False)
+        open_axes(ax)
     axes[0].set_ylabel("success rate")
     figure.legend(
         legend.values(), legend.keys(), loc="outside lower center", ncols=min(4, len(legend)), frameon=False, fontsize=9
@@ -265,42 +307,71 @@ def counted_figure(panels: Sequence[CountedPanel]) -> "Figure":
     return figure
 
 
-def time_frontier_figure(scores: Mapping[str, Score], microseconds: Mapping[str, float]) -> "Figure":
-    """Draw success rates against the time of a decode; a line joins those that no other beats in both."""
+def time_frontier_figure(
+    scores: Mapping[str, Score], microseconds: Mapping[str, float], limit: str | None = None
+) -> "Figure":
+    """Draw success rates against the time of a decode; a line joins those that no other beats in both.
+
+    Args:
+        scores: What each decoder had right.
+        microseconds: How long each takes for one instance.
+        limit: The exact one, whose success rate is drawn as the limit.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4.8), layout="constrained")
     ax = figure.subplots()
     best: list[tuple[float, float]] = []
+    names = []
     for name in sorted(scores, key=lambda name: microseconds[name]):
         rate, (low, high) = scores[name].success_rate, scores[name].interval()
         leads = not best or low > best[-1][1]
         if leads:
             best.append((microseconds[name], rate))
-        colour, reach = CLAIMED if leads else QUIET, [[rate - low], [high - rate]]
+        colour, reach = COLOURS[0] if leads else QUIET, [[rate - low], [high - rate]]
         ax.errorbar(microseconds[name], rate, yerr=reach, color=colour, marker="o", markersize=6, capsize=3)
-        # The line runs to the right and up from a leader, so its upper left is free; the others alternate.
-        behind = len(ax.texts) - len(best)
-        side, place = ("right", (-7, 6)) if leads else ("left", (7, -24 if behind % 2 == 0 else 7))
-        ax.annotate(
-            name,
-            (microseconds[name], rate),
-            xytext=place,
-            textcoords="offset points",
-            ha=side,
-            fontsize=9,
-            color=LIMIT_COLOUR if leads else "#5b6570",
-        )
-    ax.step(*zip(*best, strict=True), where="post", color=CLAIMED, linewidth=1, alpha=0.5, zorder=0)
-    ax.set_xscale("log")
-    ax.margins(x=0.2)
-    ax.set_ylim(-0.03, 1.08)
-    ax.set_xlabel("microseconds per decode")
+        names.append(PointName(microseconds[name], rate, LIMIT_COLOUR if leads else QUIET_WORDS, name))
+    ax.step(*zip(*best, strict=True), where="post", color=COLOURS[0], linewidth=1, alpha=0.5, zorder=0)
+    _time_axis(ax, list(microseconds.values()))
+    lowest = min(score.success_rate for score in scores.values())
+    ax.set_ylim(-0.03 if lowest < 0.3 else math.floor(10 * lowest - 1) / 10, 1.06)
     ax.set_ylabel("success rate")
-    ax.grid(color="#e3e7eb", linewidth=0.6)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
+    open_axes(ax)
+    avoid = [(microseconds[name], end) for name, score in scores.items() for end in score.interval()]
+    if limit is not None:
+        avoid += _draw_limit(ax, scores[limit].success_rate)
+    name_points(figure, ax, names, [*avoid, *_along(best)])
     return figure
+
+
+def _draw_limit(ax: "Axes", rate: float) -> list[tuple[float, float]]:
+    """The limit across a panel, with its name; places on it that other names should not cover."""
+    ax.axhline(rate, color=LIMIT_COLOUR, linewidth=LIMIT.linewidth, zorder=1)
+    beside = ax.get_yaxis_transform()
+    ax.text(0.005, rate + 0.012, "limit", transform=beside, fontsize=9, fontweight="bold", color=LIMIT_COLOUR)
+    return [(float(x), rate) for x in np.geomspace(*ax.get_xlim(), 60)]
+
+
+def _time_axis(ax: "Axes", microseconds: Sequence[float]) -> None:
+    """A logarithmic axis of times, with plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    decades = math.log10(max(microseconds) / min(microseconds))
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 2.5 else (1.0,)))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+    ax.minorticks_off()
+    ax.margins(x=0.2)
+    ax.set_xlabel("microseconds per decode")
+
+
+def _along(best: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Places on the line that joins the best, close enough to each other that no name fits between two."""
+    found = []
+    for (x, y), (right, up) in pairwise(best):
+        found += [(float(x * (right / x) ** part), y) for part in np.linspace(0, 1, 20)]
+        found += [(right, float(y + (up - y) * part)) for part in np.linspace(0, 1, 20)]
+    return found
 
 
 def _words(key: str) -> str:
@@ -308,24 +379,10 @@ def _words(key: str) -> str:
     return key.removeprefix("design.").replace(".", " ").replace("_", " ")
 
 
-class LineStyle(NamedTuple):
-    """How a decoder's line looks."""
-
-    color: str
-    linewidth: float = 1.5
-    linestyle: str = "-"
-    marker: str = ""
-    zorder: float = 2.0
-
-    def draw(self, ax: "Axes", x: Any, y: Sequence[float], label: str) -> None:
-        """Draw a line in this style."""
-        ax.plot(x, y, label=label, markersize=4.5, **self._asdict())
-
-
 def line_styles(found: Sequence[StudyResult]) -> dict[str, LineStyle]:
     """A colour and a marker for each decoder, the same in all panels."""
     limits = {one.decoder: one.limit for one in found}
-    styles = {name: LineStyle(LIMIT_COLOUR, linewidth=2.4, zorder=3) for name, limit in limits.items() if limit}
+    styles = {name: LIMIT for name, limit in limits.items() if limit}
     for number, name in enumerate(name for name, limit in limits.items() if not limit):
         dashes = ("-", "--", ":")[number // len(COLOURS) % 3]
         marker = MARKERS[number % len(MARKERS)]
@@ -342,7 +399,7 @@ def draw_panel(ax: "Axes", found: Sequence[StudyResult], styles: Mapping[str, Li
         low, high = zip(*(one.score.interval(metric) for one in line), strict=True)
         ax.fill_between(where, low, high, color=styles[name].color, alpha=0.15, linewidth=0)
         styles[name].draw(ax, where, mean, name)
-        if line[0].limit and metric == "success_rate":
+        if line[0].limit and metric == "success_rate" and _proved(line) >= NEARLY_ALL:
             _shade_above(ax, where, mean)
     values = list(dict.fromkeys(next(iter(one.point.values())) for one in found))
     if len(values) <= 10 and not any(isinstance(value, str) for value in values):
@@ -350,11 +407,21 @@ def draw_panel(ax: "Axes", found: Sequence[StudyResult], styles: Mapping[str, Li
     if metric == "success_rate":
         ax.set_ylim(0, 1.02)
     elif metric == "mse":
-        ax.set_ylim(bottom=0)
+        _log_error(ax, [one.score.mean(metric) for one in found])
     ax.set_ylabel(METRIC_WORDS[metric])
-    ax.grid(color="#e3e7eb", linewidth=0.6)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
+    open_axes(ax)
+
+
+def _log_error(ax: "Axes", errors: Sequence[float]) -> None:
+    """An axis for errors that is logarithmic, so that small ones can be told apart, down to a part that has 0."""
+    largest = max(errors, default=0.0)
+    if largest > 0:
+        linear = 10.0 ** math.floor(math.log10(largest) - 2)
+        ax.set_yscale("symlog", linthresh=linear, linscale=0.5)
+        ticks = [0.0, *(linear * 10**power for power in range(4) if linear * 10**power <= 1.3 * largest)]
+        ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        ax.minorticks_off()
+    ax.set_ylim(0, 1.5 * largest or None)
 
 
 def _shade_above(ax: "Axes", where: Any, limit: Sequence[float]) -> None:
@@ -375,7 +442,7 @@ def _shade_above(ax: "Axes", where: Any, limit: Sequence[float]) -> None:
             ha="left" if left else "right",
             va="top",
             fontsize=8,
-            color="#5b6570",
+            color=QUIET_WORDS,
         )
 
 
@@ -396,21 +463,28 @@ def _draw_legend(
     elif len(axes) == 1:
         figure.legend(loc="outside right upper", **look)
     else:
-        figure.legend(loc="outside lower center", ncols=min(4, len(names)), **look)
+        across = 4 if len(names) <= 4 or len(axes) != 4 else 3  # two panels in a row have room for three names
+        figure.legend(loc="outside lower center", ncols=min(across, len(names)), **look)
+
+
+NEARLY_ALL = 0.98  # of answers proved, from which on a panel claims that no decoder does better
+
+
+def _proved(line: Sequence[StudyResult]) -> float:
+    """The share of a decoder's answers that are proved to be the most probable ones."""
+    return sum(one.statuses.get("PROVED", 0) for one in line) / sum(one.score.instances for one in line)
 
 
 def line_label(line: Sequence[StudyResult]) -> str:
     """A decoder's name; the limit says that it is one, and how much of it is proved if not all."""
     if not line[0].limit:
         return line[0].label
-    proved = sum(one.statuses.get("PROVED", 0) for one in line) / sum(one.score.instances for one in line)
+    proved = _proved(line)
     share = math.floor(1e4 * proved) / 100  # rounded down: 100 % would say that nothing is open
     return f"{line[0].label} (limit{'' if proved == 1 else f', {share:.2f} % proved'})"
 
 
 # The candidates of a plan: how sure each is, against the pools that it takes.
-
-PLAN_COLOURS = ("#1f5f99", "#2e8b57", "#b8860b", "#7a4fa3", "#b93226")
 
 
 @dataclass(frozen=True)
@@ -438,22 +512,22 @@ def plan_figure(points: Sequence[PlanPoint], *, certainty: float, bound: float, 
 
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     ax = figure.subplots()
-    ax.axhline(certainty, color="#8f9ba8", linewidth=1, linestyle="--", label="certainty wanted")
-    ax.axvline(bound, color="#20262c", linewidth=1, label="entropy bound: no design does with fewer pools")
-    for colour, weight in zip(PLAN_COLOURS, sorted({point.weight for point in points}), strict=False):
+    ax.axhline(certainty, color=QUIET, linewidth=1, linestyle="--", label="certainty wanted")
+    words = "entropy bound: no design does with fewer pools"
+    ax.axvline(bound, color=BOUND.color, linewidth=BOUND.linewidth, linestyle=BOUND.linestyle, label=words)
+    for colour, weight in zip(COLOURS, sorted({point.weight for point in points}), strict=False):
         own = sorted((point for point in points if point.weight == weight), key=lambda point: point.pools)
         x, y = [point.pools for point in own], [point.success for point in own]
         reach = [[point.success - point.low for point in own], [point.high - point.success for point in own]]
         ax.errorbar(x, y, yerr=reach, color=colour, marker="o", linewidth=1, capsize=3, label=f"{weight} transfers")
     for point in points:
         if point.recommended:
-            ax.plot(
-                point.pools, point.success, "o", markersize=15, fillstyle="none", color="#b93226", label="recommended"
-            )
+            ax.plot(point.pools, point.success, "o", markersize=15, fillstyle="none", color=RED, label="recommended")
     ax.set_xlim(0, max([items, *(point.pools for point in points)]) * 1.02)
     ax.set_xlabel(f"pools (one test for each sample: {items})")
     ax.set_ylabel("plates decoded without an error")
     ax.set_title("Simulated plates, 99 % intervals", fontsize=10, loc="left")
+    open_axes(ax)
     ax.legend(frameon=False, fontsize=8)
     return figure
 
@@ -509,22 +583,35 @@ def prevalence_figure(
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter
 
-    figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+    figure = Figure(figsize=(8, 4.6), layout="constrained")
     ax = figure.subplots()
+    ends = []
     for (policy, points), colour, marker in zip(found.items(), COLOURS, MARKERS, strict=False):
         rate, tests, error = zip(*points, strict=True)
         bars = [1.96 * one for one in error]
-        ax.errorbar(rate, tests, yerr=bars, color=colour, marker=marker, markersize=4, label=policy.replace("_", " "))
-    ax.plot(*zip(*bound, strict=True), color=LIMIT_COLOUR, linestyle="--", label="entropy bound")
+        ax.errorbar(rate, tests, yerr=bars, color=colour, marker=marker, markersize=4.5, capsize=2)
+        ends.append(LineEnd(rate[-1], tests[-1], colour, policy.replace("_", " ")))
+    BOUND.draw(ax, [rate for rate, _ in bound], [least for _, least in bound], "entropy bound")
+    ends.append(LineEnd(*bound[-1], BOUND.color, "entropy bound"))
     ax.set_xscale("log")
     ax.set_xticks([rate for rate, _ in bound])
     ax.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{100 * rate:g}"))
-    ax.minorticks_off()
-    ax.set_ylim(bottom=0)
+    _log_tests(ax, min(least for _, least in bound))
     ax.set_xlabel("prevalence, %")
     ax.set_ylabel(f"tests for {items} items, mean and 95 % interval")
-    ax.legend(frameon=False)
+    open_axes(ax)
+    ax.set_xlim(ax.get_xlim())  # names are placed within these limits
+    name_ends(ax, ends)
     return figure
+
+
+def _log_tests(ax: "Axes", least: float) -> None:
+    """A logarithmic axis for numbers of tests, which has ticks with plain numbers."""
+    ax.set_yscale("log")
+    ticks = [tick for tick in (3, 5, 10, 20, 30, 50, 100, 200, 400) if 0.8 * least <= tick <= 1.3 * ax.get_ylim()[1]]
+    ax.set_yticks(ticks, [str(tick) for tick in ticks])
+    ax.set_ylim(bottom=0.8 * least)
+    ax.minorticks_off()
 
 
 def needed_tests_figure(
@@ -556,17 +643,13 @@ def needed_tests_figure(
                 rate, tests, yerr=bars, color=colour, marker=marker, markersize=5, capsize=2, label=name, **look
             )
         )
-    shown += ax.plot(*zip(*bound, strict=True), color=LIMIT_COLOUR, linestyle="--", label="entropy bound, one stage")
+    BOUND.draw(ax, [rate for rate, _ in bound], [least for _, least in bound], "entropy bound, one stage")
+    shown += ax.lines[-1:]
     ax.set_xscale("log")
-    ax.set_yscale("log")
     ax.set_xticks([rate for rate, _ in bound])
     ax.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{100 * rate:g}"))
-    ticks = [tick for tick in (3, 5, 10, 20, 30, 50, 100) if tick >= 0.8 * min(least for _, least in bound)]
-    ax.set_yticks(ticks, [str(tick) for tick in ticks])
-    ax.minorticks_off()
-    ax.grid(color="#e3e7eb", linewidth=0.6)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
+    _log_tests(ax, min(least for _, least in bound))
+    open_axes(ax)
     ax.set_xlabel("prevalence, %")
     ax.set_ylabel(f"tests for {samples} samples")
     figure.legend(handles=shown, loc="outside right upper", frameon=False, fontsize=9)
@@ -583,21 +666,28 @@ def rounds_figure(found: Mapping[str, tuple[float, float, float, float]], bound:
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+    figure = Figure(figsize=(8, 4.6), layout="constrained")
     ax = figure.subplots()
-    for number, (policy, (rounds, tests, error, success)) in enumerate(found.items()):
-        label = f"{policy.replace('_', ' ')} ({100 * success:.1f} % right)"
-        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number // len(COLOURS)]
-        ax.errorbar([rounds], [tests], yerr=[1.96 * error], color=colour, marker=marker, linestyle="none", label=label)
-    ax.axhline(bound, color=LIMIT_COLOUR, linestyle="--", label="entropy bound")
-    ax.set_yscale("log")
-    ax.set_ylim(bottom=bound * 0.8)
-    ticks = [tick for tick in (10, 15, 20, 30, 50, 100, 200, 400) if tick >= bound * 0.8]
-    ax.set_yticks(ticks, [str(tick) for tick in ticks])
-    ax.minorticks_off()
+    names = []
+    for policy, (rounds, tests, error, success) in found.items():
+        ax.errorbar([rounds], [tests], yerr=[1.96 * error], color=COLOURS[0], marker="o", linestyle="none")
+        right = "" if success > 0.9995 else f" ({100 * success:.1f} % right)"
+        names.append(PointName(rounds, tests, LIMIT_COLOUR, policy.replace("_", " ") + right))
+    ax.axhline(bound, color=BOUND.color, linewidth=BOUND.linewidth, linestyle=BOUND.linestyle)
+    ax.set_xscale("log")
+    most = max(rounds for rounds, *_ in found.values())
+    ticks = [tick for tick in (1, 2, 3, 5, 10, 20, 50, 100) if tick <= 1.3 * most]
+    ax.set_xticks(ticks, [str(tick) for tick in ticks])
+    ax.margins(x=0.12)
+    _log_tests(ax, bound)
     ax.set_xlabel("rounds, mean")
     ax.set_ylabel(f"tests for {items} items, mean")
-    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    open_axes(ax)
+    ax.text(0.99, bound * 1.03, "entropy bound", transform=ax.get_yaxis_transform(), ha="right", va="bottom",
+            fontsize=9, fontweight="bold", color=LIMIT_COLOUR)  # fmt: skip
+    if any(success > 0.9995 for *_, success in found.values()):
+        ax.set_title("100.0 % right where nothing else is said", fontsize=9, loc="left", color=QUIET_WORDS)
+    name_points(figure, ax, names)
     return figure
 
 
@@ -619,5 +709,6 @@ def policy_frontier_figure(found: Mapping[int, Sequence[tuple[float, float]]], i
     ax.set_ylim(bottom=0)
     ax.set_xlabel(f"tests for {items} items, mean")
     ax.set_ylabel("wrong answers, %")
+    open_axes(ax)
     ax.legend(frameon=False)
     return figure

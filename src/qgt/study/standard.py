@@ -32,6 +32,7 @@ from qgt.version import provenance
 
 PROVED_SHARE = 0.98  # of answers, from which on the success of `Certified` is called the limit
 FIRST_PART, PART = 5, 50  # instances decoded together: a decoder too slow for all is stopped after few
+ENOUGH = 50  # instances, from which on a row is ranked: the interval of a few includes every limit
 SECONDS_EACH = "5"  # of a search, for one instance
 NOT_COMPARED = ("exhaustive",)  # refuses all of the problems: they are too large
 
@@ -285,7 +286,10 @@ class StandardResults:
         return None
 
     def ranking(self) -> str:
-        """All decoders as a Markdown table: on how many problems each is at the limit, the best first."""
+        """All decoders as a Markdown table: on how many problems each is at the limit, the best first.
+
+        Rows with few instances are not counted.
+        """
         names = dict.fromkeys(row.decoder for row in self.rows if row.instances)
         header = [
             "decoder",
@@ -300,23 +304,25 @@ class StandardResults:
         """By what a decoder is ranked, and its cells."""
         own = [row for row in self.rows if row.decoder == decoder and row.instances]
         beside = [(row, limit) for row in own if (limit := self.limit(row.problem)) is not None]
-        reached = sum(row.interval.high >= limit.success for row, limit in beside)
-        lost = sum(limit.success - row.success for row, limit in beside) / len(beside) if beside else math.nan
+        ranked = [(row, limit) for row, limit in beside if row.instances >= ENOUGH]
+        reached = sum(row.interval.high >= limit.success for row, limit in ranked)
+        lost = sum(limit.success - row.success for row, limit in ranked) / len(ranked) if ranked else math.inf
         middle = sorted(row.milliseconds for row in own)[len(own) // 2]
-        return -reached, lost, [f"**{decoder}**", str(len(own)), str(reached), f"{lost:.3f}", f"{middle:.3g}"]
+        cells = [str(len(own)), f"{reached}/{len(ranked)}", f"{lost:.3f}" if ranked else "", f"{middle:.3g}"]
+        return -reached, lost, [f"**{decoder}**", *cells]
 
     def table(self, problem: str) -> str:
-        """The decoders that take a problem as a Markdown table, the best first."""
+        """The decoders that take a problem as a Markdown table, the best first, those with few instances last."""
         limit = self.limit(problem)
         rows = [row for row in self.rows if row.problem == problem and row.instances]
-        rows.sort(key=lambda row: (-row.success, row.milliseconds))
+        rows.sort(key=lambda row: (row.instances < ENOUGH, -row.success, row.milliseconds))
         cells = [
             [
                 f"**{row.decoder}**" + (" (the limit)" if row is limit else ""),
                 f"{row.success:.3f}",
                 f"{row.interval.low:.3f} to {row.interval.high:.3f}",
                 str(row.instances),
-                "" if row.proved is None else f"{100 * row.proved / row.instances:.0f} %",
+                "" if row.proved is None else f"{100 * row.proved // row.instances} %",
                 f"{row.milliseconds:.3g}",
                 "" if row.memory_mb is None else f"{row.memory_mb:.0f}",
             ]
