@@ -118,11 +118,12 @@ def enter_round(app_state: AppState, run: StoredRun, version: int, texts: Sequen
     return app_state.store.submit(run.id, "follow-up", "", record.counts_file(counts), kept)
 
 
-def _has_round(newest: dict[str, Any], before: dict[str, Any], record: Round) -> bool:
+def _has_round(newest: Mapping[str, Any], before: Mapping[str, Any], record: Round) -> bool:
     """Whether the newest counts are some earlier ones with that round: other counts of the round then correct them."""
-    *others, last = newest.get("rounds", ()) or ({},)
-    same = {**newest, "rounds": others}, {**before, "rounds": list(before.get("rounds", ()))}
-    return _plain(last.get("record")) == _plain(record.plain) and _plain(same[0]) == _plain(same[1])
+    rounds = list(newest.get("rounds", ()))
+    if not rounds or _plain(rounds[-1]["record"]) != _plain(record.plain):
+        return False
+    return _plain({**newest, "rounds": rounds[:-1]}) == _plain({**before, "rounds": list(before.get("rounds", ()))})
 
 
 def _plain(value: object) -> str:
