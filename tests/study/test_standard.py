@@ -92,6 +92,30 @@ def test_rows_of_an_earlier_call_are_kept_and_short_ones_are_measured_again():
     assert len(told) == 1
 
 
+class Failing(Slow):
+    """One that takes every problem, and fails on some."""
+
+    def bind(self, problem):
+        if problem.values is not None:
+            raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+        return super().bind(problem)
+
+
+def test_a_decoder_that_fails_gets_a_row_that_says_so():
+    some = [PROBLEMS["categories-20"], PROBLEMS["paper-35"]]
+    failed, fine = run_standard({"failing": Failing()}, problems=some, instances=6)
+    assert (failed.instances, fine.instances) == (0, 6)
+    assert failed.refused == "it failed: RuntimeError: mat1 and mat2 shapes cannot be multiplied"
+
+
+def test_rows_of_another_source_are_measured_again():
+    one = PROBLEMS["paper-35"]
+    old = StandardRow(one.name, "slow", 200, 7, 1.0, 1.0, source="old")
+    for sources, again in (({"slow": "old"}, False), ({"slow": "new"}, True), ({}, True)):
+        (row,) = run_standard({"slow": Slow()}, problems=[one], done=[old], sources=sources, instances=6)
+        assert (row is not old) == again and row.source == sources.get("slow", "")
+
+
 def test_a_slow_decoder_decodes_fewer():
     (row,) = run_standard({"slow": Slow()}, problems=[PROBLEMS["paper-35"]], seconds=0.0)
     assert row.instances == 5

@@ -119,12 +119,15 @@ def _standard(
 ) -> None:
     """Run the standard benchmark, and tell what each decoder reached; rows that the file has are not measured again."""
     from qgt.decoders.registry import make_decoder
+    from qgt.files.plugins import loaded_plugins
     from qgt.study.standard import StandardResults, StandardRow, run_standard, standard_decoders, standard_problems
 
     check_outputs([output], inputs=[*(plugin or ())])
     load_plugins(plugin)
     usual = standard_decoders()
     decoders = {name: usual.get(name) or make_decoder(name) for name in names} or usual
+    plugins = {one.name: one.sha256 for one in loaded_plugins()}
+    sources = {name: plugins.get(name.partition(":")[0], "") for name in decoders}
     rows = list(StandardResults.load(output).rows) if output.exists() else []
     total = len(decoders) * len(standard_problems())
 
@@ -135,12 +138,15 @@ def _standard(
             StandardResults(rows).save(output)
             show(len(rows), max(total, len(rows)))
 
-        found = run_standard(decoders, instances=instances, seconds=seconds, done=tuple(rows), on_row=keep)
-    taken = [row for row in found if row.instances]
+        found = run_standard(
+            decoders, instances=instances, seconds=seconds, done=tuple(rows), sources=sources, on_row=keep
+        )
     table = [
         [row.problem, row.decoder, f"{row.success:.3f}", f"{row.interval.low:.3f}-{row.interval.high:.3f}",
          row.instances, f"{row.milliseconds:.3g}"]
-        for row in taken
+        if row.instances else [row.problem, row.decoder, "not taken" if not names else row.refused, "", 0, ""]
+        for row in found
+        if row.instances or names or row.refused.startswith("it failed")
     ]  # fmt: skip
     header = ["problem", "decoder", "right", "95 % interval", "instances", "CPU ms each"]
     told = {"results": str(output), "rows": [asdict(row) for row in found]}

@@ -12,7 +12,7 @@ import math
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -125,7 +125,8 @@ class StandardRow:
     cpu_seconds: float  # the same of all threads together, which a busy neighbour changes less
     memory_mb: float | None = None  # by which the process grew; None where the system does not say
     proved: int | None = None  # answers shown to be the most probable ones; None for decoders that prove nothing
-    refused: str = ""  # why the decoder does not take the problem
+    refused: str = ""  # why the decoder does not take the problem, or how it failed
+    source: str = ""  # the SHA-256 of the file that has the decoder, if it is a plugin
 
     @property
     def success(self) -> float:
@@ -160,16 +161,18 @@ def run_standard(
     instances: int | None = None,
     seconds: float = 120.0,
     done: Iterable[StandardRow] = (),
+    sources: Mapping[str, str] | None = None,
     on_row: Callable[[StandardRow], None] | None = None,
 ) -> list[StandardRow]:
-    """Every decoder on every problem.
+    """Every decoder on every problem. A decoder that raises an error gets a row that says so, and the others go on.
 
     Args:
         decoders: The decoders by the names that rows give them.
         problems: Some of the problems; None takes all.
         instances: Decode only the first ones of each problem; None decodes all.
         seconds: For each row. A decoder that is slower decodes fewer instances, and its row says how many.
-        done: Rows of an earlier call, which are not measured again.
+        done: Rows of an earlier call, which are not measured again unless the decoder has another source now.
+        sources: The SHA-256 of the files of decoders that are plugins, by their names.
         on_row: Called after each new row.
 
     Example:
@@ -178,15 +181,16 @@ def run_standard(
         >>> rows[0].problem, rows[0].instances, rows[0].right > 10
         ('paper-35', 20, True)
     """
-    known = {(row.problem, row.decoder): row for row in done}
+    known = {(row.problem, row.decoder, row.source): row for row in done}
     found = []
     for one in standard_problems() if problems is None else problems:
         drawn: Instances | None = None
         for name, decoder in decoders.items():
-            row = known.get((one.name, name))
+            source = (sources or {}).get(name, "")
+            row = known.get((one.name, name, source))
             if row is None or not _complete(row, min(instances or one.most, one.most), seconds):
                 drawn = drawn or one.instances(instances)
-                row = _measured(one, name, decoder, drawn, seconds)
+                row = replace(_attempted(one, name, decoder, drawn, seconds), source=source)
                 if on_row is not None:
                     on_row(row)
             found.append(row)
@@ -196,6 +200,14 @@ def run_standard(
 def _complete(row: StandardRow, wanted: int, seconds: float) -> bool:
     """Whether a row of an earlier call need not be measured again."""
     return bool(row.refused) or row.instances >= wanted or row.seconds >= seconds
+
+
+def _attempted(one: StandardProblem, name: str, decoder: Decoder, drawn: Instances, seconds: float) -> StandardRow:
+    """A row; of a decoder that fails, one that says how: an hour of other rows is not lost for it."""
+    try:
+        return _measured(one, name, decoder, drawn, seconds)
+    except Exception as error:
+        return StandardRow(one.name, name, 0, 0, 0.0, 0.0, refused=f"it failed: {type(error).__name__}: {error}")
 
 
 def _measured(one: StandardProblem, name: str, decoder: Decoder, drawn: Instances, seconds: float) -> StandardRow:
