@@ -71,7 +71,7 @@ def search_of(problem: qgt.Problem, y: Tensor) -> SetSearch:
 
 
 def every_set(search: SetSearch, most: int = MOST) -> Iterator[tuple[Fitted, Tensor]]:
-    """The fitted sets of each size, with the highest evidence of the sets with one item less; -inf for the empty set."""
+    """The fitted sets of each size, with the highest evidence of the sets with one item less (-inf for none)."""
     plates = search.plates
     instances, items = len(plates), plates.problem.items
     empty = PositiveSets(

@@ -76,3 +76,23 @@ def test_a_surprise_with_many_explanations_is_no_certainty(script: Any) -> None:
     assert len(few) > PLATES // 2 and 1 in few
     for i in few:
         assert float(result.evidence.confidence[i]) < share_by_grid(problem, y[i], result.x[i]) + 0.01
+
+
+def test_samples_of_the_same_pools_share_the_probability() -> None:
+    """A weak positive in pools of twelve: each of the twelve is as probable as any other, and all are listed.
+
+    Four of them were looked at, and a plate whose later rounds had cleared these was called certain.
+    """
+    design = qgt.Design.from_rows(["1" * 12 + "0" * 12, "1" * 12 + "0" * 12, "0" * 12 + "1" * 12])
+    loads = qgt.Loads(rate=0.005, mean=2.9, sd=1.9, low=0.0)
+    problem = qgt.Problem(design, loads, qgt.CycleThreshold(sigma=0.25, limit=38.0))
+    result = qgt.LoadPosterior().bind(problem)(torch.tensor([[36.8, 36.8, math.inf]], dtype=torch.float64))
+    confidence, marginals, answers = (
+        result.evidence.confidence,
+        result.evidence.marginals,
+        result.evidence.alternatives,
+    )
+    assert confidence is not None and marginals is not None and answers is not None
+    assert float(confidence) == pytest.approx(1 / 12, abs=0.005)
+    assert bool(((marginals[0, :12] - 1 / 12).abs() < 0.01).all())
+    assert int((answers.x.sum(1) == 1).sum()) == 12
