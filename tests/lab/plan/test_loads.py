@@ -283,7 +283,7 @@ def test_a_plan_says_what_pooling_loses(small):
     # A plan whose plates had no positive has no sensitivity, and as many columns.
     unknown = replace(small, candidates=tuple(replace(one, sensitivity=None) for one in small.candidates))
     assert {len(row) for row in plan_rows(unknown)} == {len(header)}
-    assert all("sensitivity" not in one and "too_weak" in one for one in plan_facts(unknown)["candidates"])
+    assert all("sensitivity" not in one and "too_weak" in one for one in plan_facts(unknown, 5.0)["candidates"])
 
 
 def test_the_promise_holds_on_new_plates(small):
