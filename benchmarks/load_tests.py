@@ -13,7 +13,8 @@ pool has more than 32 samples, for any scheme. All schemes get the same plates, 
 the same in all schemes.
 
     one stage       the fewest pools with which `LoadPosterior` names the positives of 99 % of plates exactly
-    two stages      fewer pools; the samples of plates below 99 % on which the sets listed differ are then tested alone
+    two stages      fewer pools; the samples of plates below 99 % on which the sets listed differ are then tested alone,
+                    and on plates whose list is not complete all samples that no pool clears
     rounds          `qgt follow-up`: a first round, then up to four pools at a time until the answer is certain
     pools, then single tests (Dorfman), 8 rows and 12 columns, COMP
                     samples whose pools are all detected are tested alone; a pool is detected if it reports a cycle
@@ -41,8 +42,8 @@ from loads import REAL
 from qgt.arguments import generator_of
 from qgt.decoders.results import Decoded
 from qgt.lab.answers.decoding import ByLongerLists, decode_history
-from qgt.lab.plan.loads import detected, pools_for_loads
-from qgt.lab.plan.simulation import fewest
+from qgt.lab.plan.loads import detected, not_cleared, pools_for_loads
+from qgt.lab.plan.simulation import fewest, to_test_alone
 from qgt.lab.rounds import propose
 from qgt.lab.verdicts import Call, Verdict
 from qgt.pictures.figures import needed_tests_figure, save_figure
@@ -218,14 +219,6 @@ class Task(NamedTuple):
         return [self.kind, self.rate, self.weight, self.plates, self.seed, self.pools, self.scheme]
 
 
-def retested(found: Decoded) -> Tensor:
-    """The samples to test alone: those on which the sets listed differ, on plates that are not certain."""
-    evidence = found.evidence
-    assert evidence.confidence is not None and evidence.complete is not None and evidence.unsettled is not None
-    sure = (evidence.confidence >= CERTAIN) & evidence.complete
-    return evidence.unsettled & ~sure[:, None]
-
-
 def decoded(
     task: Task, pools: int, *, give_up: Callable[[Tally, Tally], bool] = lambda one, two: False
 ) -> tuple[Tally, Tally]:
@@ -236,15 +229,17 @@ def decoded(
     one, two = Tally(), Tally()
     for first in range(0, task.plates, PART):
         here = some_plates(task.rate, task.seed, task.plates, fresh=task.kind == "fresh").part(first, PART)
-        add_decoded(one, two, here, decode(_reports(problem, here.x, task, first).to(task.device)), pools)
+        y = _reports(problem, here.x, task, first).to(task.device)
+        found = decode(y)
+        add_decoded(one, two, here, found, to_test_alone(found, CERTAIN, not_cleared(problem, y)), pools)
         if give_up(one, two):
             break
     return one, two
 
 
-def add_decoded(one: Tally, two: Tally, here: Plates, found: Decoded, pools: int) -> None:
-    """Count some decoded plates for one stage, and for two."""
-    again, called = retested(found).cpu(), found.x.cpu().bool()
+def add_decoded(one: Tally, two: Tally, here: Plates, found: Decoded, alone: Tensor, pools: int) -> None:
+    """Count some decoded plates for one stage, and for two, in which some samples are tested alone."""
+    again, called = alone.cpu(), found.x.cpu().bool()
     one.add(torch.full((len(here.x),), pools), here.right(called))
     two.add(pools + again.sum(1), here.right(torch.where(again, here.alone, called)))
 

@@ -83,7 +83,10 @@ def test_only_samples_in_doubt_on_plates_that_are_not_certain_are_tested_again(s
         unsettled=torch.tensor([[True, False]] * 3),
     )
     found = qgt.Decoded(torch.zeros(3, 2, dtype=torch.uint8), torch.zeros(3, dtype=torch.uint8), evidence=evidence)
-    assert script.retested(found).tolist() == [[False, False], [True, False], [True, False]]
+    assert script.to_test_alone(found, 0.99).tolist() == [[False, False], [True, False], [True, False]]
+    # The list of the second plate lacks sets: what no pool clears is in doubt as well.
+    uncleared = torch.tensor([[True, True]] * 3)
+    assert script.to_test_alone(found, 0.99, uncleared).tolist() == [[False, False], [True, True], [True, False]]
 
 
 def test_a_search_keeps_what_it_tried_and_gives_hopeless_designs_up(script: Any, monkeypatch: Any) -> None:

@@ -15,7 +15,7 @@ from openpyxl import load_workbook
 from visits import held, typed, visiting
 
 import qgt
-from qgt.lab.plan.folder import read_plan
+from qgt.lab.plan.folder import load_cells, read_plan
 from qgt.lab.sheets.counts import read_counts
 from qgt.web import decoding
 from qgt.web.planning import asked
@@ -116,9 +116,20 @@ def test_a_plan_for_cycle_thresholds_becomes_a_run(visitor):
     assert "detected up to cycle 37" in answer.text and "diluted beyond detection" in answer.text
     number = made.candidates.index(made.recommended)
     run = visitor.post(answer.url.path, {"candidate": str(number), "name": "PCR"}).url.path.split("/")[2]
+    shown = [*made.candidates, *made.classical]
+    assert table_of(answer.text, 2) == [load_cells(made, one) for one in shown]
+    assert table_of(visitor.get(f"/runs/{run}").text, 2) == [load_cells(made, one) for one in made.candidates]
     prepared = visitor.app_state.bench.prepared(run)
     assert prepared.name == "load_posterior"
     assert prepared.problem.fingerprint == made.problem.fingerprint
+
+
+def table_of(page: str, last: int) -> list[list[str]]:
+    """The last cells of each row of the table of designs, whose last columns are those of loads."""
+    table = re.search(r'<table class="candidates.*?</table>', page, re.DOTALL)[0]
+    assert re.findall(r'<th scope="col"[^>]*>([^<]*)</th>', table)[-last:] == ["sensitivity", "too weak"]
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in table.split("<tr")[2:]]
+    return [row[-last:] for row in rows if row]
 
 
 def visitor_question(visitor, **changes):

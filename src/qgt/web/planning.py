@@ -11,7 +11,15 @@ from markupsafe import Markup
 
 from qgt.files.tables import read_number
 from qgt.lab.plan.classical import ClassicalScheme
-from qgt.lab.plan.folder import PlanFolder, plan_files, plan_words, read_plan
+from qgt.lab.plan.folder import (
+    LOAD_COLUMN_MEANING,
+    PlanFolder,
+    load_cells,
+    load_columns,
+    plan_files,
+    plan_words,
+    read_plan,
+)
 from qgt.lab.plan.planning import Candidate, Plan, plan
 from qgt.lab.plan.question import (
     Question,
@@ -156,8 +164,11 @@ def draft_page(key: str, request: Request, app_state: Here) -> Response:
     """The candidates, to choose from."""
     draft = drafted(app_state, key)
     made = draft.plan
-    rows, today = ([(one, _bar(one, made)) for one in shown] for shown in (made.candidates, made.classical))
+    rows, today = (
+        [(one, _bar(one, made), load_cells(made, one)) for one in shown] for shown in (made.candidates, made.classical)
+    )
     facts = {"draft": draft, "key": key, "rows": rows, "today": today, "lines": plan_words(made)[1:]}
+    facts |= {"load_columns": load_columns(made), "load_meaning": LOAD_COLUMN_MEANING if load_columns(made) else ""}
     return show(request, "draft.html", {**facts, "samples": len(made.question.samples)})
 
 

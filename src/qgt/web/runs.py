@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, HTTPException, Path, Request
 from fastapi.responses import Response
 
+from qgt.lab.plan.folder import LOAD_COLUMNS, stored_load_cells
 from qgt.pictures.pages import CONTENT_POLICY
 from qgt.web.state import AppState, Here, show
 from qgt.web.store import StoredRun, Submission
@@ -47,9 +48,12 @@ def known_version(app_state: AppState, run: StoredRun, version: int) -> Submissi
 def run_page(request: Request, app_state: Here, run: KnownRun) -> Response:
     """What a run is, what is next, and everything that happened to it."""
     plan = app_state.store.file(run.id, "plan.json")
+    candidates = [] if plan is None else json.loads(plan).get("candidates", [])
+    columns = LOAD_COLUMNS if any("too_weak" in one for one in candidates) else ()
     facts = {
         "run": run,
-        "candidates": [] if plan is None else json.loads(plan).get("candidates", []),
+        "candidates": [(one, stored_load_cells(one) if columns else []) for one in candidates],
+        "load_columns": columns,
         "submissions": app_state.store.submissions(run.id),
         "verdicts": app_state.store.verdicts(run.id),
         "files": sorted(app_state.store.files(run.id)),

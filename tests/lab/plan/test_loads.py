@@ -11,7 +11,16 @@ from qgt import Amount, CycleThreshold, Gaussian, Loads, Noiseless, Problem
 from qgt.decoders.results import Decoded
 from qgt.lab.plan import planning, question
 from qgt.lab.plan.classical import classical_schemes
-from qgt.lab.plan.folder import assay_words, plan_facts, plan_header, plan_rows, plan_words, read_plan, write_plan
+from qgt.lab.plan.folder import (
+    assay_words,
+    load_cells,
+    plan_facts,
+    plan_header,
+    plan_rows,
+    plan_words,
+    read_plan,
+    write_plan,
+)
 from qgt.lab.plan.loads import (
     above,
     amount_assay,
@@ -269,6 +278,12 @@ def test_a_plan_says_what_pooling_loses(small):
         assert f"{100 * scheme.sensitivity:.1f} % of positives found" in words
     header, meaning = plan_header(small)
     assert {len(row) for row in plan_rows(small)} == {len(header)} and "sensitivity:" in meaning
+    for row, one in zip(plan_rows(small), [*small.candidates, *small.classical], strict=True):
+        assert row[-3:-1] == load_cells(small, one) and row[-3] == f"{100 * one.sensitivity:.1f} %"
+    # A plan whose plates had no positive has no sensitivity, and as many columns.
+    unknown = replace(small, candidates=tuple(replace(one, sensitivity=None) for one in small.candidates))
+    assert {len(row) for row in plan_rows(unknown)} == {len(header)}
+    assert all("sensitivity" not in one and "too_weak" in one for one in plan_facts(unknown, 5.0)["candidates"])
 
 
 def test_the_promise_holds_on_new_plates(small):

@@ -15,7 +15,7 @@ from torch import Tensor
 from qgt.arguments import positive, whole
 from qgt.decoders.contract import LEAST_PART, BoundDecoder, refuse_unsupported
 from qgt.decoders.loads.evidence import DrawnLoads, Fitted, Plates, PositiveSets
-from qgt.decoders.loads.search import RARE, SetListing, SetSearch
+from qgt.decoders.loads.search import SetListing, SetSearch
 from qgt.decoders.loads.tables import LEAST_NODES, NEVER
 from qgt.decoders.results import Answers, Decoded, Evidence, Spans, Status
 from qgt.model.prior import FactoredPrior
@@ -85,12 +85,12 @@ class LoadPosterior:
 def _decoded(options: LoadPosterior, plates: Plates) -> Decoded:
     search = SetSearch(plates, window=math.log(options.odds), width=WIDTH, most_sets=options.most_sets)
     listing = search.run()
-    close = _close(listing, len(plates), math.log(options.odds) + BEYOND)
+    close, rest = _close(listing, len(plates), math.log(options.odds) + BEYOND)
     samples = _weighed(plates, close, FIRST_SAMPLES)
     close = _with_evidence(close, samples)
     close, samples = _weighed_again(plates, close, samples, options.samples)
-    hidden = _hidden(search, close, samples)
-    return _result(plates, listing, close, samples, hidden, math.log(options.odds))
+    hidden = _hidden(search, listing, close, samples)
+    return _result(plates, listing, close, rest, samples, hidden, math.log(options.odds))
 
 
 def _weighed(plates: Plates, close: Fitted, number: int) -> DrawnLoads:
@@ -120,8 +120,10 @@ def _with_evidence(close: Fitted, samples: DrawnLoads) -> Fitted:
     return replace(close, evidence=torch.where(drawn > -torch.inf, drawn, close.evidence))
 
 
-def _hidden(search: SetSearch, close: Fitted, samples: DrawnLoads) -> Float64[Tensor, "sets items"]:
-    """The odds of one more positive in each set, where so rare that the set with it is not listed.
+def _hidden(
+    search: SetSearch, listing: SetListing, close: Fitted, samples: DrawnLoads
+) -> Float64[Tensor, "sets items"]:
+    """The odds of one more positive in each set, where the set with it was not fitted, as it is rare.
 
     For sets that matter these odds are the mean over loads drawn from the posterior given the set; for the others they
     are those at the mode of the loads.
@@ -134,14 +136,12 @@ def _hidden(search: SetSearch, close: Fitted, samples: DrawnLoads) -> Float64[Te
     sets = close.sets[heavy.repeat_interleave(DRAWS)]
     sets = PositiveSets(sets.owner, sets.items, drawn.flatten(0, 1))
     mean = search.hidden(sets, search.plates.totals(sets)).view(len(heavy), DRAWS, odds.shape[1]).mean(1)
-    # Which sets are listed was decided by the odds at the mode.
-    rare = (odds < RARE) & ~search.with_one_more(close.sets)
     odds[heavy] = mean
-    return torch.where(rare, odds, 0.0)
+    return torch.where(search.with_one_more(close.sets, listing.fitted.sets), 0.0, odds)
 
 
-def _close(listing: SetListing, instances: int, window: float) -> Fitted:
-    """The sets within the window of each instance's best, the best first, not more than are worth sampling."""
+def _close(listing: SetListing, instances: int, window: float) -> tuple[Fitted, Fitted]:
+    """The sets within the window of each instance's best, the best first: those worth sampling, and the rest."""
     found = listing.fitted
     order = found.evidence.argsort(descending=True, stable=True)
     order = order[found.sets.owner[order].argsort(stable=True)]
@@ -149,11 +149,11 @@ def _close(listing: SetListing, instances: int, window: float) -> Fitted:
     rank = torch.arange(len(owner), device=owner.device) - torch.searchsorted(owner, owner)
     best = found.evidence[order][torch.searchsorted(owner, torch.arange(instances, device=owner.device))]
     near = found.evidence[order] >= best[owner] - window
-    picked = found[order[near & (rank < MOST_SAMPLED)]]
+    picked, rest = found[order[near & (rank < MOST_SAMPLED)]], found[order[near & (rank >= MOST_SAMPLED)]]
     sets = picked.sets.trimmed()
     places = sets.items.shape[1]
     # Places were trimmed in the order of items: fit again so that covariances follow.
-    return picked if places == picked.sets.items.shape[1] else _reordered(picked)
+    return (picked if places == picked.sets.items.shape[1] else _reordered(picked)), rest
 
 
 def _reordered(fitted: Fitted) -> Fitted:
@@ -182,13 +182,20 @@ def _joined(parts: list[DrawnLoads]) -> DrawnLoads:
 
 
 def _result(
-    plates: Plates, listing: SetListing, close: Fitted, samples: DrawnLoads, hidden: Tensor, window: float
+    plates: Plates,
+    listing: SetListing,
+    close: Fitted,
+    rest: Fitted,
+    samples: DrawnLoads,
+    hidden: Tensor,
+    window: float,
 ) -> Decoded:
-    """Probabilities from evidences, what is hidden included."""
+    """Probabilities from evidences; what is hidden, and sets too many to be sampled, are included."""
     owner, items, instances = close.sets.owner, plates.problem.items, len(plates)
     log_hidden = torch.log1p(hidden).sum(1)  # (sets,): how much more than the set itself its unlisted neighbours weigh
     evidence = close.evidence
-    mass = _log_sum(evidence + log_hidden, owner, instances)
+    beyond = rest.sets.owner
+    mass = _log_sum(torch.cat([evidence + log_hidden, rest.evidence]), torch.cat([owner, beyond]), instances)
     share = (evidence + log_hidden - mass[owner]).exp()  # of a set with all its unlisted neighbours
     probability = (evidence - mass[owner]).exp()
     order = evidence.argsort(descending=True, stable=True)
@@ -197,6 +204,8 @@ def _result(
     unseen = hidden / (1 + hidden)
     marginals = torch.zeros(instances, items, dtype=torch.float64, device=x.device)
     marginals.index_add_(0, owner, share[:, None] * (x + unseen))
+    x_beyond = rest.sets.statuses(items)
+    marginals.index_add_(0, beyond, (rest.evidence - mass[beyond]).exp()[:, None] * x_beyond)
     first = order[torch.searchsorted(owner[order], torch.arange(instances, device=owner.device))]
     keep = order[evidence[order] >= evidence[first][owner[order]] - window]
     spans, _ = Spans.of(owner[keep], instances)
@@ -206,14 +215,15 @@ def _result(
     amounts, interval = _amounts(close, samples, first, items)
     best = x[first]
     differs = (x[keep] != best[owner[keep]]).to(torch.float64)
-    unsettled = torch.zeros_like(marginals).index_add_(0, owner[keep], differs) > 0
+    unsettled = torch.zeros_like(marginals).index_add_(0, owner[keep], differs)
+    unsettled.index_add_(0, beyond, (x_beyond != best[beyond]).to(torch.float64))
     found = Evidence(
         log_joint=evidence[first],
         complete=complete,
         confidence=torch.where(explained, probability[first], 0.0),
         # Probabilities from a list that lacks sets could call a sample negative that is positive in the sets it lacks.
         marginals=torch.where(complete[:, None], marginals.clamp(0.0, 1.0), torch.nan),
-        unsettled=unsettled,
+        unsettled=unsettled > 0,
         alternatives=answers,
         interval=interval,
     )

@@ -32,8 +32,10 @@ RARE = 0.02  # odds below which one more positive is not listed as a set of its 
 SLACK = 60.0  # nats by which a prediction may be too low: the other loads are not yet fitted anew
 HOPELESS = -9.0  # nats: items whose odds of being positive are surely below are not looked at
 REPAIR_SLACK = 10.0  # the same, where one more item is added to a neighbour
-NEEDED = 4  # items of a pool that are looked at where its report needs one, however improbable they are
-ADDS, SWAPS = 6, 3  # the best additions to a set, and the best replacements of each item, that are fitted
+MAY_BE_EMPTY = 4.0  # nats by which a report may be better explained by some total than by none
+NEEDED = 4  # items of a pool, at least, that are looked at where its report needs one, however improbable they are
+ADDS, SWAPS = 6, 3  # the best additions to a set, and the best replacements of each item, that are always fitted
+LIKELY = 5.0  # nats: neighbours predicted to be less than this below the best set are fitted, however many they are
 REPAIRS = 2  # the best additions to a neighbour that explains too little
 FITTED_AT_A_TIME = 2**14
 ENDS = 3  # of chains that the search goes on from, the best
@@ -122,11 +124,9 @@ class SetSearch:
 
     def _neighbours(self, fitted: Fitted, candidates: Tensor, best: Tensor) -> PositiveSets:
         """The promising neighbours of some sets, with loads to start from."""
-        sets = fitted.sets
-        floor = best[sets.owner] - self.window - SLACK
-        row, place = sets.inside.nonzero(as_tuple=True)
-        changed = self._replaced(fitted, candidates, row, place) if len(row) else []
-        return PositiveSets.joined([self._added(fitted, candidates, floor), *changed])
+        row, place = fitted.sets.inside.nonzero(as_tuple=True)
+        changed = self._replaced(fitted, candidates, best, row, place) if len(row) else []
+        return PositiveSets.joined([self._added(fitted, candidates, best), *changed])
 
     def _repaired(self, poor: Fitted, candidates: Tensor, best: Tensor) -> PositiveSets:
         """Sets that explain too little, with the one item more that may mend it."""
@@ -137,25 +137,32 @@ class SetSearch:
         worth = poor.evidence[:, None] + gain > (best[sets.owner] - self.window - REPAIR_SLACK)[:, None]
         return _with(sets, candidates[sets.owner], torch.where(worth, gain, -torch.inf), log, REPAIRS)
 
-    def _added(self, fitted: Fitted, candidates: Tensor, floor: Tensor) -> PositiveSets:
+    def _added(self, fitted: Fitted, candidates: Tensor, best: Tensor) -> PositiveSets:
         sets = fitted.sets
         gain, log = self._gains(sets, fitted.totals, candidates[sets.owner])
         # Rare additions are summed up by `hidden`, unless the best set itself still lacks an explanation.
-        worth = (fitted.evidence[:, None] + gain > floor[:, None]) & (gain > torch.tensor(RARE).log())
-        gain = torch.where(worth, gain, -torch.inf)
-        return _with(sets, candidates[sets.owner], gain, log, ADDS)
+        hoped = fitted.evidence[:, None] + gain
+        likely = _likely(hoped, best[sets.owner])
+        worth = (hoped > best[sets.owner, None] - self.window - SLACK) & (gain > torch.tensor(RARE).log())
+        gain = torch.where(worth | likely, gain, -torch.inf)
+        return _with(sets, candidates[sets.owner], gain, log, ADDS, likely)
 
-    def _replaced(self, fitted: Fitted, candidates: Tensor, row: Tensor, place: Tensor) -> list[PositiveSets]:
+    def _replaced(
+        self, fitted: Fitted, candidates: Tensor, best: Tensor, row: Tensor, place: Tensor
+    ) -> list[PositiveSets]:
         """The sets without one item, and with another in its place, however little they explain: see `_repaired`."""
         plates, sets = self.plates, fitted.sets
         item, amount = sets.items[row, place], 10.0 ** sets.logs[row, place]
         without = PositiveSets(sets.owner[row], sets.items[row].clone(), sets.logs[row])
         without.items[torch.arange(len(row), device=row.device), place] = NONE
         totals = (fitted.totals[row] - plates.members[item] * amount[:, None]).clamp(min=0.0)
+        # The item itself comes last: what it gained is what the set loses without it.
         some = candidates[without.owner]
-        some = torch.where(some == item[:, None], NONE, some)
+        some = torch.cat([torch.where(some == item[:, None], NONE, some), item[:, None]], 1)
         gain, log = self._gains(without, totals, some, instead_of=item)
-        return [without, _with(without, some, gain, log, SWAPS)]
+        some, gain, lost = some[:, :-1], gain[:, :-1], gain[:, -1:]
+        hoped = fitted.evidence[row, None] - lost + gain
+        return [without, _with(without, some, gain, log, SWAPS, _likely(hoped, best[without.owner]))]
 
     def _gains(
         self, sets: PositiveSets, totals: Tensor, some: Tensor, instead_of: Tensor | None = None
@@ -200,10 +207,10 @@ class SetSearch:
         own = self._numbers[items + 1 + sets.owner]
         return self._numbers[sets.items.where(sets.inside, items)].sum(1) + own
 
-    def with_one_more(self, sets: PositiveSets) -> Bool[Tensor, "sets items"]:
-        """Whether a set with one more item is itself among the sets."""
-        keys = self.keys(sets)
-        return torch.isin(keys[:, None] + self._numbers[: self.plates.problem.items], keys)
+    def with_one_more(self, sets: PositiveSets, among: PositiveSets) -> Bool[Tensor, "sets items"]:
+        """Whether a set with one more item is among others."""
+        keys = self.keys(sets)[:, None] + self._numbers[: self.plates.problem.items]
+        return torch.isin(keys, self.keys(among))
 
     def hidden(self, sets: PositiveSets, totals: Tensor) -> Float64[Tensor, "sets items"]:
         """The odds that one more item is positive than those of a set whose pools hold `totals`; members have 0."""
@@ -273,12 +280,14 @@ def candidates(plates: Plates) -> Int64[Tensor, "instances candidates"]:
 
     An item that is positive with log10 amount u makes a pool's total at least 10^u. The most that any total from there
     on can make of the pool's report, against the most that any total can, bounds from above what the pool has to say
-    for the item, whatever else is in the pool. Items whose prior odds times all their pools' bounds, integrated over
-    the load, are below `exp(HOPELESS)` are left out.
+    for the item, whatever else is in the pool. Where the pool may well be empty the bound is against a total of zero:
+    an empty pool may report a little more than nothing, and no set is then as good as the best total. Items whose prior
+    odds times all their pools' bounds, integrated over the load, are below `exp(HOPELESS)` are left out.
     """
     curves, pools = plates.reports.curves, plates.y.shape[1]
     envelope = curves.values.flip(1).cummax(1).values.flip(1)  # the best of all larger totals
-    top = torch.maximum(envelope[:, 0], plates.reports.zero.view(-1))
+    zero = plates.reports.zero.view(-1)
+    top = torch.where(zero > envelope[:, 0] - MAY_BE_EMPTY, zero, envelope[:, 0])
     nodes, weights = plates.grid
     place = ((nodes - curves.low) / curves.step).floor().clamp(0, curves.values.shape[1] - 1).to(torch.int64)
     bound = (envelope[:, place] - top[:, None]).view(len(plates), pools, -1)  # (instances, pools, nodes)
@@ -295,22 +304,31 @@ def candidates(plates: Plates) -> Int64[Tensor, "instances candidates"]:
 
 
 def _needed(plates: Plates, score: Float64[Tensor, "instances items"]) -> Bool[Tensor, "instances items"]:
-    """The best few items of every pool that must hold one: its report is all but impossible for a total of zero."""
+    """The items of every pool that must hold one, as its report is all but impossible for a total of zero.
+
+    The best few, and all others that are nearly as probable: where a report is a surprise, so are all its explanations.
+    """
     curves = plates.reports.curves.values.amax(1).view_as(plates.reports.zero)
     must = plates.reports.zero < curves + HOPELESS  # (instances, pools)
     members = plates.members[:-1].T > 0  # (pools, items)
     each = torch.where(members, score[:, None, :], -torch.inf)  # (instances, pools, items)
-    best = each.topk(min(NEEDED, each.shape[2]), 2)
-    needed = torch.zeros_like(score, dtype=torch.int64)
-    mine = (must[..., None] & (best.values > -torch.inf)).to(torch.int64)
-    return needed.scatter_add_(1, best.indices.flatten(1), mine.flatten(1)) > 0
+    best = each.topk(min(NEEDED, each.shape[2]), 2).values
+    least = torch.minimum(best[..., -1:], best[..., :1] - LIKELY)
+    return (must[..., None] & (each >= least) & (each > -torch.inf)).any(1)
 
 
-def _with(sets: PositiveSets, some: Tensor, gain: Tensor, log: Tensor, most: int) -> PositiveSets:
-    """Each set with one of its best few items more, where the gain is not -inf."""
-    best = gain.topk(min(most, gain.shape[1]), 1)
-    row, rank = (best.values > -torch.inf).nonzero(as_tuple=True)
-    which = best.indices[row, rank]
+def _likely(hoped: Tensor, best: Tensor) -> Bool[Tensor, "sets some"]:
+    """Which neighbours are predicted to come close to the best set, or to the best neighbour where that is better."""
+    return hoped > torch.maximum(hoped.amax(1), best)[:, None] - LIKELY
+
+
+def _with(
+    sets: PositiveSets, some: Tensor, gain: Tensor, log: Tensor, most: int, also: Tensor | None = None
+) -> PositiveSets:
+    """Each set with one of its best few items more, or one of those `also` wanted, where the gain is not -inf."""
+    best = gain.topk(min(most, gain.shape[1]), 1).indices
+    wanted = torch.zeros_like(gain, dtype=torch.bool) if also is None else also.clone()
+    row, which = (wanted.scatter_(1, best, True) & (gain > -torch.inf)).nonzero(as_tuple=True)
     items = torch.cat([sets.items[row], some[row, which][:, None]], 1)
     logs = torch.cat([sets.logs[row], log[row, which][:, None]], 1)
     return PositiveSets(sets.owner[row], items, logs)

@@ -82,13 +82,49 @@ def plan_header(plan: Plan) -> tuple[list[str], str]:
     """The columns of `plan_rows`, and what they mean."""
     if plan.question.loads is None:
         return [*PLAN_COLUMNS, ""], PLAN_COLUMN_MEANING
-    return [*PLAN_COLUMNS, *LOAD_COLUMNS, ""], f"{PLAN_COLUMN_MEANING} {LOAD_COLUMN_MEANING}"
+    return [*PLAN_COLUMNS, *load_columns(plan), ""], f"{PLAN_COLUMN_MEANING} {LOAD_COLUMN_MEANING}"
 
 
 def plan_rows(plan: Plan) -> list[list[str]]:
     """The candidates as rows under `PLAN_COLUMNS`, with a mark at the recommended one; then the schemes of today."""
-    designs = [[*_row(one), "<- recommended" if one is plan.recommended else ""] for one in plan.candidates]
-    return [*designs, *([*_scheme_row(one, len(plan.question.samples)), one.name] for one in plan.classical)]
+    designs = [
+        [*_row(one), *load_cells(plan, one), "<- recommended" if one is plan.recommended else ""]
+        for one in plan.candidates
+    ]
+    samples = len(plan.question.samples)
+    return [*designs, *([*_scheme_row(one, samples), *load_cells(plan, one), one.name] for one in plan.classical)]
+
+
+def load_columns(plan: Plan) -> tuple[str, ...]:
+    """The columns that a table of designs has more where samples have loads; none for other plans."""
+    return () if plan.question.loads is None else LOAD_COLUMNS
+
+
+def load_cells(plan: Plan, one: Candidate | ClassicalScheme) -> list[str]:
+    """The cells of a design or a scheme under `load_columns`: the command and the page show the same.
+
+    A cell is empty where nothing is known: no simulated plate had a positive, or the scheme has pools of several sizes.
+    """
+    return stored_load_cells(_found_facts(one)) if load_columns(plan) else []
+
+
+def stored_load_cells(facts: Mapping[str, object]) -> list[str]:
+    """The same cells of a design as `candidate_facts` has it.
+
+    Example:
+        >>> stored_load_cells({"pools": 24, "sensitivity": 0.925, "too_weak": 0.07})
+        ['92.5 %', '7.0 %']
+        >>> stored_load_cells({"pools": 24, "too_weak": 0.07})
+        ['', '7.0 %']
+    """
+    shares = (facts.get(name) for name in ("sensitivity", "too_weak"))
+    return [f"{100 * share:.1f} %" if isinstance(share, float | int) else "" for share in shares]
+
+
+def _found_facts(one: Candidate | ClassicalScheme) -> dict[str, object]:
+    """What a design or a scheme is stored with where samples have loads."""
+    found: dict[str, object] = {} if one.sensitivity is None else {"sensitivity": round(one.sensitivity, 6)}
+    return found | ({"too_weak": round(one.missed, 6)} if isinstance(one, Candidate) else {})
 
 
 def plan_words(plan: Plan) -> list[str]:
@@ -337,7 +373,6 @@ def _row(one: Candidate) -> list[str]:
         f"{one.follow_ups:.2f}",
         f"{one.tests_saved:.1f}",
         f"{one.entropy_bound:.1f}",
-        *([] if one.sensitivity is None else [f"{100 * one.sensitivity:.1f} %", f"{100 * one.missed:.1f} %"]),
     ]
 
 
@@ -354,7 +389,6 @@ def _scheme_row(one: ClassicalScheme, samples: int) -> list[str]:
         f"{one.follow_ups:.2f}",
         f"{samples - one.tests:.1f}",
         "",
-        *([] if one.sensitivity is None else [f"{100 * one.sensitivity:.1f} %", ""]),
     ]
 
 
@@ -685,7 +719,7 @@ def candidate_facts(plan: Plan) -> list[dict[str, object]]:
             **_performance(one),
             "tests_saved": round(one.tests_saved, 6),
             "entropy_bound": round(one.entropy_bound, 6),
-            **({} if one.sensitivity is None else {"too_weak": round(one.missed, 6), "triples": one.by_triples}),
+            **(_found_facts(one) | {"triples": one.by_triples} if load_columns(plan) else {}),
             "recommended": one is plan.recommended,
         }
         for one in plan.candidates
@@ -700,6 +734,7 @@ def scheme_facts(plan: Plan) -> list[dict[str, object]]:
             "pools": one.pools,
             "largest_pool": one.largest_pool,
             **_performance(one),
+            **(_found_facts(one) if load_columns(plan) else {}),
             "tests_saved": round(len(plan.question.samples) - one.tests, 6),
         }
         for one in plan.classical
@@ -712,7 +747,6 @@ def _performance(one: Candidate | ClassicalScheme) -> dict[str, object]:
         "successes": one.successes,
         "interval": [round(end, 6) for end in one.interval],
         "follow_ups": round(one.follow_ups, 6),
-        **({} if one.sensitivity is None else {"sensitivity": round(one.sensitivity, 6)}),
     }
 
 

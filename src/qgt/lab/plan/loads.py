@@ -89,6 +89,20 @@ def detected(noise: Noise, y: Tensor) -> Tensor:
     return y > NEARER
 
 
+def not_cleared(problem: Problem, y: Tensor) -> Tensor:
+    """Which samples no pool clears: none of the pools of a sample was measured without detecting anything.
+
+    Example:
+        >>> from qgt import Design
+        >>> noise = CycleThreshold(sigma=0.25, limit=38.0)
+        >>> problem = Problem(Design.from_rows(["110", "011"]), Loads(rate=0.1, mean=3.0, sd=1.0), noise)
+        >>> not_cleared(problem, torch.tensor([[27.0, math.inf]], dtype=torch.float64))
+        tensor([[ True, False, False]])
+    """
+    negative = ~detected(problem.noise, y) & ~y.isnan()  # (plates, pools)
+    return negative.to(torch.float64) @ problem.design.matrix.to(y.device, torch.float64) == 0
+
+
 def least_load(noise: Noise, size: int = 1) -> float:
     """The least load that a pool of so many samples detects, if one of them has it and the report has no error.
 

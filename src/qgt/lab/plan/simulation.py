@@ -20,7 +20,7 @@ from qgt.decoders.contract import BoundDecoder
 from qgt.decoders.highs.exact import ExactMAP
 from qgt.decoders.loads.posterior import LoadPosterior
 from qgt.decoders.results import Decoded
-from qgt.lab.plan.loads import detectable, detected, least_load
+from qgt.lab.plan.loads import detectable, detected, least_load, not_cleared
 from qgt.lab.plan.transfers import few_transfers, triples
 from qgt.lab.sheets.samples import Samples
 from qgt.model.categories import Categories, Copies
@@ -95,6 +95,38 @@ def decoder_name(problem: Problem) -> str:
     return "certified" if Certified().supports(problem) is None else "exact"
 
 
+def to_test_alone(found: Decoded, below: float, uncleared: Tensor | None = None) -> Tensor:
+    """The samples to test alone: those on which the answers listed differ, on plates that are not sure enough.
+
+    A list that is not complete may lack the right answer, and then says nothing about which samples are in doubt. On
+    such a plate every sample that no pool clears is tested, where that is known.
+
+    Args:
+        found: What the decoder says, with the samples that are unsettled.
+        below: The confidence below which a plate is not sure enough.
+        uncleared: See `not_cleared`; None where reports are not of amounts.
+
+    Example:
+        >>> from qgt.decoders.results import Evidence
+        >>> evidence = Evidence(
+        ...     confidence=torch.tensor([0.5, 0.999], dtype=torch.float64),
+        ...     complete=torch.tensor([True, False]),
+        ...     unsettled=torch.tensor([[True, False, False], [False, False, False]]),
+        ... )
+        >>> called = torch.zeros(2, 3, dtype=torch.uint8)
+        >>> found = Decoded(called, torch.zeros(2, dtype=torch.uint8), evidence=evidence)
+        >>> to_test_alone(found, 0.99, torch.tensor([[True, True, False]] * 2)).tolist()
+        [[True, False, False], [True, True, False]]
+    """
+    evidence = found.evidence
+    assert evidence.confidence is not None and evidence.unsettled is not None
+    sure = evidence.confidence >= below
+    if evidence.complete is None:
+        return evidence.unsettled & ~sure[:, None]
+    again = evidence.unsettled & ~(sure & evidence.complete)[:, None]
+    return again if uncleared is None else again | (uncleared & ~evidence.complete[:, None])
+
+
 def judged(
     x: Tensor,
     found: Decoded,
@@ -103,6 +135,7 @@ def judged(
     *,
     least: float = 0.0,
     values: Categories | Copies | None = None,
+    uncleared: Tensor | None = None,
     generator: Generator,
 ) -> PlateTally:
     """How the decoded plates did against the truth.
@@ -117,16 +150,14 @@ def judged(
         noise: How tests of single samples err.
         least: Positives with smaller loads may be called either way: no pool detects them.
         values: The prior of copies or categories, where samples have such.
+        uncleared: See `to_test_alone`.
         generator: Where the results of these tests come from.
     """
     called = found.x
     again = torch.zeros_like(called, dtype=torch.bool)
     evidence = found.evidence
     if retest_below is not None and evidence.confidence is not None and evidence.unsettled is not None:
-        sure = evidence.confidence >= retest_below
-        if evidence.complete is not None:
-            sure = sure & evidence.complete
-        again = evidence.unsettled & ~sure[:, None]
+        again = to_test_alone(found, retest_below, uncleared)
         alone = (
             _called_alone(x, found, noise, generator)
             if values is None
@@ -201,8 +232,16 @@ def simulated_plates(
     while tally.plates < plates:
         part = slice(tally.plates, tally.plates + size)
         found = decode(y[part])
+        uncleared = None if problem.loads is None else not_cleared(problem, y[part])
         tally += judged(
-            x[part], found, retest_below, problem.noise, least=least, values=problem.values, generator=generator
+            x[part],
+            found,
+            retest_below,
+            problem.noise,
+            least=least,
+            values=problem.values,
+            uncleared=uncleared,
+            generator=generator,
         )
         spent = time.perf_counter() - start
         if spent >= seconds or (hopeless_below is not None and _hopeless(tally, hopeless_below, hopeless_z)):
