@@ -131,9 +131,9 @@ class Members:
     def charges(self, fixed: Tensor) -> "Charges":
         """The charges of some nodes, whose largest relaxed x may be cut off."""
         inside, charge = self.inside
-        due = ((fixed == 1).float() @ inside) > 0
+        due = ((fixed == 1).float() @ inside).clamp_(max=1.0)
         uncut = ~((fixed == FREE) & (inside.sum(1) > 0)) * NEVER_CUT
-        return Charges(inside, charge, uncut, due, torch.zeros_like(due, dtype=torch.float32), uncut)
+        return Charges(inside, charge, uncut, due, torch.zeros_like(due), uncut.clone())
 
 
 @dataclass(eq=False)
@@ -143,31 +143,38 @@ class Charges:
     inside: Tensor  # (items, groups), float32
     charge: Tensor  # (groups,)
     uncut: Tensor  # (nodes, items), float32: 0 where an item is free and in a group, otherwise more than any x
-    due: Tensor  # (nodes, groups): where nothing is cut off, as the charge is due in any case
+    due: Tensor  # (nodes, groups), float32: 1 where nothing is cut off, as the charge is due in any case
     top: Tensor  # (nodes, groups): at which the last x were cut off
     tops: Tensor  # (nodes, items): the same by item
     rounds: int = ROUNDS  # of Newton's method in the next iteration
+
+    @cached_property
+    def scratch(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Memory for an iteration: fresh pages for each would take longer than the sums do."""
+        return torch.empty_like(self.tops), torch.empty_like(self.top), torch.empty_like(self.top)
 
     def pick(self, keep: Tensor) -> "Charges":
         """Some of the nodes."""
         uncut, due, top, tops = (part[keep] for part in (self.uncut, self.due, self.top, self.tops))
         return Charges(self.inside, self.charge, uncut, due, top, tops, self.rounds)
 
-    def cut(self, x: Tensor, step: float) -> Tensor:
+    def cut_(self, x: Tensor, step: float) -> None:
         """The proximal map: the largest free x of each group are cut off where that takes away step times the charge.
 
         It is a projection on a simplex. Its threshold is found by Newton's method: in a few rounds at first, and then,
         because x changes little from one iteration to the next, in one round from the last threshold.
         """
         charge = step * self.charge
+        over, left, number = self.scratch
         for _ in range(self.rounds):
-            over = torch.sub(x, self.tops).clamp_(min=0.0)
-            left = (over @ self.inside).sub_(charge)
-            self.top = left.div_((over.sign_() @ self.inside).clamp_(min=1.0)).add_(self.top)
-            self.top.clamp_(0.0, 1.0).masked_fill_(self.due, 1.0)
-            self.tops = torch.addmm(self.uncut, self.top, self.inside.T)
+            torch.sub(x, self.tops, out=over).clamp_(min=0.0)
+            torch.mm(over, self.inside, out=left).sub_(charge)
+            torch.mm(over.sign_(), self.inside, out=number).clamp_(min=1.0)
+            self.top.add_(left.div_(number)).clamp_(0.0, 1.0)
+            torch.maximum(self.top, self.due, out=self.top)
+            torch.addmm(self.uncut, self.top, self.inside.T, out=self.tops)
         self.rounds = 1
-        return torch.minimum(x, self.tops)
+        torch.minimum(x, self.tops, out=x)
 
 
 class _GroupWays(NamedTuple):
