@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from qgt.decoders.envelopes import corners_of
+from qgt.decoders.results import LeafItem
 from qgt.model.factors import PoolCosts, finite_tables
 from qgt.model.prior import ALONE, FREE, FactoredPrior, Groups, ItemCosts
 from qgt.model.problem import Problem
@@ -51,6 +52,10 @@ def softened(tables: Tensor) -> Tensor:
 # Lovasz extension). Two of its steps are kept here, the first one and the mean of the others: charge times the largest
 # x plus slope times their sum. Only the search for multipliers uses that; bounds come from the tables.
 
+# A node may also say that a group has at least one defective without saying which: all free items of the group then have
+# the code `LeafItem.SOME` less the number of the group, and whatever is below 0 is free. The charge is due then.
+
+MOST_MARKED = 127  # groups that have a code of their own in int8
 ROUNDS = 4  # in which the largest x of a group is found at first: exact up to groups of this size
 NEVER_CUT = 1e3  # more than any relaxed x, even before it is put between its bounds
 
@@ -118,6 +123,15 @@ class Members:
         return steps.flatten()[self.place]
 
     @cached_property
+    def group(self) -> Tensor:
+        """The number of each item's group: (items,)."""
+        return self.place // self.items.shape[1]
+
+    def marked(self, fixed: Tensor) -> Tensor:
+        """Which groups have at least one defective as nodes say: (nodes, groups), bool."""
+        return self.gathered(fixed <= LeafItem.SOME, False).any(2)
+
+    @cached_property
     def charged(self) -> bool:
         """Whether any group has a charge."""
         return bool((self.charge > 0).any())
@@ -126,13 +140,13 @@ class Members:
     def inside(self) -> tuple[Tensor, Tensor]:
         """Which items are in each group that has a charge: (items, charged groups), float32; and these charges."""
         some = (self.charge > 0).nonzero()[:, 0]
-        return (self.place[:, None] // self.items.shape[1] == some).float(), self.charge[some]
+        return (self.group[:, None] == some).float(), self.charge[some]
 
     def charges(self, fixed: Tensor) -> "Charges":
         """The charges of some nodes, whose largest relaxed x may be cut off."""
         inside, charge = self.inside
-        due = ((fixed == 1).float() @ inside).clamp_(max=1.0)
-        uncut = ~((fixed == FREE) & (inside.sum(1) > 0)) * NEVER_CUT
+        due = (((fixed == 1) | (fixed <= LeafItem.SOME)).float() @ inside).clamp_(max=1.0)
+        uncut = ~((fixed < 0) & (inside.sum(1) > 0)) * NEVER_CUT
         return Charges(inside, charge, uncut, due, torch.zeros_like(due), uncut.clone())
 
 
@@ -187,7 +201,7 @@ class _GroupWays(NamedTuple):
 
     @classmethod
     def of(cls, members: Members, fixed: Tensor, reduced: Tensor) -> "_GroupWays":
-        value = members.gathered(torch.where(fixed == FREE, reduced, torch.inf), torch.inf)
+        value = members.gathered(torch.where(fixed < 0, reduced, torch.inf), torch.inf)
         ordered, order = _in_order(value) if members.ordered else value.sort(2)
         slots = torch.arange(order.shape[2], device=order.device)
         rank = torch.empty_like(order).scatter_(2, order, slots.expand_as(order))
@@ -195,6 +209,7 @@ class _GroupWays(NamedTuple):
         ones = members.gathered((fixed == 1).long(), 0.0).sum(2)
         at = (ones[:, :, None] + torch.arange(least.shape[2], device=ones.device)).clamp(max=least.shape[2] - 1)
         table = members.costs.expand(len(ones), -1, -1).gather(2, at)  # beyond the last entry, `least` is infinite
+        table[:, :, 0].masked_fill_(members.marked(fixed) & (ones == 0), torch.inf)
         if members.ordered:  # none of those fixed to 0 comes before one that is defective, nor after it one fixed to 1
             status = members.gathered(fixed, 0.0)[:, :, None]  # (nodes, groups, 1, size)
             inside = torch.arange(status.shape[3], device=at.device) < at[..., None]
@@ -246,7 +261,7 @@ def group_swaps(members: Members, fixed: Tensor, reduced: Tensor, number: Tensor
             leaves = torch.where(ways.rank >= n, least, instead)
             turned = torch.where(inside, torch.minimum(turned, rest + leaves), turned)
     best = cost[:, 0]
-    free = fixed == FREE
+    free = fixed < 0
     more = members.scattered(turned) - torch.where(best.isfinite(), best, 0.0)[:, None]
     return members.scattered(inside) & free, best, torch.where(free, more, torch.inf)
 

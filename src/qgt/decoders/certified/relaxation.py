@@ -67,7 +67,7 @@ def cheapest_items(model: Model, fixed: Tensor, total: Tensor, reduced: Tensor) 
     A cost is infinite where the node has no x with its number of defectives; where that may be any, there must be no
     groups, and the cheapest x has all items of negative reduced cost.
     """
-    free, ones = fixed == FREE, fixed == 1
+    free, ones = fixed < 0, fixed == 1
     number = total - ones.sum(1)  # of free items that are defective
     any_number = total == FREE
     number = torch.where(any_number, (free & (reduced < 0)).sum(1), number)
@@ -177,7 +177,7 @@ class Sets(NamedTuple):
     """Sets of x, of several instances."""
 
     owner: Tensor  # (nodes,): the instance
-    fixed: Tensor  # (nodes, items), int8: 0, 1 or FREE
+    fixed: Tensor  # (nodes, items), int8: 0, 1 or FREE, or less in groups that have a defective (`costs`)
     total: Tensor  # (nodes,): the number of defectives, or FREE
 
 
