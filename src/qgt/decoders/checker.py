@@ -364,7 +364,8 @@ def _by_group(region: _Region, groups: Sequence[NDArray[np.int64]]) -> "list[_Re
     for group in groups if len(boxes) else ():
         items = group[region.unsplit[group]]
         here = boxes[:, items]
-        if not len(items) or (here[0] == FREE).all():
+        again = any(need <= set(items.tolist()) for need in region.needs)  # one of them is 1 in the whole part
+        if not len(items) or again or (here[0] == FREE).all():
             continue
         code = here.min(1, keepdims=True)
         alone = (code <= LeafItem.SOME)[:, 0] & ((here == code) | (here == 0)).all(1)

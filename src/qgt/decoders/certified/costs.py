@@ -129,7 +129,7 @@ class Members:
 
     def marked(self, fixed: Tensor) -> Tensor:
         """Which groups have at least one defective as nodes say: (nodes, groups), bool."""
-        return self.gathered(fixed <= LeafItem.SOME, False).any(2)
+        return self.gathered(fixed <= LeafItem.SOME, 0.0).any(2)
 
     @cached_property
     def charged(self) -> bool:
@@ -172,8 +172,8 @@ class Charges:
         uncut, due, top, tops = (part[keep] for part in (self.uncut, self.due, self.top, self.tops))
         return Charges(self.inside, self.charge, uncut, due, top, tops, self.rounds)
 
-    def cut_(self, x: Tensor, step: float) -> None:
-        """The proximal map: the largest free x of each group are cut off where that takes away step times the charge.
+    def cut_(self, x: Tensor, step: float) -> Tensor:
+        """The proximal map, in place: the largest free x of each group are cut off, by step times the charge in all.
 
         It is a projection on a simplex. Its threshold is found by Newton's method: in a few rounds at first, and then,
         because x changes little from one iteration to the next, in one round from the last threshold.
@@ -188,7 +188,7 @@ class Charges:
             torch.maximum(self.top, self.due, out=self.top)
             torch.addmm(self.uncut, self.top, self.inside.T, out=self.tops)
         self.rounds = 1
-        torch.minimum(x, self.tops, out=x)
+        return torch.minimum(x, self.tops, out=x)
 
 
 class _GroupWays(NamedTuple):

@@ -358,9 +358,9 @@ def group_to_split(members: Members, nodes: Nodes, loose: Tensor) -> tuple[Tenso
     """
     fixed = nodes.fixed
     top = members.gathered(torch.where(fixed < 0, nodes.state.x, 0.0), 0.0).amax(2)
-    known = members.gathered(fixed == 1, False).any(2) | members.marked(fixed) | (members.charge == 0)
+    known = members.gathered(fixed == 1, 0.0).any(2) | members.marked(fixed) | (members.charge == 0)
     known[:, MOST_MARKED:] = True
-    open_ = members.gathered(loose, False).any(2) & ~known
+    open_ = members.gathered(loose, 0.0).any(2) & ~known
     fraction, group = torch.where(open_, torch.minimum(top, 1 - top), -1.0).max(1)
     return group, fraction > FRACTIONAL
 
@@ -382,8 +382,8 @@ def _with_marks_kept(nodes: Nodes, members: Members | None, parents: Tensor) -> 
     if members is None:
         return nodes
     fixed, before = nodes.fixed, members.marked(parents)
-    named = members.gathered(fixed == 1, False).any(2)
-    left = members.gathered(fixed <= LeafItem.SOME, False).sum(2)
+    named = members.gathered(fixed == 1, 0.0).any(2)
+    left = members.gathered(fixed <= LeafItem.SOME, 0.0).sum(2)
     marked = fixed <= LeafItem.SOME
     fixed = torch.where(marked & named[:, members.group], FREE, fixed)
     fixed = torch.where(marked & (~named & (left == 1))[:, members.group], 1, fixed).to(torch.int8)
