@@ -11,8 +11,9 @@ All numbers are NumPy's float64. Torch appears where a result comes in and where
     impossible   no x has a finite cost
 
 **What is given.** A certificate is a list of leaves. A leaf is a set of x: some items are fixed to 0 or 1, the others
-are free, and the number of defectives k lies between two numbers. With a leaf come multipliers: pi_i for each pool i,
-and perhaps a share s_ij for each item j of each pool i. Anybody may have made them up; nothing below believes them.
+are free, and the number of defectives k lies between two numbers. Some sets of free items may have a defective each.
+With a leaf come multipliers: pi_i for each pool i, and perhaps a share s_ij for each item j of each pool i. Anybody may
+have made them up; nothing below believes them.
 
 **What is shown.** A claim holds if two things are true.
 

@@ -52,8 +52,8 @@ def softened(tables: Tensor) -> Tensor:
 # Lovasz extension). Two of its steps are kept here, the first one and the mean of the others: charge times the largest
 # x plus slope times their sum. Only the search for multipliers uses that; bounds come from the tables.
 
-# A node may also say that a group has at least one defective without saying which: all free items of the group then have
-# the code `LeafItem.SOME` less the number of the group, and whatever is below 0 is free. The charge is due then.
+# A group of a node may be *marked*: it has at least one defective, and which one is open. All its free items then have
+# the code `LeafItem.SOME` less the number of the group, so items below 0 are free. The charge of the group is due.
 
 MOST_MARKED = 127  # groups that have a code of their own in int8
 ROUNDS = 4  # in which the largest x of a group is found at first: exact up to groups of this size

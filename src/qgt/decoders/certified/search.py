@@ -8,6 +8,7 @@ is the one whose free defectives have the least r_j, and any other x of the node
 
 So a node is done where its bound reaches the limit, or where every swap would: then only its own x is looked at. Else
 it splits: the root by k, a node with a fractional item by that, others by the first item that differs from their own x.
+With groups, such as households, a node is split first by whether a group has a defective, because that is what costs.
 
 All instances' open nodes lie on common stacks (`nodes`), from which as many as make a good batch are relaxed together:
 hard instances fill the batch with their own nodes, and new instances are fed in when it runs low.
