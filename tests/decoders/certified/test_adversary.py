@@ -130,11 +130,6 @@ def marked_is_cover(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def any_set_is_a_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A set with items of several groups is taken to say that each of these groups has a defective."""
-    monkeypatch.setattr(checker, "_has_a_defective", lambda fixed, here: here.min(1, initial=FREE) < FREE)
-
-
 def all_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leaf's own x needs neither to be listed nor to cost as much as the limit."""
     monkeypatch.setattr(checker, "STEP_MARGIN", np.inf)
@@ -148,7 +143,6 @@ BROKEN: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], list[
     "any cover": (any_cover, lambda: cases_of("D = 1", "rates")),
     "kept is cover": (kept_is_cover, lambda: cases_of("D = 1", "rates")),
     "marked is cover": (marked_is_cover, lambda: cases_of("D = 1", "households")),
-    "any set is a group's": (any_set_is_a_groups, lambda: cases_of("D = 1", "households")),
     "all listed": (all_listed, lambda: cases_of("real numbers", "rates")),
 }
 
