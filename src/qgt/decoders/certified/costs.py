@@ -57,6 +57,7 @@ def softened(tables: Tensor) -> Tensor:
 
 MOST_MARKED = 127  # groups that have a code of their own in int8
 ROUNDS = 4  # in which the largest x of a group is found at first: exact up to groups of this size
+SUMS_TOGETHER = 512  # nodes
 NEVER_CUT = 1e3  # more than any relaxed x, even before it is put between its bounds
 
 
@@ -278,7 +279,19 @@ def _sums(cost: Tensor, numbers: int) -> Tensor:
 
 
 def _others(cost: Tensor, number: Tensor) -> Tensor:
-    """The least cost of all groups but one, which has 0, 1, ... of the given number: (nodes, groups, size + 1)."""
+    """The least cost of all groups but one, which has 0, 1, ... of the given number: (nodes, groups, size + 1).
+
+    On a CPU a few nodes of like numbers are looked at together: their sums are short, and stay in the caches.
+    """
+    if cost.is_cuda or len(cost) <= SUMS_TOGETHER:
+        return _others_of_alike(cost, number)
+    order = number.argsort()
+    parts = [_others_of_alike(cost[some], number[some]) for some in order.split(SUMS_TOGETHER)]
+    return torch.empty_like(cost).index_copy_(0, order, torch.cat(parts))
+
+
+def _others_of_alike(cost: Tensor, number: Tensor) -> Tensor:
+    """The same with sums as long as the largest number needs."""
     numbers = int(number.max()) + 1
     before, after = _sums(cost, numbers)[:-1], _sums(cost.flip(1), numbers)[:-1].flip(0)  # (groups, nodes, numbers)
     rest = number[:, None] - torch.arange(numbers, device=cost.device)  # (nodes, numbers)
