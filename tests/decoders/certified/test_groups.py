@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import qgt
-from qgt.decoders.certified.costs import Members
+from qgt.decoders.certified.costs import SUMS_TOGETHER, Members, group_swaps
 from qgt.decoders.certified.nodes import Nodes, group_to_split, split_by_first, split_by_group, split_by_item
 from qgt.decoders.certified.relaxation import Iterates
 from qgt.decoders.checker import _covers
@@ -114,3 +114,16 @@ def test_proofs_of_households_have_sets_with_a_defective() -> None:
     marked = torch.zeros(len(y), dtype=torch.bool)
     marked[result.proof.spans.owner[(result.proof.fixed <= SOME).any(1)]] = True
     assert not bool(qgt.check_certificate(problem, y, changed)[marked].any())
+
+
+def test_many_nodes_are_looked_at_as_a_few_are() -> None:
+    g = torch.Generator().manual_seed(0)
+    members = Members.of(Groups(torch.tensor(GROUP), TABLES), torch.device("cpu"))
+    n = 2 * SUMS_TOGETHER + 7
+    reduced = torch.randn(n, 6, generator=g, dtype=torch.float64)
+    fixed = torch.where(torch.rand(n, 6, generator=g) < 0.2, 0, FREE).to(torch.int8)
+    number = torch.randint(0, 4, (n,), generator=g)
+    together = group_swaps(members, fixed, reduced, number)
+    parts = [group_swaps(members, fixed[i : i + 50], reduced[i : i + 50], number[i : i + 50]) for i in range(0, n, 50)]
+    for whole, some in zip(together, zip(*parts, strict=True), strict=True):
+        assert torch.equal(whole, torch.cat(some))
