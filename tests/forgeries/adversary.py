@@ -24,7 +24,7 @@ from forgeries.forging import Forged, accepted
 from forgeries.truth import CLEAR, in_each_leaf
 from qgt.decoders.checker import CHECKER_TOLERANCE, InstanceCosts, LeafTable, Shared, closed
 from qgt.decoders.results import Answers, Decoded, LeafItem, Proof, Spans, Status
-from qgt.model.prior import FREE
+from qgt.model.prior import FREE, FactoredPrior
 
 GENERATIONS = 12
 CHILDREN = 8  # of a generation, one of which may become the parent
@@ -371,7 +371,30 @@ def _keeping(claim: _Claim, leaves: Columns, row: int, g: Generator) -> Columns:
 def _one_item(claim: _Claim, leaves: Columns, row: int, g: Generator) -> Columns:
     """Any other status of an item: the leaves may no longer hold every x."""
     item = one_of(leaves["fixed"].shape[1], g)
-    leaves["fixed"][row, item] = (FREE, 0, 1, LeafItem.BOX_0, LeafItem.BOX_1, 4, -2)[one_of(7, g)]
+    leaves["fixed"][row, item] = (FREE, 0, 1, LeafItem.BOX_0, LeafItem.BOX_1, 4, LeafItem.SOME)[one_of(7, g)]
+    return leaves
+
+
+@_change
+def _marking(claim: _Claim, leaves: Columns, row: int, g: Generator) -> Columns:
+    """A leaf split by whether some of its free items, those of a group or others, have a defective among them."""
+    fixed, items = leaves["fixed"][row], leaves["fixed"].shape[1]
+    chosen = torch.rand(items, generator=g) < 0.4
+    prior = claim.case.problem.prior
+    groups = prior.costs(items).groups if isinstance(prior, FactoredPrior) else None
+    if groups is not None and one_of(4, g):
+        chosen = groups.group == one_of(len(groups.tables), g)
+    chosen = chosen & (fixed == FREE)
+    halves = [torch.where(chosen, code, fixed).to(torch.int8) for code in (0, LeafItem.SOME - one_of(3, g))]
+    return _split(leaves, row, fixed=halves)
+
+
+@_change
+def _marked_alike(claim: _Claim, leaves: Columns, row: int, g: Generator) -> Columns:
+    """Items of several sets, or free ones, in one set: it says less, or the leaf no longer holds every x."""
+    fixed = leaves["fixed"][row]
+    some = (fixed < FREE) | ((fixed == FREE) & (torch.rand(len(fixed), generator=g) < 0.2))
+    leaves["fixed"][row] = torch.where(some, LeafItem.SOME, fixed).to(torch.int8)
     return leaves
 
 

@@ -57,7 +57,7 @@ def _changed_bit(case: Case, g: Generator, *, free: bool, value: int | None) -> 
     if not len(where):
         return None
     leaf, item = where[one_of(len(where), g)].tolist()
-    opposite = (1, 0, LeafItem.BOX_1, LeafItem.BOX_0)[fixed[leaf, item]]
+    opposite = (1, 0, LeafItem.BOX_1, LeafItem.BOX_0)[max(0, int(fixed[leaf, item]))]
     fixed[leaf, item] = opposite if value is None else value
     return with_leaves(case.result, fixed=fixed)
 
@@ -79,7 +79,21 @@ def _narrowed(case: Case, g: Generator) -> Decoded | None:
 
 @_kind("leaves: an item fixed to what there is not")
 def _nonsense(case: Case, g: Generator) -> Decoded | None:
-    return _changed_bit(case, g, free=bool(one_of(2, g)), value=(4, -2, 100, -128, 127)[one_of(5, g)])
+    return _changed_bit(case, g, free=bool(one_of(2, g)), value=(4, 5, 64, 100, 127)[one_of(5, g)])
+
+
+@_kind("leaves: an item put among those of which one is defective")
+def _marked(case: Case, g: Generator) -> Decoded | None:
+    return _changed_bit(case, g, free=bool(one_of(2, g)), value=(LeafItem.SOME, -3, -4, -128)[one_of(4, g)])
+
+
+@_kind("leaves: one in which some free item must be defective")
+def _all_marked(case: Case, g: Generator) -> Decoded:
+    fixed = proof_of(case.result).fixed.clone()
+    row = one_of(len(fixed), g)
+    chosen = (fixed[row] == FREE) & (torch.rand(fixed.shape[1], generator=g) < (0.3, 1.0)[one_of(2, g)])
+    fixed[row] = torch.where(chosen, LeafItem.SOME - one_of(3, g), fixed[row])
+    return with_leaves(case.result, fixed=fixed)
 
 
 @_kind("leaves: an item kept that was not")

@@ -140,12 +140,20 @@ def in_each_leaf(proof: Proof, x: Tensor) -> Tensor:
     """Which x lie in which leaf: (x, leaves)."""
     # An item is as it is fixed, or the leaf leaves it free or keeps it: anything else holds no x.
     ones, fixed = x.float(), proof.fixed
-    known = (fixed >= FREE) & (fixed <= LeafItem.BOX_1)
+    known = fixed <= LeafItem.BOX_1
     apart = ones @ (fixed == 0).float().T + (1 - ones) @ (fixed == 1).float().T  # (x, leaves): items that disagree
     turned = ones @ (fixed == LeafItem.BOX_0).float().T + (1 - ones) @ (fixed == LeafItem.BOX_1).float().T
     total = x.sum(1, dtype=torch.int64)[:, None]
     held = (turned > 0) | ~_keeps(proof)  # a leaf that keeps items holds the x in which some of them are turned round
+    for code in _marks(fixed):
+        marked = (fixed == code).float()
+        held = held & ((ones @ marked.T > 0) | ~marked.any(1))
     return (apart == 0) & held & known.all(1) & (proof.least <= total) & (total <= proof.most)
+
+
+def _marks(fixed: Tensor) -> list[int]:
+    """The codes of sets of which at least one item is defective."""
+    return [code for code in fixed.unique().tolist() if code < FREE]
 
 
 def _keeps(proof: Proof) -> Tensor:
@@ -158,7 +166,7 @@ def in_leaves(problem: Problem, proof: Proof, number: int, generator: torch.Gene
     assert isinstance(problem.prior, FactoredPrior)
     costs = problem.prior.costs(problem.items)
     leaf = torch.randint(max(1, len(proof.least)), (number if len(proof.least) else 0,), generator=generator)
-    fixed = _one_turned(proof.fixed[leaf], generator)
+    fixed = _one_of_each_set(_one_turned(proof.fixed[leaf], generator), generator)
     sound = ~((fixed != FREE) & (costs.known != FREE) & (fixed != costs.known)).any(1)
     fixed = torch.where(fixed == FREE, costs.known, fixed)
     ones, free = (fixed == 1).sum(1), fixed == FREE
@@ -180,6 +188,17 @@ def _one_turned(fixed: Tensor, generator: torch.Generator) -> Tensor:
     first = torch.where(kept, keys, -1.0).argmax(1, keepdim=True)
     chosen = kept & torch.zeros_like(kept).scatter(1, first, True)
     return torch.where(chosen, LeafItem.BOX_0 + 1 - fixed, torch.where(kept, FREE, fixed)).to(torch.int8)
+
+
+def _one_of_each_set(fixed: Tensor, generator: torch.Generator) -> Tensor:
+    """Of each row's items with the same mark, one drawn at random is fixed to 1, and the others are free."""
+    for code in _marks(fixed):
+        marked = fixed == code
+        keys = torch.rand(fixed.shape, generator=generator, dtype=torch.float64)
+        first = torch.where(marked, keys, -1.0).argmax(1, keepdim=True)
+        chosen = marked & torch.zeros_like(marked).scatter(1, first, True)
+        fixed = torch.where(chosen, 1, torch.where(marked, FREE, fixed)).to(torch.int8)
+    return fixed
 
 
 def fails_by_trying(truth: Truth, claimed: Decoded, *, item_by_item: bool = True) -> bool:
@@ -310,7 +329,7 @@ class Trial:
     def bounds(self, proof: Proof, item_by_item: bool) -> Tensor:
         """What the multipliers of each leaf show of each x, the most by one of its items at a time: (x, leaves)."""
         pi, matrix = proof.pi.double(), self.problem.design.matrix.double()
-        fixed = torch.where(proof.fixed >= LeafItem.BOX_0, FREE, proof.fixed)
+        fixed = torch.where((proof.fixed >= LeafItem.BOX_0) | (proof.fixed < FREE), FREE, proof.fixed)
         shares = self._shares(proof)  # (leaves, pools, items)
         reduced = self.costs.weights - pi @ matrix + shares.sum(1)  # (leaves, items)
         numbers = self.prior - self.x.double() @ self.costs.weights  # of the total and of groups

@@ -11,8 +11,9 @@ All numbers are NumPy's float64. Torch appears where a result comes in and where
     impossible   no x has a finite cost
 
 **What is given.** A certificate is a list of leaves. A leaf is a set of x: some items are fixed to 0 or 1, the others
-are free, and the number of defectives k lies between two numbers. With a leaf come multipliers: pi_i for each pool i,
-and perhaps a share s_ij for each item j of each pool i. Anybody may have made them up; nothing below believes them.
+are free, and the number of defectives k lies between two numbers. Some sets of free items may have a defective each.
+With a leaf come multipliers: pi_i for each pool i, and perhaps a share s_ij for each item j of each pool i. Anybody may
+have made them up; nothing below believes them.
 
 **What is shown.** A claim holds if two things are true.
 
@@ -43,7 +44,7 @@ or categories; 10 the border, where malformed results are refused.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -256,7 +257,8 @@ def _largest(table: Floats) -> float:
 class LeafTable(NamedTuple):
     """One instance's leaves.
 
-    The items of a leaf have the codes of `LeafItem`. A leaf with BOX items is a *complement leaf*: it contains only the
+    The items of a leaf have the codes of `LeafItem`. Items below FREE are free as well, and of those that have the same
+    code at least one is 1: a *set with a defective*. A leaf with BOX items is a *complement leaf*: it contains only the
     x in which at least one BOX item has the other value. Its neighbour, with these items fixed, contains the rest.
     """
 
@@ -287,49 +289,95 @@ class LeafTable(NamedTuple):
 
 
 def hold_every_x(shared: Shared, leaves: LeafTable) -> bool:
-    """Whether every possible x is in some leaf: for each k, the leaves split the cube item by item."""
+    """Whether every possible x is in some leaf: for each k, the leaves split the cube item by item, or by groups."""
     fixed, free = leaves.fixed, shared.known == FREE
+    place = np.cumsum(free) - 1  # of each free item among these
+    groups = [place[group.items[free[group.items]]] for group in shared.groups]
     agree = ((fixed[:, ~free] == FREE) | (fixed[:, ~free] == shared.known[~free])).all(1)
     fixed, least, most = fixed[agree][:, free], leaves.least[agree], leaves.most[agree]
     before: NDArray[np.bool_] | None = None  # most k have the same leaves as the k before
     for total in np.flatnonzero(np.isfinite(shared.numbers)).tolist():
         here = (least <= total) & (total <= most)
-        if (before is None or not np.array_equal(here, before)) and not _covers(fixed[here]):
+        if (before is None or not np.array_equal(here, before)) and not _covers(fixed[here], groups):
             return False
         before = here
     return True
 
 
-def _covers(fixed: NDArray[np.int8]) -> bool:
+class _Region(NamedTuple):
+    """A part of the cube, and boxes that have to cover it, in which items that are the same in all of it are FREE."""
+
+    boxes: NDArray[np.int8]
+    unsplit: NDArray[np.bool_]  # (items,): the items that may be 0 and 1 in the part
+    needs: tuple[frozenset[int], ...]  # of each of these sets of items at least one is 1 in the part
+
+    def half(self, boxes: NDArray[np.int8], items: NDArray[np.int64], values: NDArray[np.int64]) -> "_Region | None":
+        """The part in which some items have values, with its boxes; None where no x is in it."""
+        boxes, unsplit = boxes.copy(), self.unsplit.copy()
+        boxes[:, items], unsplit[items] = FREE, False
+        zeros, ones = set(items[values == 0].tolist()), set(items[values == 1].tolist())
+        needs = tuple(need - zeros for need in self.needs if not need & ones)
+        return None if frozenset() in needs else _Region(boxes, unsplit, needs)
+
+
+def _covers(fixed: NDArray[np.int8], groups: Sequence[NDArray[np.int64]] = ()) -> bool:
     """Whether boxes of a cube, rows of 0, 1 and FREE, cover it, as the leaves of a tree of splits do.
 
     A box without fixed items is the whole cube. A complement leaf without fixed items leaves only the part of the cube
     where its BOX items have their values. Otherwise some item must be fixed in every box, and its two halves must each
-    be covered. Boxes of which none of this is true may cover the cube all the same; they are not accepted.
+    be covered; or the items of a group must be 0 in some boxes, and have a 1 among them in all others (`_by_group`).
+    Boxes of which none of this is true may cover the cube all the same; they are not accepted.
     """
-    todo = [fixed]
+    todo: list[_Region | None] = [_Region(fixed, np.ones(fixed.shape[1], dtype=bool), ())]
     while todo:
-        boxes = todo.pop()
-        if (boxes == FREE).all(1).any():
+        region = todo.pop()
+        if region is None or (region.boxes == FREE).all(1).any():
             continue
+        boxes = region.boxes
         complement = ((boxes == FREE) | (boxes == LeafItem.BOX_0) | (boxes == LeafItem.BOX_1)).all(1)
         if complement.any():
             row = boxes[int(complement.argmax())]
             at = np.flatnonzero(row != FREE)
             rest = boxes[np.arange(len(boxes)) != int(complement.argmax())]
             rest = rest[((rest[:, at] == FREE) | (rest[:, at] == row[at] - LeafItem.BOX_0)).all(1)]
-            rest[:, at] = FREE
-            todo.append(rest)
+            todo.append(region.half(rest, at, row[at] - np.int64(LeafItem.BOX_0)))
             continue
         split = ((boxes == 0) | (boxes == 1)).all(0) & (len(boxes) > 0)
-        if not split.any():
+        if split.any():
+            item = split.argmax(keepdims=True)
+            halves = [region.half(boxes[boxes[:, item[0]] == v], item, np.array([v])) for v in (0, 1)]
+        else:
+            halves = _by_group(region, groups)
+        if not halves:
             return False
-        item = int(split.argmax())
-        for value in (0, 1):
-            half = boxes[boxes[:, item] == value].copy()
-            half[:, item] = FREE
-            todo.append(half)
+        todo += halves
     return True
+
+
+def _by_group(region: _Region, groups: Sequence[NDArray[np.int64]]) -> "list[_Region | None]":
+    """The two parts in which the unsplit items of some group are all 0, and have a 1 among them; [] where none splits.
+
+    Every box must be in one of the two. A box is in the first if all these items are 0 in it. It is in the second if
+    one of them is 1, or if each of them is either 0 or in one set with a defective that has no other items. In the
+    second part such a set says nothing new, so its items are FREE there.
+    """
+    boxes = region.boxes
+    for group in groups if len(boxes) else ():
+        items = group[region.unsplit[group]]
+        here = boxes[:, items]
+        again = any(need <= set(items.tolist()) for need in region.needs)  # one of them is 1 in the whole part
+        if not len(items) or again or (here[0] == FREE).all():
+            continue
+        code = here.min(1, keepdims=True)
+        alone = (code <= LeafItem.SOME)[:, 0] & ((here == code) | (here == 0)).all(1)
+        alone &= (boxes == code).sum(1) == (here == code).sum(1)
+        zero, one = (here == 0).all(1), (here == 1).any(1)
+        if (zero | one | alone).all():
+            second = boxes.copy()
+            second[:, items] = np.where(alone[:, None] & (here == code), np.int8(FREE), here)
+            some = _Region(second[~zero], region.unsplit, (*region.needs, frozenset(items.tolist())))
+            return [region.half(boxes[zero], items, np.zeros(len(items), dtype=np.int64)), some]
+    return []
 
 
 # --- 4. Are the leaves closed? --------------------------------------------------------------------------------------
@@ -359,7 +407,7 @@ class _Sums(NamedTuple):
 
     costs: InstanceCosts
     leaves: LeafTable
-    fixed: NDArray[np.int8]  # (leaves, items): 0, 1 or FREE; BOX items are free
+    fixed: NDArray[np.int8]  # (leaves, items): 0, 1, or free: FREE, which BOX items are too, or less
     pi: Floats  # (leaves, pools): finite
     shares: Floats  # (leaves, memberships), or (leaves, 0): finite
     reduced: Floats  # (leaves, items): r_j
@@ -422,7 +470,7 @@ def _by_number(sums: _Sums, enough: Floats, fine: NDArray[np.bool_]) -> Iterator
     k = np.arange(fixed.shape[1] + 1)
     leaf, total = ((k >= sums.leaves.least[:, None]) & (k <= sums.leaves.most[:, None])).nonzero()
     number = total - (fixed == 1).sum(1)[leaf]  # of free items that are defective
-    possible = (number >= 0) & (number <= (fixed == FREE).sum(1)[leaf])
+    possible = (number >= 0) & (number <= (fixed < 0).sum(1)[leaf])
     leaf, total, number = leaf[possible], total[possible], number[possible]
     bound = sums.base[leaf] + least_by_number(shared.groups, fixed, sums.reduced)[leaf, number] + shared.numbers[total]
     left = np.flatnonzero(~(bound >= enough[total]))
@@ -437,7 +485,7 @@ def _by_number(sums: _Sums, enough: Floats, fine: NDArray[np.bool_]) -> Iterator
 
 def _at_once(sums: _Sums, leaf: NDArray[np.int64], enough: Floats) -> _Rows:
     """Leaves with any of their numbers of defectives: the cheapest x has all items of negative reduced cost."""
-    free, reduced = sums.fixed[leaf] == FREE, sums.reduced[leaf]
+    free, reduced = sums.fixed[leaf] < 0, sums.reduced[leaf]
     k = np.arange(len(enough))
     inside = (k >= sums.leaves.least[leaf, None]) & (k <= sums.leaves.most[leaf, None])
     number = np.where(inside, sums.costs.shared.numbers, np.inf).min(1, initial=np.inf)
@@ -473,13 +521,13 @@ def _open(sums: _Sums, rows: _Rows, limit: float, listed: set[bytes]) -> NDArray
 # With groups, n free items of a group cost at least h(n) = table(n and those fixed to 1) + the n least r_j, and the
 # cheapest choice of numbers that sum to k is found by adding one group after the other. In an ordered group the n free
 # items are the first ones instead of those of least r_j, and none of them comes after an item that is fixed to 0, or
-# before one that is fixed to 1.
+# before one that is fixed to 1. Where a set with a defective lies inside a group, none at all is not among the numbers.
 
 
 def least_by_number(groups: tuple[ItemGroup, ...], fixed: NDArray[np.int8], reduced: Floats) -> Floats:
     """The least cost of 0, 1, ... free defectives: (rows, items + 1); without groups less what sums may be off."""
     if not groups:
-        value = np.sort(np.where(fixed == FREE, reduced, np.inf), 1)
+        value = np.sort(np.where(fixed < 0, reduced, np.inf), 1)
         possible = np.isfinite(value)
         off = 2 * EPS * np.arange(1, value.shape[1] + 1)  # each number is added one by one
         finite, total = np.where(possible, value, 0.0), np.zeros((len(fixed), fixed.shape[1] + 1))
@@ -540,13 +588,14 @@ class _Ways(NamedTuple):
     @classmethod
     def of(cls, group: ItemGroup, fixed: NDArray[np.int8], reduced: Floats) -> "_Ways":
         here = fixed[:, group.items]
-        free = here == FREE
+        free = here < 0
         value = np.where(free, reduced[:, group.items], np.inf)
         order = np.argsort(~free if group.ordered else value, 1, kind="stable")  # free items first, in their order
         rank = np.argsort(order, 1, kind="stable")
         least = _sums_from_zero(np.take_along_axis(value, order, 1))
         at = (here == 1).sum(1)[:, None] + np.arange(least.shape[1])
         table = np.where(at <= len(group.items), group.table[np.minimum(at, len(group.items))], np.inf)
+        table[:, 0] = np.where(_has_a_defective(fixed, here) & (at[:, 0] == 0), np.inf, table[:, 0])
         if group.ordered:
             inside = np.arange(len(group.items)) < at[..., None]  # (rows, size + 1, size)
             broken = np.where(inside, here[:, None] == 0, here[:, None] == 1).any(2)
@@ -558,9 +607,15 @@ class _Ways(NamedTuple):
         return self.least + self.table
 
 
+def _has_a_defective(fixed: NDArray[np.int8], here: NDArray[np.int8]) -> NDArray[np.bool_]:
+    """Whether a set with a defective has items of one group alone, whose codes are `here` (rows, size): (rows,)."""
+    code = here.min(1, initial=FREE, keepdims=True)
+    return np.asarray((code[:, 0] <= LeafItem.SOME) & ((fixed == code).sum(1) == (here == code).sum(1)))
+
+
 def _by_order(fixed: NDArray[np.int8], reduced: Floats, number: NDArray[np.int64]) -> tuple[NDArray[np.uint8], Floats]:
     """Without groups an item that comes in replaces the last one of the order; the next one replaces one that goes."""
-    free = fixed == FREE
+    free = fixed < 0
     value = np.where(free, reduced, np.inf)
     inside = np.argsort(np.argsort(value, 1, kind="stable"), 1, kind="stable") < number[:, None]
     rows, ends = np.arange(len(number)), np.full((len(number), 1), np.inf)
@@ -633,7 +688,7 @@ def _least(table: Floats, ranges: tuple[NDArray[np.int64], NDArray[np.int64]] | 
 def _counts_between(costs: InstanceCosts, fixed: NDArray[np.int8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The least and the most count of each pool in each leaf: (leaves, pools)."""
     lowest = (fixed == 1).astype(np.float64) @ costs.shared.matrix.T
-    free = (fixed == FREE).astype(np.float64) @ costs.shared.matrix.T
+    free = (fixed < 0).astype(np.float64) @ costs.shared.matrix.T
     return lowest.astype(np.int64), (lowest + free).astype(np.int64)
 
 
@@ -681,7 +736,7 @@ def _most_shared(shared: Shared, shares: Floats, pool: int, fixed: NDArray[np.in
     """
     members, own = _of_pool(shared, shares, pool)
     ones = np.zeros(own.shape, dtype=bool) if fixed is None else fixed[:, members] == 1
-    free = np.ones(own.shape, dtype=bool) if fixed is None else fixed[:, members] == FREE
+    free = np.ones(own.shape, dtype=bool) if fixed is None else fixed[:, members] < 0
     # The items fixed to 1 come first, then the free ones with the largest shares, then those fixed to 0.
     order = np.argsort(np.where(ones, -np.inf, np.where(free, -own, np.inf)), axis=1, kind="stable")
     return _sums_from_zero(np.take_along_axis(own, order, 1))

@@ -147,11 +147,15 @@ class LeafItem(IntEnum):
     of its x has the other value. The smaller box, with these items fixed, belongs to other leaves. (BOX_0 plus a value,
     0 or 1, is the code for that value.)
 
+    SOME and every lower code, down to -128, mark a *set with a defective*: of all items of a leaf that have the same
+    such code, at least one is 1. Leaves of households need that: the household is not free of defectives.
+
     Example:
         >>> LeafItem(LeafItem.BOX_0 + 1)  # of two items, [2, 3] is all x but 01, and [-1, 3] is 00 and 10
         <LeafItem.BOX_1: 3>
     """
 
+    SOME = -2  # like every lower code: of the items with this code at least one is 1
     FREE = -1  # 0 or 1
     ZERO = 0
     ONE = 1

@@ -117,7 +117,17 @@ def any_cover(monkeypatch: pytest.MonkeyPatch) -> None:
 def kept_is_cover(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leaf that keeps items is taken for one that leaves them free."""
     right = checker._covers
-    monkeypatch.setattr(checker, "_covers", lambda fixed: right(np.where(fixed >= 2, np.int8(FREE), fixed)))
+    monkeypatch.setattr(
+        checker, "_covers", lambda fixed, groups: right(np.where(fixed >= 2, np.int8(FREE), fixed), groups)
+    )
+
+
+def marked_is_cover(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A set of which at least one item is defective is taken for free items."""
+    right = checker._covers
+    monkeypatch.setattr(
+        checker, "_covers", lambda fixed, groups: right(np.where(fixed < FREE, np.int8(FREE), fixed), groups)
+    )
 
 
 def all_listed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,6 +142,7 @@ BROKEN: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], list[
     "turning twice": (turning_twice, lambda: cases_of("positive or negative", "rates")),
     "any cover": (any_cover, lambda: cases_of("D = 1", "rates")),
     "kept is cover": (kept_is_cover, lambda: cases_of("D = 1", "rates")),
+    "marked is cover": (marked_is_cover, lambda: cases_of("D = 1", "households")),
     "all listed": (all_listed, lambda: cases_of("real numbers", "rates")),
 }
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from qgt.decoders.envelopes import corners_of
+from qgt.decoders.results import LeafItem
 from qgt.model.factors import PoolCosts, finite_tables
 from qgt.model.prior import ALONE, FREE, FactoredPrior, Groups, ItemCosts
 from qgt.model.problem import Problem
@@ -51,7 +52,12 @@ def softened(tables: Tensor) -> Tensor:
 # Lovasz extension). Two of its steps are kept here, the first one and the mean of the others: charge times the largest
 # x plus slope times their sum. Only the search for multipliers uses that; bounds come from the tables.
 
+# A group of a node may be *marked*: it has at least one defective, and which one is open. All its free items then have
+# the code `LeafItem.SOME` less the number of the group, so items below 0 are free. The charge of the group is due.
+
+MOST_MARKED = 127  # groups that have a code of their own in int8
 ROUNDS = 4  # in which the largest x of a group is found at first: exact up to groups of this size
+SUMS_TOGETHER = 512  # nodes
 NEVER_CUT = 1e3  # more than any relaxed x, even before it is put between its bounds
 
 
@@ -118,6 +124,15 @@ class Members:
         return steps.flatten()[self.place]
 
     @cached_property
+    def group(self) -> Tensor:
+        """The number of each item's group: (items,)."""
+        return self.place // self.items.shape[1]
+
+    def marked(self, fixed: Tensor) -> Tensor:
+        """Which groups have at least one defective as nodes say: (nodes, groups), bool."""
+        return self.gathered(fixed <= LeafItem.SOME, 0.0).any(2)
+
+    @cached_property
     def charged(self) -> bool:
         """Whether any group has a charge."""
         return bool((self.charge > 0).any())
@@ -126,14 +141,14 @@ class Members:
     def inside(self) -> tuple[Tensor, Tensor]:
         """Which items are in each group that has a charge: (items, charged groups), float32; and these charges."""
         some = (self.charge > 0).nonzero()[:, 0]
-        return (self.place[:, None] // self.items.shape[1] == some).float(), self.charge[some]
+        return (self.group[:, None] == some).float(), self.charge[some]
 
     def charges(self, fixed: Tensor) -> "Charges":
         """The charges of some nodes, whose largest relaxed x may be cut off."""
         inside, charge = self.inside
-        due = ((fixed == 1).float() @ inside) > 0
-        uncut = ~((fixed == FREE) & (inside.sum(1) > 0)) * NEVER_CUT
-        return Charges(inside, charge, uncut, due, torch.zeros_like(due, dtype=torch.float32), uncut)
+        due = (((fixed == 1) | (fixed <= LeafItem.SOME)).float() @ inside).clamp_(max=1.0)
+        uncut = ~((fixed < 0) & (inside.sum(1) > 0)) * NEVER_CUT
+        return Charges(inside, charge, uncut, due, torch.zeros_like(due), uncut.clone())
 
 
 @dataclass(eq=False)
@@ -143,31 +158,38 @@ class Charges:
     inside: Tensor  # (items, groups), float32
     charge: Tensor  # (groups,)
     uncut: Tensor  # (nodes, items), float32: 0 where an item is free and in a group, otherwise more than any x
-    due: Tensor  # (nodes, groups): where nothing is cut off, as the charge is due in any case
+    due: Tensor  # (nodes, groups), float32: 1 where nothing is cut off, as the charge is due in any case
     top: Tensor  # (nodes, groups): at which the last x were cut off
     tops: Tensor  # (nodes, items): the same by item
     rounds: int = ROUNDS  # of Newton's method in the next iteration
+
+    @cached_property
+    def scratch(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Memory for an iteration: fresh pages for each would take longer than the sums do."""
+        return torch.empty_like(self.tops), torch.empty_like(self.top), torch.empty_like(self.top)
 
     def pick(self, keep: Tensor) -> "Charges":
         """Some of the nodes."""
         uncut, due, top, tops = (part[keep] for part in (self.uncut, self.due, self.top, self.tops))
         return Charges(self.inside, self.charge, uncut, due, top, tops, self.rounds)
 
-    def cut(self, x: Tensor, step: float) -> Tensor:
-        """The proximal map: the largest free x of each group are cut off where that takes away step times the charge.
+    def cut_(self, x: Tensor, step: float) -> Tensor:
+        """The proximal map, in place: the largest free x of each group are cut off, by step times the charge in all.
 
         It is a projection on a simplex. Its threshold is found by Newton's method: in a few rounds at first, and then,
         because x changes little from one iteration to the next, in one round from the last threshold.
         """
         charge = step * self.charge
+        over, left, number = self.scratch
         for _ in range(self.rounds):
-            over = torch.sub(x, self.tops).clamp_(min=0.0)
-            left = (over @ self.inside).sub_(charge)
-            self.top = left.div_((over.sign_() @ self.inside).clamp_(min=1.0)).add_(self.top)
-            self.top.clamp_(0.0, 1.0).masked_fill_(self.due, 1.0)
-            self.tops = torch.addmm(self.uncut, self.top, self.inside.T)
+            torch.sub(x, self.tops, out=over).clamp_(min=0.0)
+            torch.mm(over, self.inside, out=left).sub_(charge)
+            torch.mm(over.sign_(), self.inside, out=number).clamp_(min=1.0)
+            self.top.add_(left.div_(number)).clamp_(0.0, 1.0)
+            torch.maximum(self.top, self.due, out=self.top)
+            torch.addmm(self.uncut, self.top, self.inside.T, out=self.tops)
         self.rounds = 1
-        return torch.minimum(x, self.tops)
+        return torch.minimum(x, self.tops, out=x)
 
 
 class _GroupWays(NamedTuple):
@@ -180,7 +202,7 @@ class _GroupWays(NamedTuple):
 
     @classmethod
     def of(cls, members: Members, fixed: Tensor, reduced: Tensor) -> "_GroupWays":
-        value = members.gathered(torch.where(fixed == FREE, reduced, torch.inf), torch.inf)
+        value = members.gathered(torch.where(fixed < 0, reduced, torch.inf), torch.inf)
         ordered, order = _in_order(value) if members.ordered else value.sort(2)
         slots = torch.arange(order.shape[2], device=order.device)
         rank = torch.empty_like(order).scatter_(2, order, slots.expand_as(order))
@@ -188,6 +210,7 @@ class _GroupWays(NamedTuple):
         ones = members.gathered((fixed == 1).long(), 0.0).sum(2)
         at = (ones[:, :, None] + torch.arange(least.shape[2], device=ones.device)).clamp(max=least.shape[2] - 1)
         table = members.costs.expand(len(ones), -1, -1).gather(2, at)  # beyond the last entry, `least` is infinite
+        table[:, :, 0].masked_fill_(members.marked(fixed) & (ones == 0), torch.inf)
         if members.ordered:  # none of those fixed to 0 comes before one that is defective, nor after it one fixed to 1
             status = members.gathered(fixed, 0.0)[:, :, None]  # (nodes, groups, 1, size)
             inside = torch.arange(status.shape[3], device=at.device) < at[..., None]
@@ -239,7 +262,7 @@ def group_swaps(members: Members, fixed: Tensor, reduced: Tensor, number: Tensor
             leaves = torch.where(ways.rank >= n, least, instead)
             turned = torch.where(inside, torch.minimum(turned, rest + leaves), turned)
     best = cost[:, 0]
-    free = fixed == FREE
+    free = fixed < 0
     more = members.scattered(turned) - torch.where(best.isfinite(), best, 0.0)[:, None]
     return members.scattered(inside) & free, best, torch.where(free, more, torch.inf)
 
@@ -256,7 +279,19 @@ def _sums(cost: Tensor, numbers: int) -> Tensor:
 
 
 def _others(cost: Tensor, number: Tensor) -> Tensor:
-    """The least cost of all groups but one, which has 0, 1, ... of the given number: (nodes, groups, size + 1)."""
+    """The least cost of all groups but one, which has 0, 1, ... of the given number: (nodes, groups, size + 1).
+
+    On a CPU a few nodes of like numbers are looked at together: their sums are short, and stay in the caches.
+    """
+    if cost.is_cuda or len(cost) <= SUMS_TOGETHER:
+        return _others_of_alike(cost, number)
+    order = number.argsort()
+    parts = [_others_of_alike(cost[some], number[some]) for some in order.split(SUMS_TOGETHER)]
+    return torch.empty_like(cost).index_copy_(0, order, torch.cat(parts))
+
+
+def _others_of_alike(cost: Tensor, number: Tensor) -> Tensor:
+    """The same with sums as long as the largest number needs."""
     numbers = int(number.max()) + 1
     before, after = _sums(cost, numbers)[:-1], _sums(cost.flip(1), numbers)[:-1].flip(0)  # (groups, nodes, numbers)
     rest = number[:, None] - torch.arange(numbers, device=cost.device)  # (nodes, numbers)

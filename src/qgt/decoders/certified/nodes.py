@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from qgt.decoders.certified.costs import Model, Tables
+from qgt.decoders.certified.costs import MOST_MARKED, Members, Model, Tables
 from qgt.decoders.certified.relaxation import Iterates, Sets, places
 from qgt.decoders.certified.steps import Shares
 from qgt.decoders.results import LeafItem
@@ -215,7 +215,7 @@ class Nodes(NamedTuple):
     """Sets of x, of several instances."""
 
     owner: Tensor  # (nodes,): the instance
-    fixed: Tensor  # (nodes, items), int8: 0, 1 or FREE
+    fixed: Tensor  # (nodes, items), int8: 0, 1 or FREE, or less in groups that have a defective (`costs`)
     total: Tensor  # (nodes,): the number of defectives, or FREE
     bound: Tensor  # (nodes,), float64
     state: Iterates
@@ -328,16 +328,18 @@ def item_to_split(x: Tensor, loose: Tensor, swap: Tensor, *, stepped: bool) -> t
     return item, two
 
 
-def split_by_item(nodes: Nodes, item: Tensor) -> Nodes:
-    """Two children, with the item 0 and 1."""
+def split_by_item(nodes: Nodes, item: Tensor, members: Members | None = None) -> Nodes:
+    """Two children, with the item 0 and 1; with `members` where groups may be marked."""
     here = torch.zeros_like(nodes.fixed, dtype=torch.bool).scatter_(1, item[:, None], True)
-    return joined_nodes([nodes._replace(fixed=nodes.fixed.masked_fill(here, value)) for value in (0, 1)])
+    parts = [nodes._replace(fixed=nodes.fixed.masked_fill(here, value)) for value in (0, 1)]
+    return joined_nodes([_with_marks_kept(part, members, nodes.fixed) for part in parts])
 
 
-def split_by_first(nodes: Nodes, loose: Tensor, swap: Tensor) -> Nodes:
+def split_by_first(nodes: Nodes, loose: Tensor, swap: Tensor, members: Members | None = None) -> Nodes:
     """One child for each loose item that may be the first to differ from the rounded x, and one where none does.
 
-    The items come in order of falling cost, so that those hard to exclude have most others fixed.
+    The items come in order of falling cost, so that those hard to exclude have most others fixed. Groups may be marked
+    where `members` are given.
     """
     rounded = (nodes.state.x > 0.5).to(torch.int8)
     place = places(torch.where(loose, swap, -torch.inf).argsort(1, descending=True))
@@ -346,7 +348,46 @@ def split_by_first(nodes: Nodes, loose: Tensor, swap: Tensor) -> Nodes:
     loose, rounded, place, first = loose[row], rounded[row], place[row], first[:, None]
     fixed = torch.where(loose & (place < first), rounded, nodes.fixed[row])
     fixed = torch.where(loose & (place == first), 1 - rounded, fixed)
-    return nodes.pick(row)._replace(fixed=fixed)
+    return _with_marks_kept(nodes.pick(row)._replace(fixed=fixed), members, nodes.fixed[row])
+
+
+def group_to_split(members: Members, nodes: Nodes, loose: Tensor) -> tuple[Tensor, Tensor]:
+    """The group by which to split each node, and whether to: some group must have a fractional largest x.
+
+    Groups of whose items none is loose, or that have a defective already, are not worth a split.
+    """
+    fixed = nodes.fixed
+    top = members.gathered(torch.where(fixed < 0, nodes.state.x, 0.0), 0.0).amax(2)
+    known = members.gathered(fixed == 1, 0.0).any(2) | members.marked(fixed) | (members.charge == 0)
+    known[:, MOST_MARKED:] = True
+    open_ = members.gathered(loose, 0.0).any(2) & ~known
+    fraction, group = torch.where(open_, torch.minimum(top, 1 - top), -1.0).max(1)
+    return group, fraction > FRACTIONAL
+
+
+def split_by_group(members: Members, nodes: Nodes, group: Tensor) -> Nodes:
+    """Two children, with no item of the group defective, and with at least one."""
+    here = (members.group == group[:, None]) & (nodes.fixed < 0)
+    code = (LeafItem.SOME - group).to(torch.int8)[:, None]
+    both = torch.zeros_like(code), code
+    return joined_nodes([nodes._replace(fixed=torch.where(here, new, nodes.fixed)) for new in both])
+
+
+def _with_marks_kept(nodes: Nodes, members: Members | None, parents: Tensor) -> Nodes:
+    """Children, whose groups may be marked as `parents` (children, items) have them.
+
+    A defective that is named takes the mark away. The last item of a marked group is defective; a child in which all
+    of them are 0 has no x, and is left out.
+    """
+    if members is None:
+        return nodes
+    fixed, before = nodes.fixed, members.marked(parents)
+    named = members.gathered(fixed == 1, 0.0).any(2)
+    left = members.gathered(fixed <= LeafItem.SOME, 0.0).sum(2)
+    marked = fixed <= LeafItem.SOME
+    fixed = torch.where(marked & named[:, members.group], FREE, fixed)
+    fixed = torch.where(marked & (~named & (left == 1))[:, members.group], 1, fixed).to(torch.int8)
+    return nodes._replace(fixed=fixed).pick(~(before & ~named & (left == 0)).any(1))
 
 
 def first_of_each(owner: Tensor, cost: Tensor, best: Tensor) -> Tensor:

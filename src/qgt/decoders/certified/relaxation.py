@@ -67,7 +67,7 @@ def cheapest_items(model: Model, fixed: Tensor, total: Tensor, reduced: Tensor) 
     A cost is infinite where the node has no x with its number of defectives; where that may be any, there must be no
     groups, and the cheapest x has all items of negative reduced cost.
     """
-    free, ones = fixed == FREE, fixed == 1
+    free, ones = fixed < 0, fixed == 1
     number = total - ones.sum(1)  # of free items that are defective
     any_number = total == FREE
     number = torch.where(any_number, (free & (reduced < 0)).sum(1), number)
@@ -177,7 +177,7 @@ class Sets(NamedTuple):
     """Sets of x, of several instances."""
 
     owner: Tensor  # (nodes,): the instance
-    fixed: Tensor  # (nodes, items), int8: 0, 1 or FREE
+    fixed: Tensor  # (nodes, items), int8: 0, 1 or FREE, or less in groups that have a defective (`costs`)
     total: Tensor  # (nodes,): the number of defectives, or FREE
 
 
@@ -325,28 +325,30 @@ class _Run:
         up = 1 / step if raising is None else (1 - SHARES_HALF) / step
         weights = (step * (model.weights if members is None else model.weights + members.slope)).float()
         zeros = torch.zeros_like(self.lengths)
+        # The loop works in memory of its own: fresh pages for every result would take longer than the sums do.
+        x, counts, near, moved = (torch.empty_like(part) for part in (self.x, self.counts, self.counts, self.shifts))
         for _ in range(iterations):
-            x = torch.addmm(self.x - weights, self.pi, model.matrix, alpha=step)
+            torch.sub(self.x, weights, out=x).addmm_(self.pi, model.matrix, alpha=step)
             if raising is not None:
                 x.sub_(raising.given.by_item(raising.shares), alpha=step)
             if self.charges is not None:
-                x = self.charges.cut(x, step)
+                self.charges.cut_(x, step)
             x.clamp_(self.lower, self.upper)
             # The proximal map of an envelope: along each of its pieces in turn.
-            moved = torch.sub(self.counts, self.pi, alpha=step) - self.shifts
-            counts = moved.clamp_(zeros, self.lengths).sum(0).add_(self.begin)
-            # What is behind is not looked at again: its memory takes what lies ahead.
+            torch.sub(torch.sub(self.counts, self.pi, alpha=step, out=near), self.shifts, out=moved)
+            torch.sum(moved.clamp_(zeros, self.lengths), 0, out=counts).add_(self.begin)
+            # What is behind is not looked at again: its memory takes what lies ahead, and then the next x.
             ahead_x, ahead_counts = self.x.lerp_(x, 2.0), self.counts.lerp_(counts, 2.0)
             if self.metric is None:
                 self.pi.addmm_(ahead_x, model.pull, alpha=-up).addmm_(ahead_counts, model.inverse, alpha=up)
             else:
                 apart = torch.addmm(ahead_counts, ahead_x, model.matrix.T, alpha=-1)
                 own = self.metric.dim() == 3
-                moved = torch.bmm(apart[:, None], self.metric)[:, 0] if own else apart @ self.metric
-                self.pi.add_(moved, alpha=up)
+                towards = torch.bmm(apart[:, None], self.metric)[:, 0] if own else apart @ self.metric
+                self.pi.add_(towards, alpha=up)
             if raising is not None:
                 raising.rise(ahead_x)
-            self.x, self.counts = x, counts
+            self.x, x, self.counts, counts = x, ahead_x, counts, ahead_counts
             self.total += self.pi
         self.since += iterations
 

@@ -8,6 +8,7 @@ is the one whose free defectives have the least r_j, and any other x of the node
 
 So a node is done where its bound reaches the limit, or where every swap would: then only its own x is looked at. Else
 it splits: the root by k, a node with a fractional item by that, others by the first item that differs from their own x.
+With groups, such as households, a node is split first by whether a group has a defective, because that is what costs.
 
 All instances' open nodes lie on common stacks (`nodes`), from which as many as make a good batch are relaxed together:
 hard instances fill the batch with their own nodes, and new instances are fed in when it runs low.
@@ -166,6 +167,13 @@ class Search:
         return plain and self.ranges is not None
 
     @cached_property
+    def by_group(self) -> bool:
+        """Whether nodes are split by groups: those with a charge, where no items are fixed by ranges of counts."""
+        members = self.model.members
+        fixed_by_ranges = self.ranges is not None or self.shares is not None
+        return members is not None and members.charged and not members.ordered and not fixed_by_ranges
+
+    @cached_property
     def metrics(self) -> Metrics:
         """The preconditioners of nodes."""
         return Metrics.of(self.model, self.tables)
@@ -298,9 +306,20 @@ class Search:
         nodes, loose, swap, own = self._close(nodes, done), loose[~done], swap[~done], own[~done]
         if self.ranges is not None:
             nodes, loose, swap = self._fix_settled(nodes, loose, swap, own)
+        if self.by_group:
+            nodes, loose, swap = self._split_by_group(nodes, loose, swap)
         item, two = sets.item_to_split(nodes.state.x, loose, swap, stepped=self.ranges is not None)
-        self._push(sets.split_by_item(nodes.pick(two), item[two]))
-        self._push(sets.split_by_first(nodes.pick(~two), loose[~two], swap[~two]))
+        members = self.model.members if self.by_group else None
+        self._push(sets.split_by_item(nodes.pick(two), item[two], members))
+        self._push(sets.split_by_first(nodes.pick(~two), loose[~two], swap[~two], members))
+
+    def _split_by_group(self, nodes: Nodes, loose: Tensor, swap: Tensor) -> tuple[Nodes, Tensor, Tensor]:
+        """Split the nodes that have a group with a fractional largest x; return the others."""
+        members = self.model.members
+        assert members is not None  # as the caller saw
+        group, some = sets.group_to_split(members, nodes, loose)
+        self._push(sets.split_by_group(members, nodes.pick(some), group[some]))
+        return nodes.pick(~some), loose[~some], swap[~some]
 
     def _fix_settled(self, nodes: Nodes, loose: Tensor, swap: Tensor, own: Tensor) -> tuple[Nodes, Tensor, Tensor]:
         """Fix the items that cannot be turned round; a node that this changes much is looked at again."""
