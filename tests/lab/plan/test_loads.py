@@ -302,7 +302,8 @@ def test_a_folder_of_a_plan_with_loads_comes_back(small, tmp_path):
     for name in ("README.txt", "pooling_sheet.html"):
         text = (folder.path / name).read_text("utf-8").replace("\u00a0", " ").replace("&nbsp;", " ")
         assert "standard error of 0.25 cycles, detected up to cycle 38" in text
-    assert "Write each pool's Ct into" in (folder.path / "README.txt").read_text()
+    readme = (folder.path / "README.txt").read_text()
+    assert "Write each pool's Ct into" in readme and "--problem . --target NAME --control NAME" in readme
     stored = json.loads((folder.path / "plan.json").read_text())
     assert stored["question"]["loads"] == {name: getattr(small.question.loads, name) for name in ("mean", "sd", "low")}
     assert stored["candidates"][0]["sensitivity"] and stored["today"][0]["sensitivity"]

@@ -771,7 +771,8 @@ def _to_fill_in(question: Question) -> str:
     if isinstance(noise, CycleThreshold):
         return (
             "Write each pool's Ct into counts.csv or counts.xlsx, and 'not detected' where nothing amplified. Leave "
-            "the cell of a failed pool empty."
+            "the cell of a failed pool empty. Or decode the table that the machine exports, if its sample names are "
+            "those of the pools:\n   qgt decode run.csv --problem . --target NAME --control NAME"
         )
     if isinstance(noise, Amount):
         return (
