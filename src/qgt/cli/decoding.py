@@ -405,11 +405,11 @@ def _tell(sheet: "DecodedSheet", written: dict[str, str]) -> None:
 
     if "calls" not in written:
         tell(None, "\n".join(map(calls_line, sheet.accounts)) + "\n", [])
-    if sheet.rounds > 1:
-        tests = sum(one.problem.pools for one in sheet.histories) / len(sheet.histories)
-        return tell_verdicts(f"{sheet.rounds} rounds: {tests:.1f} tests per instance, on average.", sheet.accounts)
     files = f"Wrote {', '.join(written.values())}: " if written else ""
     title = f"{files}{_number_called(sheet.accounts)}"
+    if sheet.rounds > 1:
+        tests = sum(one.problem.pools for one in sheet.histories) / len(sheet.histories)
+        return tell_verdicts(f"{title} {sheet.rounds} rounds, {tests:.1f} tests per plate on average.", sheet.accounts)
     for line in about_file(sheet) if sheet.fit is not None and sheet.fit.suspect else ():
         tell(None, line, [])
     if sheet.result.evidence.confidence is None:  # such a decoder says no more than its status

@@ -15,7 +15,8 @@ A verdict is about a whole plate, a call about one sample:
     negative    the sample is positive with a probability of 1 % or less
     retest      something in between; or the answers of an unsure plate differ on the sample; or the best answer has it
                 as positive, but that answer is not to be trusted
-    none        nothing is known: the plate is impossible or suspect, or no probability was measured
+    none        nothing is known: the plate is impossible or suspect, the search or its list of answers did not end, or
+                no probability was measured
 
 A sample with copies or in a category is positive where the number of copies, or the category, of the best answer has a
 probability of 90 % or more. Where only that is open, which one it is, the sample is tested again.
