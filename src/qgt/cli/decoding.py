@@ -409,7 +409,7 @@ def _tell(sheet: "DecodedSheet", written: dict[str, str]) -> None:
     title = f"{files}{_number_called(sheet.accounts)}"
     if sheet.rounds > 1:
         tests = sum(one.problem.pools for one in sheet.histories) / len(sheet.histories)
-        return tell_verdicts(f"{title} {sheet.rounds} rounds, {tests:.1f} tests per plate on average.", sheet.accounts)
+        return tell_verdicts(f"{title} {sheet.rounds} rounds: {tests:.1f} tests per plate.", sheet.accounts)
     for line in about_file(sheet) if sheet.fit is not None and sheet.fit.suspect else ():
         tell(None, line, [])
     if sheet.result.evidence.confidence is None:  # such a decoder says no more than its status
