@@ -239,6 +239,9 @@ def test_an_example_by_one_click(visitor):
     answer = visitor.finished(visitor.post("/examples/clear"))
     assert "Calls of A clear plate" in answer.text
     assert visitor.post("/examples/none").status_code == 404
+    answer = visitor.finished(visitor.post("/examples/pcr"))
+    assert "Calls of A plate of a PCR machine" in answer.text and "Ct " in answer.text
+    assert "certain" in answer.text and "Not covered: positives with a Ct above" in answer.text
     assert "A clear plate" in visitor.get("/").text
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import torch
@@ -18,6 +18,7 @@ from qgt.decoders.results import Decoded, Status
 from qgt.files.tables import table_bytes
 from qgt.lab.answers.accounts import accounts
 from qgt.lab.answers.outputs import card
+from qgt.lab.plan.loads import cycle_assay, measures_amounts, missed_share, usual_loads
 from qgt.lab.plan.planning import Candidate, Plan
 from qgt.lab.plan.question import Question
 from qgt.lab.plan.simulation import Scout
@@ -28,7 +29,6 @@ from qgt.model.prior import Bernoulli
 from qgt.model.problem import Problem
 from qgt.pictures import pages
 from qgt.pictures.pages import DecoderStanding
-from qgt.theory.limits import pools_needed
 from qgt.trust.metrics import score
 from qgt.web.counting import Entered, keep
 from qgt.web.jobs import Full, Job
@@ -38,7 +38,7 @@ from qgt.web.state import AppState, Here, Sent, Trouble, show
 
 # Examples to try with one click: a plan, and counts as a laboratory would have entered them.
 
-SAMPLES, WEIGHT, POSITIVES, CERTAINTY = 96, 5, (1.0, 4.0), 0.95
+SAMPLES, POSITIVES, CERTAINTY = 96, (1.0, 4.0), 0.95
 VOLUME = 10.0  # microlitres of each transfer
 EXAMPLE_PLATES, EXAMPLE_SECONDS = 200, 5.0  # simulated, to say what the design promises
 
@@ -53,6 +53,7 @@ class Example:
     pools: int
     assay: Noise
     seed: int  # of the plate
+    weight: int = 5  # pools for each sample
     slip: float = 0.0  # what is added to the first count, as a typing error
 
 
@@ -60,6 +61,15 @@ EXAMPLES: Mapping[str, Example] = MappingProxyType(
     {
         one.key: one
         for one in (
+            Example(
+                "pcr",
+                "A plate of a PCR machine",
+                "27 pools, each with a cycle threshold. The page names the positives, and how much each of them has.",
+                27,
+                cycle_assay(),
+                seed=1,
+                weight=3,
+            ),
             Example(
                 "clear",
                 "A clear plate",
@@ -105,12 +115,16 @@ def add_example(app_state: AppState, example: Example) -> str:
 
 def example_plan(example: Example) -> Plan:
     """A plan of one design, measured on simulated plates like any other."""
-    question = Question(Samples.numbered(SAMPLES), POSITIVES, example.assay, CERTAINTY)
+    assay = example.assay
+    loads = usual_loads(assay) if measures_amounts(assay) else None
+    question = Question(Samples.numbered(SAMPLES), POSITIVES, assay, CERTAINTY, loads=loads)
     scout = Scout(question.samples, question.prior, question.assay, None, seed=0)
-    design = scout.design(example.pools, WEIGHT)
+    design = scout.design(example.pools, example.weight)
+    size = int(design.pool_sizes.max())
     tally = scout.measure("measuring", design, EXAMPLE_PLATES, seconds=EXAMPLE_SECONDS)
-    bound = pools_needed(example.assay, sum(POSITIVES) / 2 / SAMPLES, items=SAMPLES, size=int(design.pool_sizes.max()))
-    one = Candidate(design, WEIGHT, tally.plates, tally.right, 0.0, bound)
+    one = Candidate(design, example.weight, tally.plates, tally.right, 0.0, question.entropy_bound(size))
+    if loads is not None:
+        one = replace(one, sensitivity=tally.sensitivity, missed=missed_share(loads, assay, size))
     return Plan(question, (one,), one, one.interval.low >= CERTAINTY, seed=0)
 
 
