@@ -176,6 +176,9 @@ def test_follow_up_by_json(visitor, get, post):
     assert (corrected.status_code, corrected.json()["version"]) == (201, 3)
     stored = visitor.store.submission(run, 3).counts["rounds"]
     assert len(stored) == 1 and stored[0]["counts"] == [*map(float, told[:-1]), None]
+    post(f"/runs/{run}/counts", json={"values": [exact(problem, (2, 7))], "names": ["A"]})
+    late = post(f"/runs/{run}/versions/1/follow-up/counts", json={"counts": told})
+    assert late.status_code == 422 and "version 4 is newer than the one this round follows" in late.json()["error"]
 
 
 def zipped(files, folder="", packing=zipfile.ZIP_DEFLATED):
