@@ -60,7 +60,7 @@ def test_a_sample_that_no_listed_set_has_is_worth_a_pool() -> None:
     design = qgt.Design.column_regular(pools=24, items=96, weight=4, generator=generator)
     loads = qgt.Loads(rate=0.03, mean=2.9, sd=1.9, low=0.0)
     plates = qgt.Problem(design, loads, qgt.CycleThreshold(sigma=0.25, limit=38.0))
-    y = plates.simulate(30, generator=generator).y[[10, 23]]
+    y = plates.simulate(60, generator=generator).y[[38]]
     result = qgt.LoadPosterior().bind(plates)(y)
     answers, confidence, marginals = (
         getattr(result.evidence, at) for at in ("alternatives", "confidence", "marginals")
