@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FOLDER = Path(__file__).resolve().parents[1] / "examples/notebooks"
+LAST = "_last_line"  # the name in a cell's scope of what its last line is worth
 DPI = 60  # of figures: notebooks are committed, and stay small
 
 
@@ -52,10 +53,12 @@ def cells(script: str) -> list[Cell]:
 def run(code: str, scope: dict[str, object]) -> Iterator[dict[str, Any]]:
     """Run a cell; what it prints and what its last line is worth, as outputs of a notebook."""
     tree, printed = ast.parse(code), io.StringIO()
-    last = tree.body.pop().value if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    if tree.body and isinstance(last := tree.body[-1], ast.Expr):
+        named = ast.Assign([ast.Name(LAST, ast.Store())], last.value)
+        tree.body[-1] = ast.fix_missing_locations(ast.copy_location(named, last))
     with contextlib.redirect_stdout(printed):
         exec(compile(tree, "<cell>", "exec"), scope)
-        value = None if last is None else eval(compile(ast.Expression(last), "<cell>", "eval"), scope)
+    value = scope.pop(LAST, None)
     if printed.getvalue():
         yield {"output_type": "stream", "name": "stdout", "text": _lines(printed.getvalue())}
     if value is not None:

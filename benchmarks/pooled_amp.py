@@ -96,7 +96,7 @@ def evolved(shares: str, prior: qgt.Categories, ratio: float) -> Row:
 
 
 class Task(NamedTuple):
-    """A row to measure: of state evolution where there is no decoder."""
+    """A row to measure; without a decoder, the row of the state evolution."""
 
     part: str
     shares: str

@@ -106,6 +106,9 @@ def test_a_decoder_that_fails_gets_a_row_that_says_so():
     failed, fine = run_standard({"failing": Failing()}, problems=some, instances=6)
     assert (failed.instances, fine.instances) == (0, 6)
     assert failed.refused == "it failed: RuntimeError: mat1 and mat2 shapes cannot be multiplied"
+    told = []
+    run_standard({"failing": Failing()}, problems=some, instances=6, done=[failed, fine], on_row=told.append)
+    assert told == [failed]  # it is tried again: the error may have been of the machine
 
 
 def test_rows_of_another_source_are_measured_again():

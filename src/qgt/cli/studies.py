@@ -120,7 +120,14 @@ def _standard(
     """Run the standard benchmark, and tell what each decoder reached; rows that the file has are not measured again."""
     from qgt.decoders.registry import make_decoder
     from qgt.files.plugins import loaded_plugins
-    from qgt.study.standard import StandardResults, StandardRow, run_standard, standard_decoders, standard_problems
+    from qgt.study.standard import (
+        FAILED,
+        StandardResults,
+        StandardRow,
+        run_standard,
+        standard_decoders,
+        standard_problems,
+    )
 
     check_outputs([output], inputs=[*(plugin or ())])
     load_plugins(plugin)
@@ -144,9 +151,9 @@ def _standard(
     table = [
         [row.problem, row.decoder, f"{row.success:.3f}", f"{row.interval.low:.3f}-{row.interval.high:.3f}",
          row.instances, f"{row.milliseconds:.3g}"]
-        if row.instances else [row.problem, row.decoder, "not taken" if not names else row.refused, "", 0, ""]
+        if row.instances else [row.problem, row.decoder, row.refused, "", 0, ""]
         for row in found
-        if row.instances or names or row.refused.startswith("it failed")
+        if row.instances or names or row.refused.startswith(FAILED)
     ]  # fmt: skip
     header = ["problem", "decoder", "right", "95 % interval", "instances", "CPU ms each"]
     told = {"results": str(output), "rows": [asdict(row) for row in found]}

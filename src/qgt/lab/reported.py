@@ -151,7 +151,7 @@ class Detector:
             text: The cell, which is not empty.
             value: The number in it, or why it is none.
             beside: Whether some cell of the sheet has a number: then N/A is what a machine wrote beside it.
-            said: Whether other cells have another word for not detected: then NaN and N/A may mean not measured.
+            said: Whether other cells have another word for not detected, or 0: then NaN and N/A may mean not measured.
         """
         plain = word(text)
         if plain in NOTHING_WORDS and not (said and plain in _EITHER) and (plain != "n/a" or beside):
@@ -235,7 +235,7 @@ class _Cells:
 
     dashes: bool  # whether a dash is a negative
     numbers: bool  # whether some cell has a number
-    said: bool  # whether some cell has a word for not detected that means nothing else
+    said: bool  # whether some cell has a word for not detected that means nothing else, or 0
     nothing: _Nothing = field(default_factory=_Nothing)
     words: dict[float | None, Counter[str]] = field(
         default_factory=lambda: {0.0: Counter(), 1.0: Counter(), None: Counter()}
@@ -282,7 +282,8 @@ def _has_numbers(texts: Sequence[Sequence[str]]) -> bool:
 
 
 def _says_nothing(texts: Sequence[Sequence[str]]) -> bool:
-    return any(word(text) in NOTHING_WORDS - _EITHER for row in texts for text in row)
+    cells = [text for row in texts for text in row]
+    return any(word(text) in NOTHING_WORDS - _EITHER or number(text, commas="," in text) == 0 for text in cells)
 
 
 def _of_word(text: str, reports: Reports | None, dashes: bool) -> float | str:

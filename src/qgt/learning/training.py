@@ -361,7 +361,7 @@ def limit_decoder(problem: Problem, time_limit: float | None = None) -> Decoder 
 def compared_with_limit(
     decoder: Decoder, problem: Problem, *, seconds: float, most: int = 1000, generator: Generator
 ) -> AgainstLimit | None:
-    """Decode new instances with a decoder and exactly, for some seconds; None where there is no exact decoder.
+    """Decode new instances with a decoder and exactly, for some seconds; None if no exact decoder takes the problem.
 
     A batch of hard instances may take as long again.
 

@@ -32,6 +32,7 @@ from qgt.version import provenance
 
 PROVED_SHARE = 0.98  # of answers, from which on the success of `Certified` is called the limit
 FIRST_PART, PART = 5, 50  # instances decoded together: a decoder too slow for all is stopped after few
+FAILED = "it failed: "  # before the error, where a row says why a decoder has no result
 ENOUGH = 50  # instances, from which on a row is ranked: the interval of a few includes every limit
 SECONDS_EACH = "5"  # of a search, for one instance
 NOT_COMPARED = ("exhaustive",)  # refuses all of the problems: they are too large
@@ -199,7 +200,8 @@ def run_standard(
 
 def _complete(row: StandardRow, wanted: int, seconds: float) -> bool:
     """Whether a row of an earlier call need not be measured again."""
-    return bool(row.refused) or row.instances >= wanted or row.seconds >= seconds
+    refused = bool(row.refused) and not row.refused.startswith(FAILED)  # an error may have been of the machine
+    return refused or row.instances >= wanted or row.seconds >= seconds
 
 
 def _attempted(one: StandardProblem, name: str, decoder: Decoder, drawn: Instances, seconds: float) -> StandardRow:
@@ -207,7 +209,7 @@ def _attempted(one: StandardProblem, name: str, decoder: Decoder, drawn: Instanc
     try:
         return _measured(one, name, decoder, drawn, seconds)
     except Exception as error:
-        return StandardRow(one.name, name, 0, 0, 0.0, 0.0, refused=f"it failed: {type(error).__name__}: {error}")
+        return StandardRow(one.name, name, 0, 0, 0.0, 0.0, refused=f"{FAILED}{type(error).__name__}: {error}")
 
 
 def _measured(one: StandardProblem, name: str, decoder: Decoder, drawn: Instances, seconds: float) -> StandardRow:

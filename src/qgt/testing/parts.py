@@ -264,7 +264,7 @@ NOISE_CHECKS: dict[str, NoiseCheck] = {}
 def check_noise(noise: Noise) -> Conformance:
     """Put a noise through every check; raise a ConformanceError that names all failures.
 
-    Of a `PerPool`, each pool's own noise is checked, with what is around it; of a `PerCategory`, each category's.
+    A `PerPool` is checked pool by pool, each noise with what is around it, and a `PerCategory` category by category.
 
     Example:
         >>> import qgt, qgt.testing

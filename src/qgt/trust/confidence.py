@@ -1055,8 +1055,8 @@ def _learn_with_longer_odds(
     positives, unfound, lists, _ = _known(lessons)
     progress = SimulationProgress.start(PLAIN_SEED) if lessons is None else lessons.plain
     budget = Budget(half, None if at_once is None else at_once / 2, config.simulations)
-    # How good an incomplete list is depends on the time there was: it must be the decoder's own. A little at a time,
-    # there is no such time: the lists that were cut short for that are not looked at.
+    # How good an incomplete list is depends on the time that the search had: it must be the decoder's own limit. Half a
+    # second at a time is less than that limit, so lists that were cut short by it are dropped.
     own = plain.time_limit is not None and at_once is None
     bound = _own(plain, problem) if own else _hurried(plain, problem)
     # And they must be decoded together as a sheet's are, for a batch shares its time: not two first, then more.

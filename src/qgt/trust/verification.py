@@ -58,7 +58,7 @@ JACOBIANS_AT_A_TIME = 2**22  # entries of Jacobians held at a time
 def jacobians(network: Network, y: Float[Tensor, "instances pools"]) -> Float[Tensor, "instances items pools"]:
     """The derivative of a network's scores by the counts, in forward mode: one pass per pool, all instances at once.
 
-    Of a network with a softmax it is the derivative of the softened probabilities.
+    For a network with a softmax it is the derivative of the softened probabilities.
     """
 
     def scores(counts: Tensor) -> Tensor:

@@ -336,6 +336,13 @@ CHANGED = {
         "run.csv: row 4, column 4 holds 'NaN', which may mean not detected or not measured; write 'not detected' if "
         "nothing was detected, or leave the cell empty if the pool was not measured.",
     ),
+    "NaN beside 0": (
+        table(PLAIN[0], "A2,P2,N1,0", "A3,P3,N1,NaN"), {},
+        "row 4, column 4 holds 'NaN', which may mean not detected or",
+    ),
+    "a positive control without a target that failed": (
+        table(*PLAIN, "H2,PTC,,Undetermined"), {}, "holds 'Undetermined' for the positive control 'PTC'",
+    ),
     "N/A beside another word": (
         table(*PLAIN[:2], "A3,P3,N1,N/A"), {}, "holds 'N/A', which may mean not detected or not measured",
     ),

@@ -409,7 +409,8 @@ def _refuse_failed_run(
 ) -> None:
     """Raise a ValueError where a positive control did not amplify: "not detected" is then no all-clear."""
     for row, name in controls.items():
-        own = chosen.column is None or sheet.cell(row, chosen.column) == chosen.name
+        target = "" if chosen.column is None else sheet.cell(row, chosen.column)
+        own = target.casefold() in ("", chosen.name.casefold())
         if own and _POSITIVE_CONTROL.fullmatch(head(name)) and _amplified(sheet, columns, row, found) is False:
             raise ValueError(
                 f"{sheet.grid.place(row, columns.value)} holds {sheet.cell(row, columns.value)!r} for the positive "
