@@ -295,7 +295,7 @@ def test_a_replayed_relaxation_is_the_plain_one(kind: str) -> None:
         p = replace(p, prior=qgt.Households(size=4, seed_rate=0.1, attack_rate=0.6))
     y = p.simulate(700, generator=seeded(3, "cpu")).y.cuda()
     if kind == "missing":
-        y[torch.rand(y.shape, generator=seeded(5)) < 0.1] = torch.nan
+        y[torch.rand(y.shape, generator=seeded(5), device="cuda") < 0.1] = torch.nan
     model, tables = Model.of(p, y.device), Tables.of(pool_costs(p.design, p.noise, y))
     recordings, metrics = Recordings(model), Metrics.of(model, tables)
     for some in (torch.arange(400), torch.arange(400, 700), torch.arange(5)):

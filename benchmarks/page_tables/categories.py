@@ -65,9 +65,10 @@ def _key(row: Mapping[str, Any]) -> tuple[str, int, float]:
 
 
 def _share(number: int, of: int) -> str:
-    """A share and its 95 % interval."""
+    """A share and its 95 % interval, with as many digits as the number of instances supports."""
+    digits = 2 if of < 1000 else 3
     low, high = wilson(number, of)
-    return f"{number / of:.2f} ({low:.2f} to {high:.2f})"
+    return f"{number / of:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
 def amp_table(root: Path) -> str:

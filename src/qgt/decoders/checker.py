@@ -871,7 +871,7 @@ def check_certificate(
     INFEASIBLE, that no x is possible; `evidence.confidence` and the alternatives' `probability`, that the answers have
     at least that weight among those listed; `evidence.log_joint`, that the answer has it. The other fields of the
     evidence (`bound`, `gap`, `unsettled`, `fit`, `iterations`) and `scores` are not looked at. An instance whose status
-    claims no proof has none.
+    claims no proof has none. Certificates are checked on the CPU; what is returned is where the result is.
 
     Example:
         >>> import torch, qgt
@@ -881,7 +881,7 @@ def check_certificate(
         >>> check_certificate(problem, y, result), check_certificate(problem, y + 1, result)
         (tensor([True]), tensor([False]))
     """
-    return claims_hold(check_claims(problem, y, result), result)
+    return claims_hold(check_claims(problem, y, result), result).to(result.status.device)
 
 
 def claims_hold(claims: Claims, result: Decoded) -> Bool[Tensor, " instances"]:
