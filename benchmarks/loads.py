@@ -19,6 +19,8 @@ model is right and no better set was overlooked. `told` is the same for decoders
 plate has: as all plates of a row have the same number, no decoder does better, told or not. `overlooked` counts plates
 whose true set is more probable than the answer by more than OVERLOOKED nats: what the search missed.
 
+Running again goes on where an earlier call ended; delete the file to measure all rows again.
+
 `misfit` decodes plates of which something is not as the model says: 96 samples, 2 % positive, 36 pools. A plate is
 trusted where its answer is certain (99 % after calibration) and its reports fit; what counts is how many trusted
 answers are wrong.
@@ -332,6 +334,15 @@ def panels_of(found: list[dict[str, Any]]) -> list[SuccessPanel]:
     return panels
 
 
+def measured_before(output: Path | None, about: dict[str, Any], plates: int) -> list[dict[str, Any]]:
+    """The rows of a file that an earlier call began on such a device, with the same seed and number of plates."""
+    if output is None or not output.exists():
+        return []
+    stored = json.loads(output.read_text("utf-8"))
+    same = all(stored[key] == about[key] for key in ("seed", "device", "qgt"))
+    return [row for row in stored["results"] if row["plates"] == plates] if same else []
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", default="rates", choices=("rates", "speed", "misfit", "draw"))
@@ -351,8 +362,10 @@ def main() -> None:
     elif given.what == "misfit":
         found = misfits(given.seed, given.device, given.plates)
     else:
+        found = measured_before(given.output, about, given.plates)
+        ended = {row["row"] for row in found}
         for row in rows():
-            if not row.name.startswith(tuple(given.rows)):
+            if row.name in ended or not row.name.startswith(tuple(given.rows)):
                 continue
             found.append(measured(row, given.seed, given.plates, given.device))
             shown = {key: value for key, value in found[-1].items() if key not in ("calibration", *Row._fields)}
