@@ -42,6 +42,44 @@ def test_chains_end_in_sets_of_candidates() -> None:
         assert {item for item in items if item != NONE} <= set(may_be[i].tolist())
 
 
+def test_chains_do_not_depend_on_the_rest_of_the_batch() -> None:
+    problem = qgt.Problem(
+        qgt.Design.kirkman_triples(pools=15, items=35),
+        qgt.Loads(rate=0.15, mean=3.0, sd=1.2),
+        qgt.CycleThreshold(sigma=0.25, limit=38.0),
+    )
+    y = problem.simulate(6, generator=torch.Generator().manual_seed(1)).y
+    plates = plates_of(problem, y)
+    may_be = search.candidates(plates)
+    all_ends = annealed(plates, may_be, generator=torch.Generator().manual_seed(0)).statuses(35)
+    some = torch.tensor([4, 1])
+    ends = annealed(plates[some], may_be[some], generator=torch.Generator().manual_seed(0)).statuses(35)
+    assert torch.equal(ends.view(2, CHAINS, -1), all_ends.view(6, CHAINS, -1)[some])
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_answers_do_not_depend_on_the_rest_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With chains for every plate, and searches that end before their lists are complete."""
+    monkeypatch.setattr(search, "HARD", 1)
+    monkeypatch.setattr(search, "MANY_POSITIVES", 1)
+    design = qgt.few_transfers(items=48, pools=16, weight=4, generator=torch.Generator().manual_seed(0))
+    noise = qgt.CycleThreshold(sigma=0.25, intercept=37.0, limit=38.0)
+    problem = qgt.Problem(design, qgt.Loads(rate=0.1, mean=2.9, sd=1.9, low=0.0), noise)
+    y = problem.simulate(8, generator=torch.Generator().manual_seed(2)).y
+    decode = qgt.LoadPosterior(most_sets=200).bind(problem)
+    together, complete = decode(y), []
+    for some in ([6, 0, 3], [5], [1, 7, 4, 2]):
+        alone = decode(y[some])
+        assert torch.equal(alone.x, together.x[some])
+        for name in ("confidence", "log_joint", "complete"):
+            one, other = getattr(alone.evidence, name), getattr(together.evidence, name)
+            assert torch.allclose(one.double(), other[some].double(), atol=1e-9), name
+        assert alone.scores is not None and together.scores is not None
+        assert torch.allclose(alone.scores, together.scores[some], atol=1e-9)
+        complete += alone.evidence.complete.tolist()
+    assert 0 < sum(complete) < len(y)
+
+
 @pytest.mark.usefixtures("unchecked")
 def test_chains_find_what_neighbours_overlook() -> None:
     """15 positives of 961: from the empty set the search ends 9 positives away from the truth, 50 nats below it."""

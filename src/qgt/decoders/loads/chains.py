@@ -20,7 +20,7 @@ from torch import Tensor
 
 from qgt.decoders.loads.evidence import NONE, Plates, PositiveSets
 
-CHAINS = 6  # of each instance
+CHAINS = 10  # of each instance
 COOLING, COLD = 48, 4  # sweeps in which the likelihood rises to its full weight, and sweeps after that
 FIRST_WEIGHT, LAST_WEIGHT = 0.02, 0.5  # of the log likelihood, in the first and the last sweep
 DEEPEST = (
