@@ -65,10 +65,10 @@ def test_answers_do_not_depend_on_the_rest_of_the_batch(monkeypatch: pytest.Monk
     design = qgt.few_transfers(items=48, pools=16, weight=4, generator=torch.Generator().manual_seed(0))
     noise = qgt.CycleThreshold(sigma=0.25, intercept=37.0, limit=38.0)
     problem = qgt.Problem(design, qgt.Loads(rate=0.1, mean=2.9, sd=1.9, low=0.0), noise)
-    y = problem.simulate(8, generator=torch.Generator().manual_seed(2)).y
-    decode = qgt.LoadPosterior(most_sets=200).bind(problem)
+    y = problem.simulate(5, generator=torch.Generator().manual_seed(2)).y
+    decode = qgt.LoadPosterior(most_sets=100).bind(problem)
     together, complete = decode(y), []
-    for some in ([6, 0, 3], [5], [1, 7, 4, 2]):
+    for some in ([2, 0], [4, 1, 3]):
         alone = decode(y[some])
         assert torch.equal(alone.x, together.x[some])
         for name in ("confidence", "log_joint", "complete"):

@@ -119,6 +119,9 @@ class Plates:
     @classmethod
     def of(cls, problem: Problem, loads: Loads, costs: ItemCosts, y: Tensor) -> "Plates":
         """Make the tables."""
+        total = None if costs.total is None else costs.total.to(y.device)
+        # Once for all sets: every copy to a GPU waits for it.
+        costs = replace(costs, weights=costs.weights.to(y.device), known=costs.known.to(y.device), total=total)
         return cls(problem, loads, costs, y, ReportCurves.of(problem, loads, y), prior_curve(loads, y.device))
 
     def __len__(self) -> int:
@@ -156,7 +159,7 @@ class Plates:
         weights = self.loads.log_density(nodes)
         return nodes, weights - weights.logsumexp(0)
 
-    @property
+    @cached_property
     def node_step(self) -> float:
         """How far the grid's nodes lie apart."""
         nodes = self.grid[0]
@@ -215,7 +218,7 @@ class Plates:
             gained = trial.value - now.value
             better = (gained >= 0) & moving
             moving = moving & torch.where(better, gained >= SETTLED, damping <= MOST_DAMPING)
-            damping = damping * torch.where(better, 0.2, 8.0)
+            damping = torch.where(better, damping * 0.2, damping * 8.0)
             now = now.replaced(better, trial)
             left = moving.nonzero()[:, 0]
             if len(left) <= STILL_MOVING * len(rows):  # what is settled does not change: it only takes time
