@@ -80,7 +80,7 @@ class SetSearch:
         """Look at the neighbours of the best sets, until those within the window are closed."""
         chosen, poor = found.chosen(), found.poor()
         while len(chosen) or len(poor):
-            # What lost an item may need two in its place; fitted together with neighbours, it takes no steps of its own.
+            # What lost an item may need two in its place: fitted together with neighbours, it takes no more steps.
             new = [self._repaired(found.fitted[poor], candidates, found.best)]
             if len(chosen):
                 new.append(self._neighbours(found.fitted[chosen], candidates, found.best))
