@@ -258,17 +258,16 @@ class Plates:
         """The evidence of sets by importance sampling, with loads drawn from the posterior given each set.
 
         Loads that the reports settle are drawn from the normal of the fit, made wider; the others one after another
-        from their conditional on the grid, given all loads drawn before. `points` are uniform: the first dimension
-        chooses between the two normals, the next ones are for the places of the sets.
+        from their conditional on the grid, given all loads drawn before. `points` are uniform, and fewer than the
+        places of the sets by none: one dimension more than places.
         """
         sets, samples = fitted.sets, len(points)
         places = sets.items.shape[1]
         narrow = sets.inside & ~fitted.wide
         both = (narrow[:, :, None] & narrow[:, None, :]).to(torch.float64)
         root = torch.linalg.cholesky(fitted.covariance * both + torch.diag_embed((~narrow).to(torch.float64)))
-        points, chance = points[:, 1 : places + 1], points[:, 0]
-        z = torch.special.ndtri(points)  # (samples, places)
-        scale = torch.where(chance < NEAR_SHARE, NEAR_SCALE, FAR_SCALE)  # (samples,)
+        z = torch.special.ndtri(points[:, :places])  # (samples, places)
+        scale = torch.where(points[:, places] < NEAR_SHARE, NEAR_SCALE, FAR_SCALE)  # (samples,)
         moved = (root @ z.T).transpose(1, 2) * scale[:, None]  # (sets, samples, places)
         logs = sets.logs[:, None] + torch.where(narrow[:, None], moved, 0.0)
         drawn = _log_drawn(z, scale, narrow, root)  # (sets, samples)

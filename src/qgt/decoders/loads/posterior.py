@@ -27,7 +27,6 @@ WIDTH = 3  # sets of an instance that the search goes on from at a time
 BEYOND = 3.0  # nats beyond the odds, within which sets are weighed again by sampling
 MOST_SAMPLED = 48  # sets of an instance that are weighed again
 FIRST_SAMPLES = 128  # of the first look
-DIMENSIONS = 64  # of the points, at least: with as many as the largest set needs, draws would depend on the batch
 SETTLED, PRECISE = 0.999, 0.02  # a share above which a set needs no more draws; a relative error that is small enough
 HEAVY, DRAWS = 0.02, 8  # a share above which a set matters; draws of its loads that unlisted positives are held against
 DRAWN, DRAWN_ON_GPU = 2**15, 2**19  # draws of all loads of a set at a time
@@ -96,7 +95,7 @@ def _decoded(options: LoadPosterior, plates: Plates) -> Decoded:
 
 def _weighed(plates: Plates, close: Fitted, number: int) -> DrawnLoads:
     """Loads drawn for sets, some sets at a time."""
-    points = _points(number, max(DIMENSIONS, close.sets.items.shape[1] + 1), plates.y.device)
+    points = _points(number, close.sets.items.shape[1] + 1, plates.y.device)
     most = DRAWN if plates.y.device.type == "cpu" else DRAWN_ON_GPU
     rows = torch.arange(len(close.sets), device=plates.y.device).split(max(1, most // number))
     return _joined([plates.sampled(close[part], points) for part in rows])
