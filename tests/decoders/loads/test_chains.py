@@ -19,6 +19,16 @@ def plates_of(problem: qgt.Problem, y: torch.Tensor) -> Plates:
     return Plates.of(problem, problem.loads, who.costs(problem.items), y)
 
 
+def lists_of(problem: qgt.Problem, y: torch.Tensor) -> list[tuple[bool, dict[tuple[int, ...], float]]]:
+    """Whether the list of each plate is complete, and the evidence of each of its sets."""
+    listing = search.SetSearch(plates_of(problem, y), window=math.log(1000), width=3, most_sets=100).run()
+    found: list[dict[tuple[int, ...], float]] = [{} for _ in y]
+    sets, evidence = listing.fitted.sets, listing.fitted.evidence.tolist()
+    for owner, items, value in zip(sets.owner.tolist(), sets.items.tolist(), evidence, strict=True):
+        found[owner][tuple(sorted(item for item in items if item != NONE))] = value
+    return list(zip(listing.complete.tolist(), found, strict=True))
+
+
 def test_items_of_a_class_share_no_pool() -> None:
     design = qgt.Design.kirkman_triples(pools=15, items=35)
     problem = qgt.Problem(design, qgt.Loads(rate=0.05, mean=3.0, sd=1.0), qgt.CycleThreshold(sigma=0.25))
@@ -40,6 +50,38 @@ def test_chains_end_in_sets_of_candidates() -> None:
     assert float(reached.double().mean()) > 0.8
     for i, items in zip(ends.owner.tolist(), ends.items.tolist(), strict=True):
         assert {item for item in items if item != NONE} <= set(may_be[i].tolist())
+
+
+def test_chains_do_not_depend_on_the_rest_of_the_batch() -> None:
+    problem = qgt.Problem(
+        qgt.Design.kirkman_triples(pools=15, items=35),
+        qgt.Loads(rate=0.15, mean=3.0, sd=1.2),
+        qgt.CycleThreshold(sigma=0.25, limit=38.0),
+    )
+    y = problem.simulate(6, generator=torch.Generator().manual_seed(1)).y
+    plates = plates_of(problem, y)
+    may_be = search.candidates(plates)
+    all_ends = annealed(plates, may_be, generator=torch.Generator().manual_seed(0)).statuses(35)
+    some = torch.tensor([4, 1])
+    ends = annealed(plates[some], may_be[some], generator=torch.Generator().manual_seed(0)).statuses(35)
+    assert torch.equal(ends.view(2, CHAINS, -1), all_ends.view(6, CHAINS, -1)[some])
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_lists_do_not_depend_on_the_rest_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With chains for every plate, and searches that end before their lists are complete."""
+    monkeypatch.setattr(search, "HARD", 1)
+    monkeypatch.setattr(search, "MANY_POSITIVES", 1)
+    design = qgt.few_transfers(items=48, pools=16, weight=4, generator=torch.Generator().manual_seed(0))
+    noise = qgt.CycleThreshold(sigma=0.25, intercept=37.0, limit=38.0)
+    problem = qgt.Problem(design, qgt.Loads(rate=0.1, mean=2.9, sd=1.9, low=0.0), noise)
+    y = problem.simulate(5, generator=torch.Generator().manual_seed(2)).y
+    together = lists_of(problem, y)
+    for some in ([2, 0], [4, 1, 3]):
+        for place, (complete, found) in zip(some, lists_of(problem, y[some]), strict=True):
+            assert complete == together[place][0]
+            assert found == pytest.approx(together[place][1], abs=1e-6)
+    assert 0 < sum(complete for complete, _ in together) < len(y)
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -12,16 +12,15 @@ households or the total: the search weighs the sets that chains end in by the wh
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
 from qgt.decoders.loads.evidence import NONE, Plates, PositiveSets
-from qgt.decoders.loads.tables import Curves, ReportCurves
 
-CHAINS = 6  # of each instance
+CHAINS = 10  # of each instance
 COOLING, COLD = 48, 4  # sweeps in which the likelihood rises to its full weight, and sweeps after that
 FIRST_WEIGHT, LAST_WEIGHT = 0.02, 0.5  # of the log likelihood, in the first and the last sweep
 DEEPEST = (
@@ -32,21 +31,20 @@ DEEPEST = (
 def annealed(
     plates: Plates, candidates: Int64[Tensor, "instances candidates"], *, generator: torch.Generator
 ) -> PositiveSets:
-    """The sets that chains end in, `CHAINS` for each instance."""
+    """The sets that chains end in, `CHAINS` for each instance.
+
+    All instances get the same random numbers, so that their chains do not depend on who else is in the batch.
+    """
     device, items = plates.y.device, plates.problem.items
-    owner = torch.arange(len(plates), device=device).repeat_interleave(CHAINS)
-    may_be = torch.zeros(len(plates), items + 1, dtype=torch.bool, device=device)
-    may_be = may_be.scatter(1, candidates.where(candidates != NONE, items), True)[:, :items]
-    who = plates.loads.statuses().marginals(items).to(device)
-    odds = torch.logit(who, eps=1e-12)
-    classes = [part.to(device) for part in disjoint(plates)]
-    amounts = torch.zeros(len(owner), items, dtype=torch.float64, device=device)
+    table, amounts = _Table.of(plates), torch.zeros(len(plates) * CHAINS, items, dtype=torch.float64, device=device)
+    steps = _steps(plates, table, candidates)
     weights = torch.logspace(math.log10(FIRST_WEIGHT), math.log10(LAST_WEIGHT), COOLING, dtype=torch.float64).tolist()
     for weight in [*weights, *[LAST_WEIGHT] * COLD]:
-        soft = _softened(plates, weight)
-        for part in classes:
-            _drawn(soft, owner, may_be[:, part], part, amounts, odds, generator)
-    return _sets(owner, amounts)
+        uniform = torch.rand(CHAINS, items, 1 + len(plates.grid[0]), device=device, generator=generator)
+        noise = -(-uniform.log()).log()  # Gumbel's: where law and noise together are highest, is a draw from the law
+        for step in steps:
+            step.draw(amounts, table, weight, noise)
+    return _sets(torch.arange(len(plates), device=device).repeat_interleave(CHAINS), amounts)
 
 
 def disjoint(plates: Plates) -> list[Int64[Tensor, " items"]]:
@@ -64,39 +62,82 @@ def disjoint(plates: Plates) -> list[Int64[Tensor, " items"]]:
     return [torch.tensor(part) for part in classes]
 
 
-def _softened(plates: Plates, weight: float) -> Plates:
-    """The instances with all log likelihoods multiplied by a weight, none of them hopeless."""
-    curves, zero = plates.reports.curves, plates.reports.zero
-    best = torch.maximum(curves.values.amax(1), zero.view(-1)) - DEEPEST
-    values = curves.values.maximum(best[:, None]) * weight
-    reports = ReportCurves(
-        Curves.of(values, low=curves.low, step=curves.step), zero.maximum(best.view_as(zero)) * weight
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """The log likelihoods of all reports at the nodes, none of them hopeless: good enough for starts, and fast.
+
+    The first node of each report has the value of a total of zero, as no positive total is that small. The last curve
+    is zero: it stands for pools that an item does not have.
+    """
+
+    values: Float64[Tensor, " numbers"]  # of (curves + 1, nodes)
+    levels: Float64[Tensor, " levels"]  # the amounts that an item may have: zero, and those of the grid
+    nodes: int
+    scale: float  # nodes for each decade
+    shift: float  # what is added to get the nearest node
+
+    @classmethod
+    def of(cls, plates: Plates) -> "_Table":
+        """Copy the tables of a batch."""
+        curves, zero = plates.reports.curves, plates.reports.zero.view(-1)
+        values = curves.values.clone()
+        values[:, 0] = zero
+        values = values.maximum(values.amax(1, keepdim=True) - DEEPEST)
+        levels = torch.nn.functional.pad(10.0 ** plates.grid[0], (1, 0))
+        numbers = torch.nn.functional.pad(values, (0, 0, 0, 1)).view(-1)
+        return cls(numbers, levels, values.shape[1], 1 / curves.step, 0.5 - curves.low / curves.step)
+
+    def at(self, first: Tensor, totals: Tensor) -> Tensor:
+        """The log likelihood of totals by the curve whose first number is given."""
+        place = totals.log10().mul_(self.scale).add_(self.shift).clamp_(0, self.nodes - 1)
+        return self.values[place.to(torch.int64).add_(first)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """What it takes to draw the items of one class anew, for all chains of all instances: pairs of chain and item."""
+
+    others: Float64[Tensor, "items pools"]  # the design without the class
+    pools: Int64[Tensor, "pairs weight"]  # where totals of the pair's pools are, among all chains' totals
+    first: Int64[Tensor, "pairs weight 1"]  # the first number of their curves in the table
+    prior: Float64[Tensor, "pairs levels"]
+    noise: Int64[Tensor, " pairs"]  # where the pair's noise is, among the noises of `CHAINS` chains and all items
+    place: Int64[Tensor, " pairs"]  # where the pair's amount is, among all chains' amounts
+
+    def draw(self, amounts: Tensor, table: _Table, weight: float, noise: Tensor) -> None:
+        """Draw the items of the class anew, in place."""
+        totals = (amounts @ self.others).view(-1)[self.pools]  # (pairs, weight)
+        law = table.at(self.first, totals[..., None] + table.levels).sum(1)
+        law = torch.add(self.prior, law, alpha=weight) + noise.view(-1, noise.shape[2])[self.noise]
+        amounts.view(-1)[self.place] = table.levels[law.argmax(1)]
+
+
+def _steps(plates: Plates, table: _Table, candidates: Tensor) -> list[_Step]:
+    """The steps of one sweep: a class of candidates each."""
+    device, items, number = plates.y.device, plates.problem.items, plates.y.shape[1]
+    may_be = torch.zeros(len(plates), items + 1, dtype=torch.bool, device=device)
+    may_be = may_be.scatter(1, candidates.where(candidates != NONE, items), True)[:, :items]
+    classes = disjoint(plates)
+    order = torch.cat(classes).to(device)
+    row, column = may_be.repeat_interleave(CHAINS, 0)[:, order].T.nonzero(as_tuple=True)[::-1]
+    item = order[column]
+    starts = torch.tensor([len(part) for part in classes]).cumsum(0).to(device)
+    sizes = torch.searchsorted(column, starts).diff(prepend=starts.new_zeros(1)).tolist()
+    pools, mine = plates.pools_of
+    curve = (row // CHAINS * number)[:, None] + pools[item]
+    first = curve.where(mine[item], len(plates) * number)[..., None] * table.nodes
+    odds = torch.logit(plates.loads.statuses().marginals(items), eps=1e-12).to(device)
+    prior = torch.cat([-odds[item, None], plates.grid[1].expand(len(item), -1)], 1)
+    parts = (
+        row[:, None] * number + pools[item],
+        first,
+        prior,
+        row % CHAINS * items + item,
+        row * items + item,
     )
-    return replace(plates, reports=reports)
-
-
-def _drawn(
-    plates: Plates,
-    owner: Tensor,
-    may_be: Tensor,
-    part: Tensor,
-    amounts: Tensor,
-    odds: Tensor,
-    generator: torch.Generator,
-) -> None:
-    """Draw the items of one class anew, in place."""
-    row, place = may_be[owner].nonzero(as_tuple=True)
-    if not len(row):
-        return
-    item = part[place]
-    amounts[:, part] = 0.0
-    totals = amounts @ plates.members[:-1]  # (chains, pools): without the class
-    law = plates.conditional(owner[row], totals, row, item)
-    negative = plates.at_own_pools(owner[row], totals, row, item) - odds[item]
-    law = torch.cat([negative[:, None], law], 1)
-    noise = torch.rand(law.shape, dtype=law.dtype, device=law.device, generator=generator)
-    which = (law - (-noise.log()).log()).argmax(1)  # a draw from the law, by Gumbel's trick
-    amounts[row, item] = torch.where(which == 0, 0.0, 10.0 ** plates.grid[0][(which - 1).clamp(min=0)])
+    others = [plates.members[:-1].index_fill(0, part.to(device), 0.0) for part in classes]
+    split = zip(others, *(part.split(sizes) for part in parts), strict=True)
+    return [_Step(*each) for each, size in zip(split, sizes, strict=True) if size]
 
 
 def _sets(owner: Tensor, amounts: Float64[Tensor, "chains items"]) -> PositiveSets:

@@ -33,6 +33,7 @@ LEAST_CURVATURE = 1e-3  # per square decade
 AT_A_TIME, AT_A_TIME_ON_GPU = 2**20, 2**25  # look-ups at a time
 MOST_STEPS = 20  # of Newton's method, with Levenberg and Marquardt's damping
 FIRST_DAMPING, MOST_DAMPING = 0.1, 1e4
+STILL_MOVING = 0.75  # the share of sets up to which those whose loads still move are gathered, to be fitted alone
 SETTLED = 0.01  # nats that a step gained, where loads are at their mode
 FULL_STEP = 1.0  # decades: the longest step of Newton's method
 NEAR_SHARE, NEAR_SCALE, FAR_SCALE = 0.75, 1.1, 2.5  # loads are drawn from two normals, wider than the fit
@@ -118,6 +119,9 @@ class Plates:
     @classmethod
     def of(cls, problem: Problem, loads: Loads, costs: ItemCosts, y: Tensor) -> "Plates":
         """Make the tables."""
+        total = None if costs.total is None else costs.total.to(y.device)
+        # Once for all sets: every copy to a GPU waits for it.
+        costs = replace(costs, weights=costs.weights.to(y.device), known=costs.known.to(y.device), total=total)
         return cls(problem, loads, costs, y, ReportCurves.of(problem, loads, y), prior_curve(loads, y.device))
 
     def __len__(self) -> int:
@@ -155,7 +159,7 @@ class Plates:
         weights = self.loads.log_density(nodes)
         return nodes, weights - weights.logsumexp(0)
 
-    @property
+    @cached_property
     def node_step(self) -> float:
         """How far the grid's nodes lie apart."""
         nodes = self.grid[0]
@@ -204,50 +208,30 @@ class Plates:
 
     def fit(self, sets: PositiveSets) -> Fitted:
         """The mode of each set's loads from where they are, and the evidence by Laplace's method and the grid."""
-        at = self._surface(sets)
-        damping = torch.full_like(at.value, FIRST_DAMPING)
-        moving = torch.arange(len(sets), device=at.value.device)
+        slopes = _Terrain.of(self, sets)
+        now = end = slopes.at(sets.logs)
+        damping = torch.full_like(now.value, FIRST_DAMPING)
+        moving = torch.ones_like(now.value, dtype=torch.bool)
+        rows = torch.arange(len(sets), device=moving.device)
         for _ in range(MOST_STEPS):
-            now, held = at[moving], damping[moving]
-            stiff = now.hessian + held[:, None, None] * torch.diag_embed(now.hessian.diagonal(dim1=1, dim2=2))
-            step = torch.cholesky_solve(now.slope[..., None], torch.linalg.cholesky(stiff))[..., 0]
-            logs = (now.sets.logs + step.clamp(-FULL_STEP, FULL_STEP)).clamp(*self.loads.span)
-            trial = self._surface(replace(now.sets, logs=logs))
-            better = trial.value >= now.value
-            at.update(moving[better], trial[better])
-            damping[moving] = torch.where(better, held * 0.2, held * 8.0)
-            settled = torch.where(better, trial.value - now.value < SETTLED, held > MOST_DAMPING)
-            moving = moving[~settled]
-            if not len(moving):
+            trial = slopes.at(now.stepped(damping).clamp(*self.loads.span))
+            gained = trial.value - now.value
+            better = (gained >= 0) & moving
+            moving = moving & torch.where(better, gained >= SETTLED, damping <= MOST_DAMPING)
+            damping = torch.where(better, damping * 0.2, damping * 8.0)
+            now = now.replaced(better, trial)
+            left = moving.nonzero()[:, 0]
+            if len(left) <= STILL_MOVING * len(rows):  # what is settled does not change: it only takes time
+                end = end.updated(rows, now)
+                rows, damping, moving = rows[left], damping[left], moving[left]
+                slopes, now = slopes[left], now[left]
+            if not len(left):
                 break
-        return self._laplace(at)
+        return self._laplace(sets, end.updated(rows, now))
 
-    def _surface(self, sets: PositiveSets) -> "_Surface":
-        """The log joint of the loads (less the prior of the set), its slope, and minus its curvature (Gauss-Newton)."""
-        amounts = torch.where(sets.inside, 10.0**sets.logs, 0.0)
-        held = self.members[sets.items] * amounts[..., None]  # (sets, places, pools)
-        totals = held.sum(1)
-        none = totals <= 0
-        curve = sets.owner[:, None] * self.y.shape[1] + torch.arange(self.y.shape[1], device=self.y.device)
-        value, slope, curvature = self.reports.curves.at(curve, torch.where(none, 1.0, totals).log10())
-        value = torch.where(none, self.reports.zero.view(-1)[curve], value)
-        share = held / torch.where(none, 1.0, totals)[:, None]
-        inside = sets.inside.to(torch.float64)
-        prior = self.prior.at(torch.zeros_like(sets.items), sets.logs)
-        bent = torch.where(none, 0.0, -curvature).clamp(min=0.0)
-        hessian = (share * bent[:, None]) @ share.transpose(1, 2)
-        own = inside * (-prior.curvature).clamp(min=LEAST_CURVATURE) + (1 - inside)
-        return _Surface(
-            sets,
-            totals,
-            value.sum(1) + (inside * prior.value).sum(1),
-            (share @ torch.where(none, 0.0, slope)[..., None])[..., 0] + inside * prior.slope,
-            hessian + torch.diag_embed(own),
-        )
-
-    def _laplace(self, at: "_Surface") -> Fitted:
+    def _laplace(self, sets: PositiveSets, at: "_Surface") -> Fitted:
         """Laplace's method for the loads that the reports settle, the grid for each of the others."""
-        sets = at.sets
+        sets = replace(sets, logs=at.logs)
         covariance = torch.cholesky_inverse(torch.linalg.cholesky(at.hessian))
         wide = sets.inside & (covariance.diagonal(dim1=1, dim2=2).sqrt() > WIDE)
         narrow = sets.inside & ~wide
@@ -262,7 +246,7 @@ class Plates:
             owner, each = sets.owner[row], torch.arange(len(row), device=row.device)
             integral = self.conditional(owner, before, each, item).logsumexp(1)
             there = self.at_own_pools(owner, at.totals, row, item)
-            mode = self.prior.value(torch.zeros_like(item), log)
+            mode = self.prior.value(0, log)
             evidence = evidence.index_add(0, row, integral - there - mode)
         return Fitted(sets, at.totals, covariance, wide, evidence)
 
@@ -302,7 +286,7 @@ class Plates:
         y = self.y[many.owner]
         missing = y.isnan()
         each = self.problem.noise.log_prob(torch.where(missing, 0.0, y), totals, sizes)
-        density = torch.where(many.inside, self.prior.value(torch.zeros_like(many.items), many.logs), 0.0).sum(1)
+        density = torch.where(many.inside, self.prior.value(0, many.logs), 0.0).sum(1)
         low, high = self.loads.span
         outside = (many.inside & ((many.logs < low) | (many.logs > high))).any(1)
         joint = torch.where(missing, 0.0, each).sum(1) + density
@@ -365,23 +349,85 @@ class DrawnLoads:
 
 @dataclass(frozen=True, eq=False)
 class _Surface:
-    """The log joint at the loads of some sets."""
+    """The log joint at the loads of some sets, less the prior of the sets."""
 
-    sets: PositiveSets
+    logs: Tensor  # (sets, places)
     totals: Tensor
     value: Tensor
     slope: Tensor
-    hessian: Tensor
+    hessian: Tensor  # minus the curvature (Gauss-Newton)
+
+    @property
+    def parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """All fields, whose first dimension is the set."""
+        return self.logs, self.totals, self.value, self.slope, self.hessian
 
     def __getitem__(self, rows: Tensor) -> "_Surface":
-        parts = self.totals, self.value, self.slope, self.hessian
-        return _Surface(self.sets[rows], *(part[rows] for part in parts))
+        return _Surface(*(part[rows] for part in self.parts))
 
-    def update(self, rows: Tensor, other: "_Surface") -> None:
-        """Put another's rows in place of some of these."""
-        self.sets.logs[rows] = other.sets.logs
-        self.totals[rows], self.value[rows] = other.totals, other.value
-        self.slope[rows], self.hessian[rows] = other.slope, other.hessian
+    def stepped(self, damping: Tensor) -> Tensor:
+        """The loads after a step of Newton's method."""
+        unit = torch.eye(self.logs.shape[1], dtype=damping.dtype, device=damping.device)
+        stiff = torch.addcmul(self.hessian, damping[:, None, None] * unit, self.hessian)
+        # Where there is no root, the step is no number and is not taken; asking whether there is one would wait.
+        root = torch.linalg.cholesky_ex(stiff).L
+        step = torch.cholesky_solve(self.slope[..., None], root)[..., 0]
+        return self.logs + step.clamp(-FULL_STEP, FULL_STEP)
+
+    def replaced(self, which: Tensor, other: "_Surface") -> "_Surface":
+        """With another's sets in place of some."""
+        wide = which[:, None]
+        places = wide, wide, which, wide, wide[..., None]
+        pairs = zip(places, other.parts, self.parts, strict=True)
+        return _Surface(*(torch.where(place, new, old) for place, new, old in pairs))
+
+    def updated(self, rows: Tensor, other: "_Surface") -> "_Surface":
+        """With another's sets as these rows."""
+        if len(rows) == len(self.value):
+            return other
+        pairs = zip(self.parts, other.parts, strict=True)
+        return _Surface(*(old.index_copy(0, rows, new) for old, new in pairs))
+
+
+@dataclass(frozen=True, eq=False)
+class _Terrain:
+    """What does not change while the loads of some sets are fitted."""
+
+    plates: Plates
+    members: Tensor  # (sets, places, pools)
+    outside: Tensor  # (sets, places), bool: places without an item
+    curve: Tensor  # (sets, pools)
+    zero: Tensor  # (sets, pools): the log likelihood of a total of zero
+
+    @classmethod
+    def of(cls, plates: Plates, sets: PositiveSets) -> "_Terrain":
+        """Look the sets up."""
+        pools = plates.y.shape[1]
+        curve = sets.owner[:, None] * pools + torch.arange(pools, device=plates.y.device)
+        return cls(plates, plates.members[sets.items], ~sets.inside, curve, plates.reports.zero[sets.owner])
+
+    def __getitem__(self, rows: Tensor) -> "_Terrain":
+        parts = self.members, self.outside, self.curve, self.zero
+        return _Terrain(self.plates, *(part[rows] for part in parts))
+
+    def at(self, logs: Float64[Tensor, "sets places"]) -> _Surface:
+        """The log joint of these loads, its slope and its curvature."""
+        held = self.members * (10.0**logs)[..., None]  # (sets, places, pools); nothing where there is no item
+        totals = held.sum(1)
+        none = totals <= 0
+        some = totals.masked_fill(none, 1.0)
+        value, slope, curvature = self.plates.reports.curves.at(self.curve, some.log10())
+        share = held / some[:, None]  # 0 where there is nothing: slopes of such pools do not count
+        prior = self.plates.prior.at(0, logs)
+        own = (-prior.curvature).clamp(min=LEAST_CURVATURE).masked_fill(self.outside, 1.0)
+        hessian = (share * curvature.clamp(max=0.0)[:, None]) @ share.transpose(1, 2)
+        return _Surface(
+            logs,
+            totals,
+            torch.where(none, self.zero, value).sum(1) + prior.value.masked_fill(self.outside, 0.0).sum(1),
+            (share @ slope[..., None])[..., 0] + prior.slope.masked_fill(self.outside, 0.0),
+            torch.diag_embed(own) - hessian,
+        )
 
 
 def _log_drawn(z: Tensor, scale: Tensor, narrow: Tensor, root: Tensor) -> Tensor:

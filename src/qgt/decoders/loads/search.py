@@ -16,7 +16,8 @@ of sets without end. Where adding an item gains less than `RARE` in odds, the se
 summed up by `SetSearch.hidden` instead.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -37,7 +38,8 @@ NEEDED = 4  # items of a pool, at least, that are looked at where its report nee
 ADDS, SWAPS = 6, 3  # the best additions to a set, and the best replacements of each item, that are always fitted
 LIKELY = 5.0  # nats: neighbours predicted to be less than this below the best set are fitted, however many they are
 REPAIRS = 2  # the best additions to a neighbour that explains too little
-FITTED_AT_A_TIME = 2**14
+FITTED_AT_A_TIME, FITTED_ON_GPU = 2**14, 2**16
+WIDER = 30  # sets fitted without a better one, for each of which the search goes on from one more set at a time
 ENDS = 3  # of chains that the search goes on from, the best
 HARD = 600  # sets looked at, from which on an instance gets chains as well
 MANY_POSITIVES = 8  # in the best set: with fewer, neighbours miss nothing, and chains would take most of the time
@@ -58,7 +60,7 @@ class SetSearch:
 
     plates: Plates
     window: float  # nats: sets this far below the best are gone on from
-    width: int  # sets of each instance gone on from at a time
+    width: int  # sets of each instance gone on from at a time, while better ones are found
     most_sets: int  # fitted without a better one, after which the search of an instance ends
 
     def run(self) -> SetListing:
@@ -76,10 +78,14 @@ class SetSearch:
 
     def _go_on(self, found: "_Found", candidates: Tensor) -> None:
         """Look at the neighbours of the best sets, until those within the window are closed."""
-        while len(chosen := found.chosen()):
-            found.add(self._neighbours(found.fitted[chosen], candidates, found.best))
-            poor = found.poor()  # what lost an item may need two in its place
-            found.add(self._repaired(found.fitted[poor], candidates, found.best))
+        chosen, poor = found.chosen(), found.poor()
+        while len(chosen) or len(poor):
+            # What lost an item may need two in its place: fitted together with neighbours, it takes no more steps.
+            new = [self._repaired(found.fitted[poor], candidates, found.best)]
+            if len(chosen):
+                new.append(self._neighbours(found.fitted[chosen], candidates, found.best))
+            found.add(PositiveSets.joined(new))
+            chosen, poor = found.chosen(), found.poor()
 
     def _elsewhere(self, found: "_Found", hard: Tensor, candidates: Tensor) -> PositiveSets:
         """The best sets that can be reached from the ends of annealed chains of some instances.
@@ -90,16 +96,14 @@ class SetSearch:
         generator = torch.Generator(self.plates.y.device).manual_seed(0)
         ends = annealed(self.plates[hard], candidates, generator=generator)
         back = hard[ends.owner]
-        keys = self.keys(PositiveSets(back, ends.items, ends.logs))
+        keys = self.keys(replace(ends, owner=back))
         new = (_first(keys) & ~torch.isin(keys, found.keys)).nonzero()[:, 0]
-        new = (
-            new[_top(back[new], self.fitted(PositiveSets(back, ends.items, ends.logs)[new]).evidence, ENDS)]
-            if len(new)
-            else new
-        )
+        if len(new):
+            most = torch.full_like(found.number, ENDS)
+            new = new[_top(back[new], self.fitted(replace(ends, owner=back)[new]).evidence, most)]
         ends, back = ends[new], back[new]
         if not len(new):
-            return PositiveSets(back, ends.items, ends.logs)
+            return replace(ends, owner=back)
         own = SetSearch(self.plates[back], self.window, 1, CLIMB)
         starts = PositiveSets(torch.arange(len(back), device=back.device), ends.items, ends.logs)
         climbed = _Found(own, own.fitted(starts))
@@ -119,7 +123,8 @@ class SetSearch:
 
     def fitted(self, sets: PositiveSets) -> Fitted:
         """The sets at the modes of their loads, some at a time."""
-        parts = [sets[slice(start, start + FITTED_AT_A_TIME)] for start in range(0, len(sets), FITTED_AT_A_TIME)]
+        most = FITTED_AT_A_TIME if self.plates.y.device.type == "cpu" else FITTED_ON_GPU
+        parts = [sets[slice(start, start + most)] for start in range(0, len(sets), most)]
         return _joined_fits([self.plates.fit(part.trimmed()) for part in parts])
 
     def _neighbours(self, fitted: Fitted, candidates: Tensor, best: Tensor) -> PositiveSets:
@@ -143,7 +148,7 @@ class SetSearch:
         # Rare additions are summed up by `hidden`, unless the best set itself still lacks an explanation.
         hoped = fitted.evidence[:, None] + gain
         likely = _likely(hoped, best[sets.owner])
-        worth = (hoped > best[sets.owner, None] - self.window - SLACK) & (gain > torch.tensor(RARE).log())
+        worth = (hoped > best[sets.owner, None] - self.window - SLACK) & (gain > math.log(RARE))
         gain = torch.where(worth | likely, gain, -torch.inf)
         return _with(sets, candidates[sets.owner], gain, log, ADDS, likely)
 
@@ -257,12 +262,22 @@ class _Found:
         near = self.fitted.evidence >= self.best[self.fitted.sets.owner] - self.search.window
         return near & ~self.expanded
 
+    @property
+    def _width(self) -> Int64[Tensor, " instances"]:
+        """How many sets of each instance to go on from.
+
+        The longer no better set was found, the more, because the search will go on from all of them anyhow; fewer again
+        where the search is about to end.
+        """
+        since = self.number - self.number_at_best
+        return self.search.width + torch.minimum(since, self.search.most_sets - since).clamp(min=0) // WIDER
+
     def chosen(self) -> Int64[Tensor, " chosen"]:
         """The best open sets of each instance, to go on from."""
         owner = self.fitted.sets.owner
         enough = self.number - self.number_at_best >= self.search.most_sets
         rows = (self.open() & ~enough[owner]).nonzero()[:, 0]
-        rows = rows[_top(owner[rows], self.fitted.evidence[rows], self.search.width)]
+        rows = rows[_top(owner[rows], self.fitted.evidence[rows], self._width)]
         self.expanded[rows] = True
         return rows
 
@@ -339,11 +354,11 @@ def _best(found: Fitted, instances: int) -> Float64[Tensor, " instances"]:
     return start.scatter_reduce(0, found.sets.owner, found.evidence, "amax")
 
 
-def _top(owner: Tensor, evidence: Tensor, most: int) -> Int64[Tensor, " best"]:
-    """The rows of the best few sets of each owner, sorted by owner."""
+def _top(owner: Tensor, evidence: Tensor, most: Tensor) -> Int64[Tensor, " best"]:
+    """The rows of the best few sets of each owner, sorted by owner; `most` has a number for each owner."""
     rows = evidence.argsort(descending=True, stable=True)
     rows = rows[owner[rows].argsort(stable=True)]
-    return rows[_ranks(owner[rows]) < most]
+    return rows[_ranks(owner[rows]) < most[owner[rows]]]
 
 
 def _ranks(owner: Tensor) -> Tensor:

@@ -46,8 +46,7 @@ class Curves:
         [0.0625, 0.5, 2.0]
     """
 
-    values: Float64[Tensor, "curves nodes"]
-    slopes: Float64[Tensor, "curves nodes"]  # per step of the grid
+    table: Float64[Tensor, "curves nodes 2"]  # values, and slopes per step of the grid
     low: float
     step: float
 
@@ -55,33 +54,39 @@ class Curves:
     def of(cls, values: Float64[Tensor, "curves nodes"], *, low: float, step: float) -> "Curves":
         """Curves through values on a grid."""
         finite = values.clamp(min=NEVER)
-        return cls(finite, torch.gradient(finite, dim=1)[0], low, step)
+        return cls(torch.stack([finite, torch.gradient(finite, dim=1)[0]], 2), low, step)
 
-    def value(self, curve: Int64[Tensor, "..."], where: Float64[Tensor, "..."]) -> Float64[Tensor, "..."]:
+    @property
+    def values(self) -> Float64[Tensor, "curves nodes"]:
+        """The values at the nodes."""
+        return self.table[..., 0]
+
+    def value(self, curve: Int64[Tensor, "..."] | int, where: Float64[Tensor, "..."]) -> Float64[Tensor, "..."]:
         """The value of one curve at each place, linear in between: cheaper than `at`, and good enough for sums."""
-        nodes = self.values.shape[1]
+        index, t = self._cell(curve, where)
+        index = 2 * index
+        numbers = self.table.view(-1)
+        return torch.lerp(numbers[index], numbers[index + 2], t)
+
+    def at(self, curve: Int64[Tensor, "..."] | int, where: Float64[Tensor, "..."]) -> Slopes:
+        """Value, slope and curvature of one curve at each place."""
+        index, t = self._cell(curve, where)
+        # Both ends of a cell are four numbers next to each other: one look-up, as operations are what a GPU waits for.
+        first, up, last, down = self.table.view(-1).unfold(0, 4, 2)[index].unbind(-1)
+        gap = last - first
+        cube = torch.sub(up + down, gap, alpha=2)
+        square = gap - up - cube
+        bent = torch.add(square, t * cube, alpha=3)  # half the curvature
+        value = torch.addcmul(first, t, torch.addcmul(up, t, torch.addcmul(square, t, cube)))
+        slope = torch.addcmul(up, t, bent + square)
+        return Slopes(value, slope / self.step, bent * (2 / self.step**2))
+
+    def _cell(self, curve: Tensor | int, where: Tensor) -> tuple[Tensor, Tensor]:
+        """The number of the node to the left of each place, and the place between the nodes, from 0 to 1."""
+        nodes = self.table.shape[1]
         place = ((where - self.low) / self.step).clamp(0.0, nodes - 1.001)
         cell = place.to(torch.int64)
-        index = curve * nodes + cell
-        values = self.values.view(-1)
-        return torch.lerp(values[index], values[index + 1], place - cell)
-
-    def at(self, curve: Int64[Tensor, "..."], where: Float64[Tensor, "..."]) -> Slopes:
-        """Value, slope and curvature of one curve at each place."""
-        t, first, last, up, down = self._cell(curve, where)
-        gap = last - first
-        square, cube = 3 * gap - 2 * up - down, up + down - 2 * gap
-        value = first + t * (up + t * (square + t * cube))
-        slope = (up + t * (2 * square + 3 * t * cube)) / self.step
-        return Slopes(value, slope, (2 * square + 6 * t * cube) / self.step**2)
-
-    def _cell(self, curve: Tensor, where: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        nodes = self.values.shape[1]
-        place = ((where - self.low) / self.step).clamp(0.0, nodes - 1.001)
-        cell = place.floor()
-        index = curve * nodes + cell.to(torch.int64)
-        values, slopes = self.values.view(-1), self.slopes.view(-1)
-        return place - cell, values[index], values[index + 1], slopes[index], slopes[index + 1]
+        return torch.add(cell, curve, alpha=nodes), place - cell
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +117,7 @@ class ReportCurves:
         """The tables of some instances, which may occur more than once."""
         pools = self.zero.shape[1]
         which = (rows[:, None] * pools + torch.arange(pools, device=rows.device)).flatten()
-        curves = replace(self.curves, values=self.curves.values[which], slopes=self.curves.slopes[which])
+        curves = replace(self.curves, table=self.curves.table[which])
         return ReportCurves(curves, self.zero[rows])
 
 
