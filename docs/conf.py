@@ -30,7 +30,7 @@ project = "qgt"
 version = release = qgt.__version__
 copyright = "the authors of qgt; MIT licence"
 root_doc = "docs/index"
-include_patterns = ["*.md", "docs/*.md", "docs/reference/*.rst"]
+include_patterns = ["*.md", "docs/*.md", "docs/results/*.md", "docs/reference/*.rst"]
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 nitpicky = True
 highlight_language = "none"  # a block without a language is a command
