@@ -851,8 +851,8 @@ def measure(options: argparse.Namespace) -> None:
 
 RESULTS, IMAGE = Path("results/any_design.json"), Path("docs/images/any_design.png")
 DRAWN = {
-    "24 tries": "this network",
-    "one pass": "this network, one pass",
+    "24 tries": "pretrained network",
+    "one pass": "pretrained, one pass",
     "gamp": "GAMP",
     "belief": "belief propagation",
 }
@@ -877,7 +877,7 @@ def panels_of(found: Mapping[str, Any], networks: Sequence[Mapping[str, Any]]) -
     pools = panel("100 items, density 0.5", "pools M", {f"N = 100, M = {m}": m for m in PAPER})
     tuned = [row for row in found["one_design"] if row["network"] == "fine-tuned, 24 tries"]
     alone = {
-        "fine-tuned to one design": [
+        "pretrained, fine-tuned": [
             (next(m for m in PAPER if row["problem"] == paper_row(m).label), row["right"], row["instances"])
             for row in tuned
         ]
