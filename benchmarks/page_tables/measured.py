@@ -108,10 +108,10 @@ def measured_table(page: str, root: Path) -> str:
         data = read(root, source.results)
         places = [place for keys in source.where for place in _at(data, keys)]
         link = f"[{source.heading}](#{slug(source.heading)})"
-        stored = f"`results/{source.results}.json`"
+        written = f"`{_command(source)}`, `results/{source.results}.json`"
         cells = [_joined(_machine(place) for place in places), _seed(data, places), _date(places)]
-        lines.append([link, f"`{_command(source)}`", stored, *cells])
-    return markdown_table(["what", "command", "stored in", "machine", "seed", "date"], lines)
+        lines.append([link, written, *cells])
+    return markdown_table(["what", "command, and results", "machine", "seed", "date"], lines)
 
 
 def _at(data: Any, keys: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -131,7 +131,7 @@ def _command(source: Source) -> str:
     if not source.command:
         return "qgt reproduce -o out/paper"
     if source.command.endswith(".toml"):
-        return f"qgt bench benchmarks/{source.command} -o out/compare.db --counts results/{source.results}.json"
+        return f"qgt bench benchmarks/{source.command} -o out/compare.db"
     return f"python benchmarks/{source.command}"
 
 
@@ -151,8 +151,19 @@ def _seed(data: Any, places: list[dict[str, Any]]) -> str:
         for key, words in (("seed", ""), ("design_seeds", "designs ")):
             found = place.get(key) if isinstance(place, dict) else None
             if found is not None:
-                return words + (", ".join(map(str, found)) if isinstance(found, list) else str(found))
+                return words + _numbers(found if isinstance(found, list) else [found])
     return "in the script"
+
+
+def _numbers(found: list[int]) -> str:
+    """Some numbers, in short where they follow each other.
+
+    Example:
+        >>> _numbers([0, 2]), _numbers([0, 1, 2, 3])
+        ('0, 2', '0 to 3')
+    """
+    in_row = len(found) > 2 and found == list(range(found[0], found[-1] + 1))
+    return f"{found[0]} to {found[-1]}" if in_row else ", ".join(map(str, found))
 
 
 def _date(places: list[dict[str, Any]]) -> str:
