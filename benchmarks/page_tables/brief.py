@@ -57,6 +57,12 @@ ROWS = {
         "4 categories | 25 | 10 %",
         "0, 1, 2 copies | 25 | 10 %",
     ),
+    "categories_networks": (
+        "2 categories | 25 | 10 %",
+        "3 categories | 25 | 10 %",
+        "4 categories | 25 | 10 %",
+        "0, 1, 2 copies | 25 | 10 %",
+    ),
     "classical": (
         "N = 100, 5 % | 60",
         "N = 500, 2 % | 120",
