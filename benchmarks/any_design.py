@@ -850,8 +850,8 @@ def measure(options: argparse.Namespace) -> None:
 
 RESULTS, IMAGE = Path("results/any_design.json"), Path("docs/images/any_design.png")
 DRAWN = {
-    "24 tries": "this network",
-    "one pass": "this network, one pass",
+    "24 tries": "pretrained network",
+    "one pass": "pretrained, one pass",
     "gamp": "GAMP",
     "belief": "belief propagation",
 }
@@ -876,7 +876,7 @@ def panels_of(found: Mapping[str, Any], networks: Sequence[Mapping[str, Any]]) -
     pools = panel("100 items, density 0.5", "pools M", {f"N = 100, M = {m}": m for m in PAPER})
     tuned = [row for row in found["one_design"] if row["network"] == "fine-tuned, 24 tries"]
     alone = {
-        "fine-tuned to one design": [
+        "pretrained, fine-tuned": [
             (m, row["right"], row["instances"]) for m in PAPER for row in tuned if row["problem"] == f"N = 100, M = {m}"
         ]
     }

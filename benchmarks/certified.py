@@ -274,7 +274,7 @@ def draw(results: Path) -> None:
         f"{pools} pools, odds {odds}": confidence_bins([r for r in rows if (r["M"], r["odds"]) == (pools, odds)])
         for pools, odds in ((20, 100), (22, 100), (25, 100))
     }
-    figure = reliability_figure(curves, "confidence", "share of answers that are right")
+    figure = reliability_figure(curves, "confidence", "share of answers that are right", decoder="certified")
     save_figure(figure, Path("docs/images/certified_reliability.png"), "png")
 
 

@@ -19,8 +19,8 @@ LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+)\)")
 
 
 def pages(root: Path = ROOT) -> list[Path]:
-    """The pages of the site: those above docs and those in docs."""
-    return [*sorted(root.glob("*.md")), *sorted((root / "docs").glob("*.md"))]
+    """The pages of the site: those above docs, those in docs, and those with results."""
+    return [page for folder in (root, root / "docs", root / "docs/results") for page in sorted(folder.glob("*.md"))]
 
 
 def slug(heading: str) -> str:

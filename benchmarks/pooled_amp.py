@@ -161,7 +161,7 @@ def draw(given: argparse.Namespace) -> None:
     from qgt.pictures.style import open_axes
 
     results = json.loads(RESULTS.read_text())
-    figure = Figure(figsize=(10, 7.6), layout="constrained")
+    figure = Figure(figsize=(8.8, 7.2), layout="constrained")
     (two, three), (others, whole) = figure.subplots(2, 2)
     _evolution_panel(two, results, list(TWO), "2 categories, 500 items")
     _evolution_panel(three, results, list(THREE), "3 categories, 500 items")
@@ -171,9 +171,11 @@ def draw(given: argparse.Namespace) -> None:
         ax.set_xlabel("pools / items")
         ax.set_ylabel("correlation with the truth")
         ax.set_ylim(0.2, 1.04)
-    for ax, height in {two: 0.0, three: 0.0, others: 0.5, whole: 0.27}.items():  # where no curve is
-        open_axes(ax)
+    for ax, height in {two: 0.0, three: 0.0, others: 0.5}.items():  # where no curve is
         ax.legend(fontsize=8.5, frameon=False, loc="lower right", bbox_to_anchor=(1.0, height))
+    whole.legend(fontsize=8.5, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+    for ax in (two, three, others, whole):
+        open_axes(ax)
     save_figure(figure, FIGURE, "png")
     print(f"wrote {FIGURE}")
 
@@ -186,7 +188,16 @@ def _points(ax: "Axes", rows: list[Row], colour: str, marker: str, label: str) -
     where = [row["ratio"] for row in rows]
     heights, errors = [row["correlation"] for row in rows], [1.96 * row["standard_error"] for row in rows]
     ax.errorbar(
-        where, heights, yerr=errors, fmt=marker, color=colour, markersize=5, capsize=2, linewidth=1, label=label
+        where,
+        heights,
+        yerr=errors,
+        fmt=marker,
+        color=colour,
+        markersize=5,
+        capsize=2,
+        linewidth=1,
+        label=label,
+        zorder=3 if label.startswith("AMP") else 2,
     )
 
 
@@ -198,9 +209,10 @@ def _line(ax: "Axes", results: Row, shares: str, colour: str, label: str | None)
 
 
 def _evolution_panel(ax: "Axes", results: Row, which: list[str], title: str) -> None:
-    from qgt.pictures.style import COLOURS, MARKERS, QUIET
+    from qgt.pictures.style import MARKERS, QUIET, looks, shades
 
-    for shares, colour, marker in zip(which, COLOURS, MARKERS, strict=False):
+    colours = shades(looks(NAMES)["amp"].color, 3)
+    for shares, colour, marker in zip(which, colours, MARKERS, strict=False):
         rows = [row for row in results["message_passing"] if (row["shares"], row["decoder"]) == (shares, "amp")]
         _line(ax, results, shares, colour, None)
         _points(ax, rows, colour, marker, f"AMP, shares {shares}")
@@ -209,30 +221,30 @@ def _evolution_panel(ax: "Axes", results: Row, which: list[str], title: str) -> 
 
 
 def _decoders_panel(ax: "Axes", results: Row) -> None:
-    from qgt.pictures.style import COLOURS, MARKERS
+    from qgt.pictures.style import looks
 
-    _line(ax, results, EQUAL, COLOURS[0], "state evolution of AMP")
+    styles = looks(NAMES)
+    _line(ax, results, EQUAL, styles["amp"].color, "state evolution of AMP")
     rows = [*results["message_passing"], *results["programs"]]
-    for name, colour, marker in zip(("amp", "linear_program", "iht"), COLOURS, MARKERS, strict=False):
+    for name in ("amp", "linear_program", "iht"):
         some = [row for row in rows if (row["shares"], row["decoder"]) == (EQUAL, name)]
-        _points(ax, some, colour, marker, f"{NAMES[name]}, {some[0]['items']} items")
+        _points(ax, some, styles[name].color, styles[name].marker, f"{NAMES[name]}, {some[0]['items']} items")
     ax.set_title("3 categories of equal shares", fontsize=10, loc="left")
 
 
 def _success_panel(ax: "Axes", results: Row) -> None:
-    from qgt.pictures.style import COLOURS, LIMIT, MARKERS
+    from qgt.pictures.style import LIMIT, looks
     from qgt.trust.metrics import wilson
 
-    colours = {"certified": LIMIT.color, "amp": COLOURS[0], "linear_program": COLOURS[1], "iht": COLOURS[2]}
-    for (name, colour), marker in zip(colours.items(), ("", *MARKERS), strict=False):
+    for name, look in {**looks(NAMES), "certified": LIMIT}.items():
         rows = [row for row in results["exact"] if row["decoder"] == name]
         shares = [row["all_right"] / row["runs"] for row in rows]
         ends = [wilson(row["all_right"], row["runs"]) for row in rows]
         errors = [[share - low for share, (low, _) in zip(shares, ends, strict=True)],
                   [high - share for share, (_, high) in zip(shares, ends, strict=True)]]  # fmt: skip
         ratios = [row["ratio"] for row in rows]
-        ax.errorbar(ratios, shares, yerr=errors, fmt=f"{marker}-", color=colour, markersize=5, capsize=2,
-                    linewidth=1.5 if marker else LIMIT.linewidth, elinewidth=1, label=NAMES[name])  # fmt: skip
+        ax.errorbar(ratios, shares, yerr=errors, markersize=5, capsize=2, elinewidth=1, label=NAMES[name],
+                    **look.words())  # fmt: skip
     runs = results["exact"][0]["runs"]
     ax.set_title(f"2 categories, shares 0.9, 0.1: {EXACT_ITEMS} items, {runs} runs", fontsize=10, loc="left")
     ax.set_xlabel("pools / items")

@@ -107,23 +107,24 @@ def draw(rows: list[dict[str, object]]) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator
 
     from qgt.pictures.figures import save_figure
-    from qgt.pictures.style import COLOURS, MARKERS, open_axes
+    from qgt.pictures.style import looks, open_axes
 
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    figure = Figure(figsize=(8.8, 4.4), layout="constrained")
     axes = figure.subplots(1, 2)
     lines = sorted(
         {(str(row["decoder"]), str(row["device"])) for row in rows},
         key=lambda line: (line[1] != "cpu", list(DECODERS).index(line[0])),
     )
-    for number, (decoder, device) in enumerate(lines):
+    styles = looks({decoder: decoder for decoder, _ in lines})
+    for decoder, device in lines:
         mine = sorted((row for row in rows if (row["decoder"], row["device"]) == (decoder, device)), key=_items)
         for ax, key in zip(axes, ("seconds", "gigabytes"), strict=True):
             points = [(_items(row), float(str(row[key]))) for row in mine]
             where = "" if device == "cpu" else f", {device}"
             late = any(row["status"] == qgt.Status.TIME_LIMIT.name for row in mine)
             label = f"{DECODERS[decoder][0]}{where}{': stopped after a minute' if late else _slope(points)}"
-            style = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 5}
-            ax.loglog(*zip(*points, strict=True), label=label, linestyle="-" if device == "cpu" else "--", **style)
+            style = styles[decoder] if device == "cpu" else styles[decoder]._replace(linestyle="--", hollow=True)
+            ax.loglog(*zip(*points, strict=True), label=label, markersize=5, **style.words())
     for ax, words in zip(axes, ("seconds for one instance", "peak memory of the process, GB"), strict=True):
         ax.set_xlabel("items")
         ax.set_ylabel(words)
@@ -132,7 +133,7 @@ def draw(rows: list[dict[str, object]]) -> None:
         ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         ax.minorticks_off()
         open_axes(ax)
-    look = {"loc": "outside lower center", "ncols": 3, "fontsize": 9, "frameon": False}
+    look = {"loc": "outside lower center", "ncols": 2, "fontsize": 9, "frameon": False}
     figure.legend(*axes[0].get_legend_handles_labels(), **look)
     save_figure(figure, FIGURE, "png")
 

@@ -21,11 +21,13 @@ from page_tables import (
     lab,
     learning,
     loads,
+    measured,
     rounds,
     scale,
     standard,
     trust,
 )
+from page_tables.brief import brief_tables
 from qgt import paper
 from qgt.paper.running import draw
 
@@ -47,12 +49,14 @@ TABLES = {
     **learning.TABLES,
     **categories.TABLES,
     **loads.TABLES,
+    **measured.TABLES,
     **rounds.TABLES,
     **scale.TABLES,
     **standard.TABLES,
     **trust.TABLES,
     **{f"paper_{name}": partial(paper_table, name) for name in paper.TABLES},
 }
+TABLES |= brief_tables(TABLES)
 
 
 def filled(page: str, root: Path) -> str:
@@ -88,7 +92,8 @@ def adopt(folder: Path, root: Path) -> None:
 def stale(root: Path, *, write: bool) -> list[Path]:
     """The pages whose tables are not what the counts give, mended where asked."""
     found = []
-    for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+    folders = (root / "docs", root / "docs/results")
+    for page in [root / "README.md", *(page for folder in folders for page in sorted(folder.glob("*.md")))]:
         text = page.read_text(encoding="utf-8")
         if (now := filled(text, root)) != text:
             found.append(page)

@@ -101,26 +101,28 @@ def draw(rows: list[dict[str, object]]) -> None:
     from matplotlib.figure import Figure
 
     from qgt.pictures.figures import save_figure
-    from qgt.pictures.style import BOUND, COLOURS, MARKERS, open_axes
+    from qgt.pictures.style import BOUND, MARKERS, looks, open_axes, shades
 
     figure = Figure(figsize=(7, 4.6), layout="constrained")
     ax = figure.subplots()
-    for number, name in enumerate(DESIGNS):
+    belief = looks({"belief": "belief"})["belief"].color  # the decoder of all lines
+    dark, usual, _ = shades(belief, 3)
+    for name, colour, marker in zip(DESIGNS, (usual, dark), MARKERS, strict=False):
         for items, style in ((10_000, "--"), (100_000, "-")):
             mine = sorted(_point(row) for row in rows if (row["design"], row["items"]) == (name, items))
             if not mine:
                 continue
             ratios = [ratio for ratio, _, _ in mine]
-            look = {"color": COLOURS[number], "marker": MARKERS[number], "markersize": 4.5, "linestyle": style}
+            look = {"color": colour, "marker": marker, "markersize": 4.5, "linestyle": style}
             ax.plot(ratios, [s / n for _, s, n in mine], label=f"{name}, N = {items:,}", **look)
             low, high = zip(*(wilson(s, n) for _, s, n in mine), strict=True)
-            ax.fill_between(ratios, low, high, color=COLOURS[number], alpha=0.12, linewidth=0)
+            ax.fill_between(ratios, low, high, color=colour, alpha=0.12, linewidth=0)
     ax.axvline(limit(8), color=BOUND.color, linewidth=BOUND.linewidth, linestyle=BOUND.linestyle)
     ax.text(limit(8) + 0.0006, 0.5, "information bound,\nweight 8", fontsize=9, fontweight="bold", color=BOUND.color)
     if EVOLUTION.exists():
         found = max(json.loads(EVOLUTION.read_text())["threshold"], key=lambda row: row["population"])
         words = "threshold of belief propagation, regular, N without limit"
-        ax.axvspan(found["low"], found["high"], color=COLOURS[0], alpha=0.35, linewidth=0, label=words)
+        ax.axvspan(found["low"], found["high"], color=belief, alpha=0.35, linewidth=0, label=words)
     ax.set_xlabel("pools for each item, M/N")
     ax.set_ylabel("share of instances solved")
     open_axes(ax)

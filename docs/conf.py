@@ -30,7 +30,7 @@ project = "qgt"
 version = release = qgt.__version__
 copyright = "the authors of qgt; MIT licence"
 root_doc = "docs/index"
-include_patterns = ["*.md", "docs/*.md", "docs/reference/*.rst"]
+include_patterns = ["*.md", "docs/*.md", "docs/results/*.md", "docs/reference/*.rst"]
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 nitpicky = True
 highlight_language = "none"  # a block without a language is a command
@@ -205,6 +205,20 @@ def leave_folders(app: Sphinx, tree: nodes.document) -> None:
             node.replace_self(node.children)
 
 
+WIDE, SHORT = 5, 24  # columns of a table that scrolls; characters of a cell that is not broken into lines
+
+
+def shape_tables(app: Sphinx, tree: nodes.document) -> None:
+    """Mark wide tables, and their short cells, for site.css: a number with its interval stays in one line."""
+    for table in tree.findall(nodes.table):
+        wide = len(list(table.findall(nodes.colspec))) >= WIDE
+        table["classes"].append("wide" if wide else "narrow")
+        for body in table.findall(nodes.tbody) if wide else ():
+            for entry in body.findall(nodes.entry):
+                if len(entry.astext()) <= SHORT:
+                    entry["classes"].append("short")
+
+
 def setup(app: Sphinx) -> None:
     """Connect the parts above to Sphinx."""
     app.connect("builder-inited", write_reference)
@@ -213,3 +227,4 @@ def setup(app: Sphinx) -> None:
     app.connect("doctree-read", add_words)
     app.connect("doctree-read", add_links)
     app.connect("doctree-read", leave_folders)
+    app.connect("doctree-read", shape_tables)

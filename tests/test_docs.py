@@ -21,7 +21,8 @@ from qgt.cli.verbs import COMMAND
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 RUN = [README, ROOT / "docs/commands.md"]  # all of their commands run here, one after the other
-PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FOLDERS = (ROOT / "docs", ROOT / "docs/results")
+PAGES = [README, ROOT / "CONTRIBUTING.md", *(page for folder in FOLDERS for page in sorted(folder.glob("*.md")))]
 SOURCE = Path(qgt.__file__).parent
 MODULES = [path for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text("utf-8")]
 # Options that make a verb quick; how long it may take is tested elsewhere.
@@ -33,7 +34,14 @@ QUICKLY = {
 # What the pages call an object of a class, so that calls of its methods can be looked up.
 OBJECTS = {"design": "Design", "net": "NeuralDecoder", "problem": "Problem", "result": "Decoded", "study": "Study"}
 COMMANDS = COMMAND.commands
-pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def page_id(page: Path) -> str:
+    """A page by its path: two folders have pages of the same names."""
+    return page.relative_to(ROOT).as_posix()
+
+
+pages = pytest.mark.parametrize("page", PAGES, ids=page_id)
 
 
 @pytest.fixture(autouse=True)
@@ -177,7 +185,7 @@ def _unbound(node: ast.Call, value: object) -> Iterator[str]:
         yield f"{ast.unparse(node)}: {error}"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "api.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "api.md"], ids=page_id)
 def test_inline_names_exist_and_calls_fit_their_signatures(page):
     assert [fault for code in inline(page.read_text("utf-8")) for fault in wrong_calls(code)] == []
 
@@ -253,7 +261,7 @@ def test_faults_of_commands_are_found():
     assert unknown_options("qgt check --odds 3") == ["qgt check --odds 3: --odds"]
 
 
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", RUN, ids=page_id)
 def test_the_commands_of_a_page_run_one_after_the_other_in_an_empty_folder(
     page, tmp_path, monkeypatch, unchecked, capfd
 ):

@@ -1,6 +1,7 @@
 """Every table in README and docs is what the committed counts give."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from importlib import import_module
@@ -12,6 +13,7 @@ from matplotlib.image import imread
 from qgt import paper
 
 ROOT = Path(__file__).resolve().parents[1]
+TABLE = re.compile(r"^<!-- table: (\S+) -->\n(.*?)^<!-- end -->$", flags=re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -26,8 +28,42 @@ def test_tables_are_what_the_counts_give(
 ) -> None:
     assert tables(["--check"]) == 0
     assert capsys.readouterr() == ("", "")
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs/results").glob("*.md")]
     assert sum(page.read_text("utf-8").count("<!-- table: ") for page in pages) >= 15
+
+
+def test_long_tables_are_on_pages_of_results() -> None:
+    for page in (ROOT / "docs").glob("*.md"):
+        for name, body in TABLE.findall(page.read_text("utf-8")):
+            rows = body.count("\n") - 2
+            assert rows <= 12 or page.name == "standard.md", f"{page.name}: {name} has {rows} rows, see CONTRIBUTING.md"
+
+
+def test_pages_of_results_begin_with_their_sources_and_topics_show_some_of_their_rows() -> None:
+    whole = {}
+    for page in (ROOT / "docs/results").glob("*.md"):
+        (first, sources), *others = TABLE.findall(page.read_text("utf-8"))
+        assert first.startswith("measured_") and others, page.name
+        commands = re.findall(r"`(?:python|qgt bench) (benchmarks/[^\s`]+)", sources)
+        assert all((ROOT / command).exists() for command in commands), commands
+        stored = re.findall(r"`(results/\S+\.json)`", sources)
+        assert stored and all((ROOT / path).exists() for path in stored)
+        whole |= dict(others)
+    pages = [page.read_text("utf-8") for page in (ROOT / "docs").glob("*.md")]
+    some = [pair for text in pages for pair in TABLE.findall(text) if pair[0].endswith("_brief")]
+    assert len(some) > 20
+    for name, body in some:
+        assert set(body.splitlines()) <= set(whole[name.removesuffix("_brief")].splitlines()), name
+
+
+def test_a_named_row_that_is_gone_is_an_error(tables: Callable[[list[str]], int]) -> None:
+    brief = import_module("page_tables.brief").brief
+    table = "| M | rate |\n| --- | --- |\n| 2 | 0.5 |\n| 20 | 0.9 |"
+    assert brief(lambda root: table, ("20",), ROOT) == "| M | rate |\n| --- | --- |\n| 20 | 0.9 |"
+    with pytest.raises(ValueError, match="the row '30' is not in the table: name another row"):
+        brief(lambda root: table, ("20", "30"), ROOT)
+    nothing = "| M | rate |\n| --- | --- |"
+    assert brief(lambda root: nothing, ("20",), ROOT) == nothing  # not measured yet
 
 
 def test_what_is_not_measured_yet_is_said(tmp_path: Path, tables: Callable[[list[str]], int]) -> None:

@@ -23,6 +23,8 @@ from qgt.pictures.style import (
     LineEnd,
     LineStyle,
     PointName,
+    look_of,
+    looks,
     name_ends,
     name_points,
     open_axes,
@@ -112,20 +114,29 @@ def reliability_figure(
     curves: Mapping[str, Sequence[tuple[int, float, int]]],
     given: str = "probability given",
     seen: str = "share defective",
+    decoder: str = "",
 ) -> "Figure":
     """Draw how often something turns out true against the probability it was given, with 95 % intervals.
 
     Each curve is a list of bins: how many entries, the sum of their probabilities, how many turned out true. It gets a
     panel of its own, because intervals that cover each other cannot be read. A bin with few entries is pale.
+
+    Args:
+        curves: The bins, by the name of the panel.
+        given: What the probability is.
+        seen: What is true of a share.
+        decoder: Whose probabilities they are, where the names of the panels do not begin with it.
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(2.7 * len(curves) + 0.6, 3.3 if len(curves) > 1 else 3.9), layout="constrained")
+    width = 2.7 if len(curves) < 4 else 2.15  # as wide as a page shows it with words that can be read
+    figure = Figure(figsize=(width * len(curves) + 0.6, width + 0.6 if len(curves) > 1 else 3.9), layout="constrained")
     axes = figure.subplots(1, len(curves), squeeze=False, sharey=True)[0].tolist()
     for ax, (name, bins) in zip(axes, curves.items(), strict=True):
         ax.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle="--", label="perfectly calibrated")
-        _draw_bins(ax, [bin for bin in bins if bin[0] >= FEW], joined=True)
-        _draw_bins(ax, [bin for bin in bins if 0 < bin[0] < FEW], joined=False)
+        look = look_of(decoder or name) or LineStyle(COLOURS[0], marker="o")
+        _draw_bins(ax, [bin for bin in bins if bin[0] >= FEW], look, joined=True)
+        _draw_bins(ax, [bin for bin in bins if 0 < bin[0] < FEW], look, joined=False)
         ax.set_title(name, fontsize=10, loc="left")
         ax.set_xlabel(given)
         ax.set_xlim(-0.03, 1.03)
@@ -137,7 +148,7 @@ def reliability_figure(
     return figure
 
 
-def _draw_bins(ax: "Axes", bins: Sequence[tuple[int, float, int]], *, joined: bool) -> None:
+def _draw_bins(ax: "Axes", bins: Sequence[tuple[int, float, int]], look: LineStyle, *, joined: bool) -> None:
     """The shares of some bins with their intervals, joined by a line, or pale and alone."""
     if not bins:
         return
@@ -145,9 +156,9 @@ def _draw_bins(ax: "Axes", bins: Sequence[tuple[int, float, int]], *, joined: bo
     ends = [wilson(hits, n) for n, _, hits in bins]
     below = [high - end.low for high, end in zip(share, ends, strict=True)]
     above = [end.high - low for low, end in zip(share, ends, strict=True)]
-    look: dict[str, Any] = {"linestyle": "-" if joined else "none", "alpha": 1.0 if joined else 0.35}
-    ax.errorbar(mean, share, yerr=[below, above], color=COLOURS[0], marker="o", markersize=4, linewidth=1.2, capsize=2,
-                **look)  # fmt: skip
+    strong: dict[str, Any] = {"linestyle": "-" if joined else "none", "alpha": 1.0 if joined else 0.35}
+    ax.errorbar(mean, share, yerr=[below, above], color=look.color, marker=look.marker, markersize=4, linewidth=1.2,
+                capsize=2, **strong)  # fmt: skip
 
 
 def curves_figure(found: Sequence[StudyResult], metrics: Sequence[str] = ("success_rate",)) -> "Figure":
@@ -167,7 +178,8 @@ def curves_figure(found: Sequence[StudyResult], metrics: Sequence[str] = ("succe
     panels = [(metric, other) for other in others for metric in metrics]
     columns = len(metrics) if len(metrics) > 1 and len(others) > 1 else _columns(len(panels))
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(3.3 * columns + (3.2 if columns == 1 else 0.4), 2.7 * rows + 1.1), layout="constrained")
+    width = _panel_width(columns) * columns + (3.2 if columns == 1 else 0.4)
+    figure = Figure(figsize=(width, 2.6 * rows + 1.1), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
     styles = line_styles(drawn)
     for number, (ax, (metric, other)) in enumerate(zip(axes, panels, strict=False)):
@@ -189,6 +201,16 @@ def _columns(panels: int) -> int:
         [1, 3, 2, 3]
     """
     return 2 if panels == 4 else min(3, panels)
+
+
+def _panel_width(columns: int) -> float:
+    """Inches of a panel: narrower in rows of three, so that words can be read where a page shows 700 pixels of it.
+
+    Example:
+        >>> _panel_width(2), _panel_width(3)
+        (3.3, 2.8)
+    """
+    return 3.3 if columns < 3 else 2.8
 
 
 def _title(key: str, value: object) -> str:
@@ -221,7 +243,7 @@ def success_figure(panels: Sequence[SuccessPanel], *, columns: int = 3) -> "Figu
     from matplotlib.figure import Figure
 
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(3.3 * columns + 0.4, 2.7 * rows + 1.1), layout="constrained")
+    figure = Figure(figsize=(_panel_width(columns) * columns + 0.4, 2.6 * rows + 1.1), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, sharey=True).flatten().tolist()
     for number, (ax, panel) in enumerate(zip(axes, panels, strict=False)):
         _draw_success(ax, panel)
@@ -246,10 +268,11 @@ def _draw_success(ax: "Axes", panel: SuccessPanel) -> None:
     LIMIT._replace(zorder=1.5).draw(ax, panel.positives, panel.limit, words)
     if panel.strict:
         _shade_above(ax, panel.positives, panel.limit)
-    for (name, right), colour, marker in zip(panel.right.items(), COLOURS, MARKERS, strict=False):
+    for name, look in looks({name: name for name in panel.right}).items():
+        right = panel.right[name]
         low, high = zip(*(wilson(one, panel.plates) for one in right), strict=True)
-        ax.fill_between(panel.positives, low, high, color=colour, alpha=0.12, linewidth=0)
-        LineStyle(colour, marker=marker).draw(ax, panel.positives, [one / panel.plates for one in right], name)
+        ax.fill_between(panel.positives, low, high, color=look.color, alpha=0.12, linewidth=0)
+        look.draw(ax, panel.positives, [one / panel.plates for one in right], name)
 
 
 Counted = Sequence[tuple[float, int, int]]  # where on the axis, how many were right, of how many
@@ -270,27 +293,14 @@ def counted_figure(panels: Sequence[CountedPanel]) -> "Figure":
     """Draw success rates with 95 % intervals, panels side by side; a decoder looks the same in all of them."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.6 * len(panels) + 0.4, 4.8), layout="constrained")
+    figure = Figure(figsize=(4.2 * len(panels) + 0.4, 4.6), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0].tolist()
-    names = list(dict.fromkeys(name for panel in panels for name in panel.curves))
-    looks = dict(zip(names, zip(COLOURS, MARKERS, strict=True), strict=False))
+    exact = "limit (exact decoder)"
+    styles = {exact: LIMIT._replace(zorder=1.5), **looks({name: name for panel in panels for name in panel.curves})}
     legend: dict[str, Any] = {}
     for ax, panel in zip(axes, panels, strict=True):
-        for name, points in {"limit (exact decoder)": panel.limit, **panel.curves}.items():
-            colour, marker = looks.get(name, (LIMIT_COLOUR, ""))
-            where, right, of = zip(*points, strict=True)
-            low, high = zip(*(wilson(*one) for one in zip(right, of, strict=True)), strict=True)
-            share = [one / all_ for one, all_ in zip(right, of, strict=True)]
-            if len(where) > 1:
-                ax.fill_between(where, low, high, color=colour, alpha=0.13, linewidth=0)
-            else:  # a point needs bars
-                reach = [[share[0] - low[0]], [high[0] - share[0]]]
-                ax.errorbar(where, share, yerr=reach, color=colour, capsize=3, linewidth=1.2, zorder=4)
-            width, above = (1.5, 2.0) if marker else (2.4, 1.5)
-            above, inside = (above, colour) if len(where) > 1 else (4.0, "white")
-            look = {"markersize": 5, "markerfacecolor": inside, "linewidth": width, "zorder": above}
-            line = ax.plot(where, share, color=colour, marker=marker, **look)[0]
-            legend.setdefault(name, line)
+        for name, points in {exact: panel.limit, **panel.curves}.items():
+            legend.setdefault(name, _draw_counted(ax, points, styles[name]))
         ticks = sorted({point[0] for points in (panel.limit, *panel.curves.values()) for point in points})
         ax.set_xscale("log" if panel.log else "linear")
         ax.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
@@ -307,10 +317,24 @@ def counted_figure(panels: Sequence[CountedPanel]) -> "Figure":
     return figure
 
 
+def _draw_counted(ax: "Axes", points: Counted, style: LineStyle) -> Any:
+    """A line with its band, or a single point with its bars; what the legend shows of it."""
+    where, right, of = zip(*points, strict=True)
+    low, high = zip(*(wilson(*one) for one in zip(right, of, strict=True)), strict=True)
+    share = [one / all_ for one, all_ in zip(right, of, strict=True)]
+    if len(where) > 1:
+        ax.fill_between(where, low, high, color=style.color, alpha=0.13, linewidth=0)
+        return ax.plot(where, share, markersize=5, **style.words())[0]
+    reach = [[share[0] - low[0]], [high[0] - share[0]]]
+    ax.errorbar(where, share, yerr=reach, color=style.color, capsize=3, linewidth=1.2, zorder=4)
+    point = style._replace(zorder=4.0, hollow=True, linestyle="none")
+    return ax.plot(where, share, markersize=11, **point.words())[0]
+
+
 def time_frontier_figure(
     scores: Mapping[str, Score], microseconds: Mapping[str, float], limit: str | None = None
 ) -> "Figure":
-    """Draw success rates against the time of a decode; a line joins those that no other beats in both.
+    """Draw success rates against the time of a decode; a line joins those that no other beats in both, and fills them.
 
     Args:
         scores: What each decoder had right.
@@ -328,10 +352,11 @@ def time_frontier_figure(
         leads = not best or low > best[-1][1]
         if leads:
             best.append((microseconds[name], rate))
-        colour, reach = COLOURS[0] if leads else QUIET, [[rate - low], [high - rate]]
-        ax.errorbar(microseconds[name], rate, yerr=reach, color=colour, marker="o", markersize=6, capsize=3)
+        look, reach = look_of(name) or LineStyle(QUIET, marker="o"), [[rate - low], [high - rate]]
+        style = look._replace(linestyle="none", hollow=not leads).words()
+        ax.errorbar(microseconds[name], rate, yerr=reach, markersize=7, capsize=3, **style)
         names.append(PointName(microseconds[name], rate, LIMIT_COLOUR if leads else QUIET_WORDS, name))
-    ax.step(*zip(*best, strict=True), where="post", color=COLOURS[0], linewidth=1, alpha=0.5, zorder=0)
+    ax.step(*zip(*best, strict=True), where="post", color=QUIET, linewidth=1, zorder=0)
     _time_axis(ax, list(microseconds.values()))
     lowest = min(score.success_rate for score in scores.values())
     ax.set_ylim(-0.03 if lowest < 0.3 else math.floor(10 * lowest - 1) / 10, 1.06)
@@ -380,14 +405,10 @@ def _words(key: str) -> str:
 
 
 def line_styles(found: Sequence[StudyResult]) -> dict[str, LineStyle]:
-    """A colour and a marker for each decoder, the same in all panels."""
-    limits = {one.decoder: one.limit for one in found}
-    styles = {name: LIMIT for name, limit in limits.items() if limit}
-    for number, name in enumerate(name for name, limit in limits.items() if not limit):
-        dashes = ("-", "--", ":")[number // len(COLOURS) % 3]
-        marker = MARKERS[number % len(MARKERS)]
-        styles[name] = LineStyle(COLOURS[number % len(COLOURS)], linestyle=dashes, marker=marker)
-    return styles
+    """The look of each decoder, the same in all panels and, where it has a look of its own, in all figures."""
+    limits = {one.decoder for one in found if one.limit}
+    styles = looks({one.decoder: one.label for one in found if not one.limit})
+    return {**dict.fromkeys(limits, LIMIT), **styles}
 
 
 def draw_panel(ax: "Axes", found: Sequence[StudyResult], styles: Mapping[str, LineStyle], metric: str) -> None:
@@ -586,11 +607,10 @@ def prevalence_figure(
     figure = Figure(figsize=(8, 4.6), layout="constrained")
     ax = figure.subplots()
     ends = []
-    for (policy, points), colour, marker in zip(found.items(), COLOURS, MARKERS, strict=False):
-        rate, tests, error = zip(*points, strict=True)
-        bars = [1.96 * one for one in error]
-        ax.errorbar(rate, tests, yerr=bars, color=colour, marker=marker, markersize=4.5, capsize=2)
-        ends.append(LineEnd(rate[-1], tests[-1], colour, policy.replace("_", " ")))
+    for policy, look in looks({policy: policy for policy in found}).items():
+        rate, tests, error = zip(*found[policy], strict=True)
+        ax.errorbar(rate, tests, yerr=[1.96 * one for one in error], markersize=4.5, capsize=2, **look.words())
+        ends.append(LineEnd(rate[-1], tests[-1], look.color, policy.replace("_", " ")))
     BOUND.draw(ax, [rate for rate, _ in bound], [least for _, least in bound], "entropy bound")
     ends.append(LineEnd(*bound[-1], BOUND.color, "entropy bound"))
     ax.set_xscale("log")
@@ -634,15 +654,12 @@ def needed_tests_figure(
     figure = Figure(figsize=(8.6, 4.6), layout="constrained")
     ax = figure.subplots()
     shown: list[Any] = [ax.axhline(samples, color=QUIET, linewidth=1.2, label="each sample alone")]
-    for (name, points), colour, marker in zip({**ours, **others}.items(), COLOURS, MARKERS, strict=False):
-        rate, tests, error = zip(*points, strict=True)
+    both = {**ours, **others}
+    for name, look in looks({name: name for name in both}).items():
+        rate, tests, error = zip(*both[name], strict=True)
+        style = look._replace(linewidth=2.2 if name in ours else 1.2, zorder=3.0 if name in ours else 2.0)
         bars = [1.96 * one for one in error]
-        look = {"linewidth": 2.2, "zorder": 3} if name in ours else {"linewidth": 1.0, "markerfacecolor": "white"}
-        shown.append(
-            ax.errorbar(
-                rate, tests, yerr=bars, color=colour, marker=marker, markersize=5, capsize=2, label=name, **look
-            )
-        )
+        shown.append(ax.errorbar(rate, tests, yerr=bars, markersize=5, capsize=2, label=name, **style.words()))
     BOUND.draw(ax, [rate for rate, _ in bound], [least for _, least in bound], "entropy bound, one stage")
     shown += ax.lines[-1:]
     ax.set_xscale("log")
@@ -652,7 +669,8 @@ def needed_tests_figure(
     open_axes(ax)
     ax.set_xlabel("prevalence, %")
     ax.set_ylabel(f"tests for {samples} samples")
-    figure.legend(handles=shown, loc="outside right upper", frameon=False, fontsize=9)
+    words = {"frameon": False, "fontsize": 9, "handlelength": 3.4}  # long enough to tell dashes from dots
+    figure.legend(handles=shown, loc="outside right upper", **words)
     return figure
 
 
@@ -669,8 +687,10 @@ def rounds_figure(found: Mapping[str, tuple[float, float, float, float]], bound:
     figure = Figure(figsize=(8, 4.6), layout="constrained")
     ax = figure.subplots()
     names = []
+    styles = looks({policy: policy for policy in found})
     for policy, (rounds, tests, error, success) in found.items():
-        ax.errorbar([rounds], [tests], yerr=[1.96 * error], color=COLOURS[0], marker="o", linestyle="none")
+        look = styles[policy]
+        ax.errorbar([rounds], [tests], yerr=[1.96 * error], color=look.color, marker=look.marker, linestyle="none")
         right = "" if success > 0.9995 else f" ({100 * success:.1f} % right)"
         names.append(PointName(rounds, tests, LIMIT_COLOUR, policy.replace("_", " ") + right))
     ax.axhline(bound, color=BOUND.color, linewidth=BOUND.linewidth, linestyle=BOUND.linestyle)

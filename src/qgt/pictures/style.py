@@ -1,6 +1,6 @@
-"""The looks that all figures share: colours, the limit, the bound, quiet axes, and names that do not touch."""
+"""The looks that all figures share: one for each decoder, the limit, the bound, quiet axes, names that do not touch."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -26,14 +26,140 @@ class LineStyle(NamedTuple):
     linestyle: str = "-"
     marker: str = ""
     zorder: float = 2.0
+    hollow: bool = False  # whether the marker is white inside
 
     def draw(self, ax: "Axes", x: Any, y: Sequence[float], label: str) -> None:
         """Draw a line in this style."""
-        ax.plot(x, y, label=label, markersize=4.5, **self._asdict())
+        ax.plot(x, y, label=label, markersize=4.5, **self.words())
+
+    def words(self) -> dict[str, Any]:
+        """The style in matplotlib's words."""
+        inside = {"markerfacecolor": "white"} if self.hollow else {}
+        return {name: value for name, value in self._asdict().items() if name != "hollow"} | inside
 
 
 LIMIT = LineStyle(LIMIT_COLOUR, linewidth=2.4, zorder=3)  # what the exact decoder reaches, so that no other does better
 BOUND = LineStyle(LIMIT_COLOUR, linewidth=1.5, linestyle="--")  # what a theorem allows, reached or not
+
+
+# The look of each decoder, by the names that figures use, is the same in all figures. Families have related
+# colours: exact ones dark, message passing blue to green, networks warm, rules and linear programs brown to olive,
+# those for loads violet to pink. Decoders that are drawn together differ in colour also to people with the usual kinds
+# of colour blindness, and in their markers without any colour (tests/pictures/test_style.py).
+DECODER_LOOKS: tuple[tuple[tuple[str, ...], LineStyle], ...] = (
+    (("certified", "certified MAP", "exact MAP"), LineStyle(LIMIT_COLOUR, marker="o")),
+    (("exact", "exact MAP (HiGHS)"), LineStyle("#6b7580", marker="s")),
+    (("MAP, independent items",), LineStyle("#6b7580", linestyle="--", marker="v")),
+    (("amp", "AMP, scanning K", "pooled_amp"), LineStyle("#0072b2", marker="o")),
+    (("amp_told", "AMP, told K", "amp_oracle", "AMP, Oracle-K"), LineStyle("#003f6b", marker="s")),
+    (("amp_nearly", "AMP, told K ± 1", "amp_noisy", "AMP, Noisy-K"), LineStyle("#4f9bd0", linestyle="--", marker="D")),
+    (("amp_fixed", "AMP, Fixed-K"), LineStyle("#86b6dc", linestyle=":", marker="v")),
+    (("gamp", "load_gamp"), LineStyle("#009e73", marker="^")),
+    (("belief", "belief propagation"), LineStyle("#2fb5c7", marker="P")),
+    (("network", "MLP, the paper's", "the paper's MLP", "paper's network"), LineStyle("#d55e00", marker=">")),
+    (("residual", "residual network"), LineStyle("#e69f00", marker="D")),
+    (("refining", "refining network", "Refining, for one design"), LineStyle("#7a2e00", marker="X")),
+    (("pretrained", "pretrained network"), LineStyle("#cc4c9b", linewidth=2.2, marker="o")),
+    (("pretrained, one pass",), LineStyle("#cc4c9b", linestyle="--", marker="o", hollow=True)),
+    (("pretrained, fine-tuned",), LineStyle("#cc4c9b", marker="*", hollow=True)),
+    (("linear_program", "LinearProgram"), LineStyle("#8c6d46", marker="X")),
+    (("comp",), LineStyle("#bdb042", marker="v")),
+    (("dd",), LineStyle("#7d8f2e", marker="D")),
+    (("scomp",), LineStyle("#33491a", marker="P")),
+    (("pooled_iht", "iht", "thresholding"), LineStyle("#c4a77d", marker="v")),
+    (("maximum_neighborhood",), LineStyle("#9aa5b1", marker="v")),
+    (("prevalence", "prior alone"), LineStyle("#c3cad1", marker="s")),
+    (("load_posterior", "LoadPosterior"), LineStyle("#332288", linewidth=2.2, marker="o")),
+    (("comp_nnls", "COMP, NNLS"), LineStyle("#e88fb4", marker="s")),
+    (("comp_nnomp", "COMP, NNOMP"), LineStyle("#b35cc4", marker="X")),
+    (("comp_lasso", "COMP, LASSO"), LineStyle("#d1495b", marker="D")),
+    (("comp_sbl", "COMP, SBL"), LineStyle("#7b2d6b", marker="P")),
+)
+# Schemes of tests and policies have the colour of their decoder where they have one.
+SCHEME_LOOKS: tuple[tuple[tuple[str, ...], LineStyle], ...] = (
+    (("LoadPosterior, one stage",), LineStyle("#332288", linestyle=":", marker="s", hollow=True)),
+    (("LoadPosterior, then singles",), LineStyle("#332288", linestyle="--", marker="D")),
+    (("LoadPosterior, rounds",), LineStyle("#332288", linewidth=2.2, marker="o")),
+    (("COMP, one stage",), LineStyle("#bdb042", linestyle=":", marker="v", hollow=True)),
+    (("COMP, then singles",), LineStyle("#bdb042", linestyle="--", marker="^")),
+    (("follow-up",), LineStyle("#0072b2", linewidth=2.2, marker="o")),
+    (("one follow-up",), LineStyle("#4f9bd0", marker="s")),
+    (("three pools a round",), LineStyle("#4f9bd0", marker="D")),
+    (("one pool a round",), LineStyle("#003f6b", marker="D")),
+    (("all items, then one pool a round",), LineStyle("#003f6b", marker="v")),
+    (("non-adaptive",), LineStyle("#009e73", marker="^")),
+    (("halving",), LineStyle("#d55e00", marker="s")),
+    (("grouped_halving",), LineStyle("#e69f00", marker="D")),
+    (("checked",), LineStyle("#7a2e00", marker="X")),
+    (("staged",), LineStyle("#8c6d46", marker="P")),
+    (("staged_longer",), LineStyle("#8c6d46", marker="X")),
+    (("dorfman", "pools, then singles (Dorfman)"), LineStyle("#cc4c9b", marker="P")),
+    (("rows and columns, then singles",), LineStyle("#8c6d46", marker="d")),
+    (("individual", "each sample alone"), LineStyle(QUIET, marker="s")),
+)
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.lower().replace("_", " ").split())
+
+
+_BY_NAME = {_plain(name): look for names, look in (*DECODER_LOOKS, *SCHEME_LOOKS) for name in names}
+
+
+def _whole(name: str) -> LineStyle | None:
+    return _BY_NAME.get(_plain(name))
+
+
+def look_of(name: str) -> LineStyle | None:
+    """The look of a decoder by a name of it, or by the part of the name before the first comma.
+
+    Example:
+        >>> look_of("GAMP, 20 pools") == look_of("gamp"), look_of("mine")
+        (True, None)
+    """
+    return _whole(name) or _whole(name.partition(",")[0])
+
+
+def looks(names: Mapping[str, str]) -> dict[str, LineStyle]:
+    """A look for each line of a figure, no two of them equal: decoders without a look of their own get a spare one.
+
+    Args:
+        names: What identifies each line, and what the figure calls it.
+
+    Example:
+        >>> [look.color for look in looks({"a": "GAMP", "b": "mine"}).values()]
+        ['#009e73', '#0072b2']
+    """
+    found: dict[str, LineStyle] = {}
+    for find in (_whole, look_of):
+        for name, label in names.items():
+            look = find(label) or find(name)
+            if name not in found and look is not None and look not in found.values():
+                found[name] = look
+    taken = {look.color for look in found.values()}
+    spare = [(colour, marker) for colour, marker in zip(COLOURS, MARKERS, strict=True) if colour not in taken]
+    for number, name in enumerate(name for name in names if name not in found):
+        colour, marker = spare[number % len(spare)]
+        found[name] = LineStyle(colour, linestyle=("-", "--", ":")[number // len(spare) % 3], marker=marker)
+    return {name: found[name] for name in names}
+
+
+def shades(colour: str, number: int) -> list[str]:
+    """A colour, and paler and darker ones of it, for lines of one decoder.
+
+    Example:
+        >>> shades("#808080", 3)
+        ['#404040', '#808080', '#c0c0c0']
+    """
+    from matplotlib.colors import to_hex, to_rgb
+
+    parts = [step / (number - 1) - 0.5 for step in range(number)] if number > 1 else [0.0]
+
+    def mixed(one: float, part: float) -> float:  # with black, or with white
+        return one + abs(part) * ((part > 0) - one)
+
+    red, green, blue = to_rgb(colour)
+    return [to_hex((mixed(red, part), mixed(green, part), mixed(blue, part))) for part in parts]
 
 
 def open_axes(ax: "Axes") -> None:
