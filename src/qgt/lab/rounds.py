@@ -34,6 +34,7 @@ import torch
 from torch import Generator, Tensor
 
 from qgt.arguments import whole
+from qgt.decoders.results import Status
 from qgt.files import codec, documents
 from qgt.files.grids import Grid, csv_bytes, read_grid, read_grids, unescape
 from qgt.files.tables import NOT_DETECTED, report_cell
@@ -45,6 +46,7 @@ from qgt.lab.sheets.cycles import refuse_targets
 from qgt.lab.sheets.layouts import another_proposal
 from qgt.lab.sheets.names import PROPOSAL_LENGTH, check_code, code_of, proposal_in, proposed_name
 from qgt.lab.verdicts import Verdict
+from qgt.lab.wording import percent
 from qgt.model.design import Design
 from qgt.model.noise import Noise
 from qgt.model.problem import Problem
@@ -525,6 +527,27 @@ def proposal_in_words(one: Proposed) -> str:
         f"about {more} more test{'s' if more > 1 else ''} after {them}" if more else f"probably no test after {them}"
     )
     return f"{pools}; {after}."
+
+
+def why_no_pools(account: Account, *, confidence: float, at_most: int | None = None) -> str:
+    """Why an instance that is not sure has no proposal, as a sentence or two."""
+    if account.verdict in (Verdict.IMPOSSIBLE, Verdict.SUSPECT):
+        return (
+            "The counts do not fit the model, and none of them stands out as wrong: check the counts, the pools and "
+            "the assay's error, then enter the counts again."
+        )
+    if account.status == Status.TIME_LIMIT:
+        return (
+            "The search for answers ran out of time, so the answers between which pools should decide are not known: "
+            "give more time for each plate, or test the doubtful samples alone."
+        )
+    if (account.confidence or 0.0) >= confidence:
+        return f"The probability of the answer is {percent(account.confidence or 0.0)} already, which is enough."
+    within = "" if at_most is None else f" of at most {at_most} sample{'s' if at_most > 1 else ''}"
+    return (
+        f"No pool{within} would decide between the answers that remain: check the counts, allow larger pools, or test "
+        "the doubtful samples alone."
+    )
 
 
 def used_up(items: Sequence[str], names: Sequence[str], pools: int) -> list[int]:
