@@ -42,7 +42,7 @@ from qgt.lab.sheets.headers import (
     rows_said,
 )
 from qgt.lab.sheets.layouts import NAMED_TEXTS, LayoutSheet, unknown
-from qgt.lab.sheets.names import coded
+from qgt.lab.sheets.names import coded, proposal_in
 from qgt.lab.sheets.plates import POOL_PLATE
 from qgt.lab.wording import in_one_phrase, quoted
 from qgt.model.noise import Noise, noise_of
@@ -420,7 +420,8 @@ def _unknown_names(sheet: LayoutSheet, columns: _Columns, rows: Sequence[int]) -
     others = [name for name in dict.fromkeys(sheet.cell(row, columns.name) for row in rows) if name != first]
     said = f"{sheet.grid.place(rows[0], columns.name)} holds {first!r}, {unknown(sheet, first)}"
     also = f" Unknown are also {in_one_phrase(map(repr, others), most=NAMED)}." if others else ""
-    return f"{said}{also} Delete the rows of wells that are not pools."
+    remedy = " Delete the rows of wells that are not pools." if proposal_in(first) is None else ""
+    return f"{said}{also}{remedy}"
 
 
 def _refuse_unnamed(sheet: LayoutSheet, columns: _Columns, rows: Sequence[int]) -> None:
