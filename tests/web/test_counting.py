@@ -420,6 +420,21 @@ def test_cycles_of_a_round_may_be_typed(visitor, in_doubt):
     assert again.url.path.endswith("/versions/2")
 
 
+def test_what_was_typed_for_one_proposal_is_not_in_the_boxes_of_another(visitor, in_doubt):
+    run, asked, pools = in_doubt
+    where = f"/runs/{run}/versions/1/follow-up"
+    second = visitor.finished(visitor.post(where, {"pools": "1"}))
+    codes = [re.search(r'name="code" value="(\w+)"', page.text)[1] for page in (asked, second)]
+    assert codes[0] != codes[1]
+    fields = {f"count-{n}": "27.5" for n in range(len(pools))} | {"count-0": "late"}
+    first = visitor.post(f"{where}/counts", {"code": codes[0], **fields})
+    assert first.status_code == 422 and f"{pools[0]} of" in trouble(first)
+    assert first.text.count('value="27.5"') == len(pools) - 1 and f'name="code" value="{codes[0]}"' in first.text
+    without = visitor.post(f"{where}/counts", fields)
+    assert "2 proposals were made after version 1" in trouble(without)
+    assert 'value="27.5"' not in without.text and f'name="code" value="{codes[1]}"' in without.text
+
+
 def test_a_program_sends_the_machines_file_of_a_round(visitor, in_doubt):
     run, _, pools = in_doubt
     where = f"/api/v1/runs/{run}/versions/1/follow-up/counts"

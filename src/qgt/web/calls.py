@@ -212,7 +212,9 @@ def _plain(value: object) -> str:
 def _page(
     request: Request, app_state: AppState, run: StoredRun, version: int, form: Form, trouble: Trouble | None
 ) -> Response:
-    found = known_round(app_state, run, version)
+    code = form.text("code")
+    found = known_round(app_state, run, version, code)
+    record = None if found["record"] is None else Round.from_plain(found["record"])
     noise = noise_of(app_state.bench.prepared(run.id).problem.noise, 0)
     samples = app_state.bench.prepared(run.id).samples
     assert samples is not None  # a run has a plan
@@ -223,10 +225,11 @@ def _page(
         "run": run,
         "step": "follow-up",
         "version": version,
-        "round": None if found["record"] is None else Round.from_plain(found["record"]),
+        "round": record,
         "found": found,
         "places": places,
-        "boxes": form.fields,
+        # What was typed for one proposal is never in the boxes of another.
+        "boxes": form.fields if record is not None and code == record.code else {},
         "results": reports_of(noise).binary,
         "machine": detector(noise) is not None,
         "trouble": trouble,
@@ -234,12 +237,13 @@ def _page(
     return show(request, "follow_up.html", facts, 200 if trouble is None else 422)
 
 
-def known_round(app_state: AppState, run: StoredRun, version: int) -> dict[str, Any]:
-    """The pools that were chosen after a version."""
-    found = app_state.store.round(run.id, version)
-    if found is None:
+def known_round(app_state: AppState, run: StoredRun, version: int, code: str = "") -> dict[str, Any]:
+    """The pools that were chosen after a version: those of the proposal with that code or, without one, the newest."""
+    found = app_state.store.rounds(run.id, version)
+    if not found:
         raise HTTPException(404, "No next tests were chosen after this version. Open its calls, and ask for them.")
-    return found
+    named = (one for one in found if code and one["record"] and Round.from_plain(one["record"]).code == code)
+    return next(named, found[0])
 
 
 # Pages of calls: what was found in words, the plate in colours, what else is possible, and files to keep. They come
