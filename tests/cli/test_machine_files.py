@@ -124,6 +124,76 @@ def test_a_machine_file_with_targets_has_later_rounds(capsys: pytest.CaptureFixt
         assert all(cell in ("", str(int(float(true[sample]) > 0))) for sample, cell in row.items())
 
 
+def later_machine_file(pools: list[dict[str, str]], cells: list[str], failed: str = "") -> str:
+    """A round's pools as a machine exports them, on two plates of its own."""
+    lines = ["* Block Type = 96-Well Block", "", "Plate,Well Position,Sample Name,Target Name,Task,CT"]
+    for number, (pool, cell) in enumerate(zip(pools, cells, strict=True)):
+        at = f"run {number % 2},A{number // 2 + 1},{pool['pool']}"
+        control = "Undetermined" if pool["pool"] in failed.split() else "24.10"
+        lines += [f"{at},N1,UNKNOWN,{cell.replace('not detected', 'Undetermined')}", f"{at},RP,UNKNOWN,{control}"]
+    return "\n".join([*lines, "run 0,H12,NTC,N1,NTC,Undetermined"]) + "\n"
+
+
+def true_cells(pools: list[dict[str, str]]) -> list[str]:
+    """What pools report without any error."""
+    truth = {row.pop("instance"): row for row in rows("truth.csv")}
+    totals = [sum(float(truth[pool["instance"]][item]) for item in pool["items"].split()) for pool in pools]
+    return ["not detected" if total < 1 else f"{37.0 - 3.32 * math.log10(total):.2f}" for total in totals]
+
+
+def test_a_later_round_is_read_from_the_machines_file(capsys: pytest.CaptureFixture[str]) -> None:
+    """As the folder's own table with the same cells, and with the refusals of a first round."""
+    simulated(capsys)
+    Path("run.csv").write_text(machine_file(rows("counts.csv"), failed="P1 P2 P3 P4 P5 P6 P7"))
+    targets = "--target N1 --control RP"
+    first = f"run.csv --problem problem.toml {targets}"
+    facts = json.loads(run(f"follow-up {first} --pools 2 -o round2 --confidence 0.9999 --json", capsys))
+    pools = rows("round2/pools.csv")
+    names = [pool["pool"] for pool in pools]
+    assert names == [f"R2-{facts['code']}-{place}" for place in range(1, len(pools) + 1)] and len(names) > 2
+    cells = true_cells(pools)
+    table = [f"{pool['instance']},{pool['pool']},{cell}" for pool, cell in zip(pools, cells, strict=True)]
+    Path("round2/counts.csv").write_text("\n".join(["instance,pool,count", *table]) + "\n")
+    own = json.loads(run(f"decode {first} --round round2 --json", capsys))
+    Path("run2.csv").write_text(later_machine_file(pools, cells))
+    read = json.loads(run(f"decode {first} --round round2=run2.csv --json", capsys))
+    assert read["results"] == own["results"]
+    assert any(
+        note.startswith("round2: ") and "The control RP amplified in every well." in note for note in read["notes"]
+    )
+    Path("round2/counts.csv").write_text(later_machine_file(pools, cells))  # in the place of the folder's own table
+    assert json.loads(run(f"decode {first} --round round2 --json", capsys))["results"] == own["results"]
+    third = run(f"follow-up {first} --round round2=run2.csv -o round3 --json", capsys)
+    assert json.loads(third)["round"] == 3
+
+    without = run("decode run.csv --problem problem.toml --target N1 --round round2=run2.csv", capsys, 2)
+    assert (
+        "run2.csv: row 3, column 4: besides 'N1' the pools have 'RP'; say which one is the internal control" in without
+    )
+    Path("run2.csv").write_text(later_machine_file(pools, cells, failed=names[0]))
+    failed = json.loads(run(f"decode {first} --round round2=run2.csv --json", capsys))
+    assert any(f"in 1 well, taken as not measured: {names[0]}." in note for note in failed["notes"])
+    Path("run2.csv").write_text(later_machine_file(pools[1:], cells[1:]))
+    assert f"has no well for pool '{names[0]}'; add a row" in run(f"decode {first} --round round2=run2.csv", capsys, 2)
+    assert "run3.csv: cannot be read" in run(f"decode {first} --round round2=run3.csv", capsys, 2)
+
+
+def test_a_target_is_for_the_files_that_name_targets(capsys: pytest.CaptureFixture[str]) -> None:
+    simulated(capsys)
+    text = Path("counts.csv").read_text().splitlines()
+    gone = [",".join([one.split(",")[0], *[""] * 7, *one.split(",")[8:]]) for one in text[1:]]
+    Path("typed.csv").write_text("\n".join([text[0], *gone]) + "\n")  # a first round that was typed
+    run("follow-up typed.csv --problem problem.toml --pools 2 -o round2 --confidence 0.9999", capsys)
+    pools = rows("round2/pools.csv")
+    Path("run2.csv").write_text(later_machine_file(pools, true_cells(pools)))
+    decode = "decode typed.csv --problem problem.toml --round round2"
+    read = json.loads(run(f"{decode}=run2.csv --target N1 --control RP --json", capsys))
+    assert any("Target N1 was read, with the control RP." in note for note in read["notes"])
+    Path("round2/counts.csv").write_text(Path("round2/counts.csv").read_text().replace(",\n", ",30\n"))
+    said = run(f"{decode} --target N1", capsys, 2)
+    assert "target='N1' is not valid: typed.csv has no column of targets beside its wells; leave it out." in said
+
+
 def test_another_decoder_has_no_meaning_for_later_rounds(capsys: pytest.CaptureFixture[str]) -> None:
     Path("run.csv").write_text("plate,P1\n")
     Path("round2").mkdir()

@@ -11,7 +11,7 @@ import torch
 import qgt
 from qgt.decoders.certificate_file import load_certificate
 from qgt.lab.answers.decoding import ByLongerLists, decode_history
-from qgt.lab.rounds import Round
+from qgt.lab.rounds import Round, after_rounds, read_round
 from qgt.lab.sheets.counts import read_counts
 from qgt.rounds.history import History
 from qgt.rounds.stopping import Settle
@@ -62,6 +62,43 @@ def test_a_round_can_be_filled_in(stored):
     way = ByLongerLists(Settle(confidence=0.99), torch.Generator().manual_seed(0))
     found = decode_history(plan.problem, [later], ["doubt"], way, rounds=2)
     assert set(found.accounts[0].answer) == NAMES
+
+
+def test_a_rounds_own_table_is_read_by_its_names(stored, tmp_path):
+    """Rounds of 0.1 have names without the code of a proposal."""
+    plan = qgt.read_plan(stored / "plan")
+    shutil.copytree(stored / "round2", tmp_path / "round2")
+    path = tmp_path / "round2" / "counts.csv"
+    rows = path.read_text().splitlines()
+    path.write_text("\n".join([rows[0], *(f"{row}{place}" for place, row in enumerate(rows[1:]))]) + "\n")
+    found = read_round(tmp_path / "round2", plan.problem)
+    assert list(found.counts) == found.record.pool_keys == [tuple(row.split(",")[:2]) for row in rows[1:]]
+    assert list(found.counts.values()) == [0.0, 1.0]
+    sheet = read_counts(stored / "counts.csv", plan.problem.design, noise=plan.problem.noise)
+    first = [History.start(plan.problem, row) for row in sheet.y]
+    _, (record,) = after_rounds(first, list(sheet.names), [found])
+    assert record.code == Round.from_plain(record.plain).code and len(record.code) == 4
+
+
+def test_a_round_that_the_page_stored_takes_counts(stored, tmp_path):
+    """As 0.1 proposed it on the page: a record whose pools have names without a code, and no reasons."""
+    shutil.copy(stored / "runs.db", tmp_path / "runs.db")
+    record = json.loads((stored / "round2" / "round.json").read_text())
+    with in_background(Settings(tmp_path, port=0, calibrate=0.3)) as state:
+        (run,) = state.store.runs()
+        first = state.store.submission(run.id, 1)
+        numbers = state.bench.prepared(run.id).problem.design
+        plates = [{**record["instances"][0], "name": first.counts["names"][0], "counts": first.counts["values"][0]}]
+        old = {**record, "design": numbers.fingerprint, "instances": plates}
+        state.store.add_round(
+            run.id, 1, {"record": old, "words": {plates[0]["name"]: "2 pools."}, "again": {}, "stuck": [], "tests": 2}
+        )
+        with httpx.Client(base_url=state.settings.address, timeout=60) as client:
+            where = f"/api/v1/runs/{run.id}/versions/1/follow-up"
+            assert [one["pool"] for one in client.get(where).json()["pools"]] == ["R2-1", "R2-2"]
+            assert client.get(f"/runs/{run.id}/versions/1/follow-up").status_code == 200
+            assert client.post(f"{where}/counts", json={"counts": [1, 1]}).json()["version"] == 2
+            assert client.get(f"/api/v1/runs/{run.id}/versions/2?wait=60").json()["rounds"] == 2
 
 
 def test_the_pages_store(stored, tmp_path):

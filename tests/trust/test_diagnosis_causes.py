@@ -58,6 +58,35 @@ def test_another_design(seed: int) -> None:
     assert causes(y)[0].kind == "another design"
 
 
+def of_another_design(plates: int, seed: int) -> torch.Tensor:
+    g = torch.Generator().manual_seed(seed + 100)
+    other = qgt.Design.column_regular(pools=24, items=96, weight=6, generator=g)
+    return qgt.Problem(other, qgt.Bernoulli(0.03), qgt.SparseInteger(0.02, 1)).simulate(plates, generator=g).y
+
+
+def with_swapped_pools(plates: int, seed: int) -> torch.Tensor:
+    y = simulated(setting(), seed, plates)
+    y[:, [3, 17]] = y[:, [17, 3]]
+    return y
+
+
+@pytest.mark.parametrize("spoilt", [of_another_design, with_swapped_pools])
+def test_a_few_plates_do_not_tell_swapped_pools_from_another_design(spoilt) -> None:
+    """Either may be named first, but never as if the other were out of the question."""
+    found = [cause for seed in range(10) for cause in causes(spoilt(3, seed))]
+    both = [cause for cause in found if cause.kind in ("another design", "pools swapped")]
+    assert both
+    for cause in both:
+        assert cause.words.startswith("two pools are swapped, or the counts belong to another design") or (
+            cause.words.endswith(" are swapped, unless all of them belong to another design")
+        )
+
+
+def test_one_plate_that_fits_badly_is_not_reversed_by_chance() -> None:
+    kinds = [cause.kind for seed in range(15) for cause in causes(of_another_design(1, seed))]
+    assert "pools reversed" not in kinds
+
+
 @pytest.mark.parametrize(
     ("noise", "words"),
     [(qgt.SparseInteger(0.2, 1), "% of the counts are off, not 1 %"), (qgt.SparseInteger(0.1, 3), "by up to 3")],

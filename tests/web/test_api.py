@@ -178,7 +178,99 @@ def test_follow_up_by_json(visitor, get, post):
     assert len(stored) == 1 and stored[0]["counts"] == [*map(float, told[:-1]), None]
     post(f"/runs/{run}/counts", json={"values": [exact(problem, (2, 7))], "names": ["A"]})
     late = post(f"/runs/{run}/versions/1/follow-up/counts", json={"counts": told})
-    assert late.status_code == 422 and "version 4 is newer than the one this round follows" in late.json()["error"]
+    assert late.status_code == 409 and "version 4 is newer than the one this round follows" in late.json()["error"]
+
+
+def proposed(get, post, run, version=1, pools=3):
+    """A proposal, once it is made."""
+    assert (
+        finished(get, post(f"/runs/{run}/versions/{version}/follow-up", json={"pools": pools}).json())["state"]
+        == "done"
+    )
+    return get(f"/runs/{run}/versions/{version}/follow-up").json()
+
+
+def test_counts_of_a_proposal_are_never_taken_for_those_of_another(visitor, get, post):
+    run, problem = visitor.run(assay=SparseInteger(rate=0.1, bound=1))
+    counts = exact(problem, (2, 7))
+    counts[0] += 1
+    post(f"/runs/{run}/counts", json={"values": [counts]})
+    first, second = (proposed(get, post, run, pools=pools) for pools in (3, 2))
+    assert first["code"] != second["code"]
+    assert not {one["pool"] for one in first["pools"]} & {one["pool"] for one in second["pools"]}
+    assert proposed(get, post, run, pools=2)["code"] == second["code"]  # the same pools once more
+    where = f"/runs/{run}/versions/1/follow-up/counts"
+    truth = {problem.design.item_names[item] for item in (2, 7)}
+    told = {one["code"]: [len(truth & set(pool["samples"])) for pool in one["pools"]] for one in (first, second)}
+    unclear = post(where, json={"counts": told[second["code"]]})
+    assert unclear.status_code == 409
+    assert f"2 proposals were made after version 1 ({second['code']}, {first['code']})" in unclear.json()["error"]
+    strange = post(where, json={"counts": told[second["code"]], "code": "2222"})
+    assert strange.status_code == 409 and "proposal 2222 was not made after version 1" in strange.json()["error"]
+    assert visitor.store.run(run).versions == 1
+    kept = post(where, json={"counts": told[first["code"]], "code": first["code"]})  # the pools that were tested
+    assert kept.status_code == 201
+    (entered,) = visitor.store.submission(run, kept.json()["version"]).counts["rounds"]
+    assert [pool for one in entered["record"]["instances"] for pool, _ in one["pools"]] == [
+        one["pool"] for one in first["pools"]
+    ]
+    other = post(where, json={"counts": told[second["code"]], "code": second["code"]})
+    assert other.status_code == 409 and "version 2 is newer" in other.json()["error"]
+
+
+def test_the_table_of_a_round_names_its_proposal(visitor, get, post):
+    run, problem = visitor.run(assay=SparseInteger(rate=0.1, bound=1))
+    counts = exact(problem, (2, 7))
+    counts[0] += 1
+    post(f"/runs/{run}/counts", json={"values": [counts]})
+    first, second = (proposed(get, post, run, pools=pools) for pools in (3, 2))
+    truth = {problem.design.item_names[item] for item in (2, 7)}
+
+    def table_of(*proposals):
+        pools = [pool for one in proposals for pool in one["pools"]]
+        rows = [f"{one['plate']},{one['pool']},{len(truth & set(one['samples']))}" for one in pools]
+        return "\n".join(["instance,pool,count", *rows]).encode()
+
+    where = f"/runs/{run}/versions/1/follow-up/counts"
+    assert "several proposals" in post(where, content=table_of(first, second)).json()["error"]
+    late = post(where, content=table_of(first).replace(first["code"].encode(), b"2222"))
+    assert late.status_code == 409 and "proposal 2222 was not made" in late.json()["error"]
+    assert "target='N1' is not valid" in post(f"{where}?target=N1", content=table_of(first)).json()["error"]
+    assert post(where, content=b"").status_code == 422
+    kept = post(where, content=table_of(first))
+    assert kept.status_code == 201
+    (entered,) = visitor.store.submission(run, 2).counts["rounds"]
+    assert entered["counts"] == [len(truth & set(one["samples"])) for one in first["pools"]]
+    assert post(where, content=table_of(first)).json()["version"] == 2  # the same once more
+
+
+def test_why_there_is_no_proposal(visitor, get, post):
+    run, problem = visitor.run(assay=PositiveNegative())
+    values = [[1] * problem.pools]
+    post(f"/runs/{run}/counts", json={"values": values, "names": ["A"]})
+    found = proposed(get, post, run, pools=1)
+    for plate in found["no_proposal"]:
+        assert found["words"][plate].endswith(".")
+    assert set(found["words"]) == {one["plate"] for one in found["pools"]} | set(found["no_proposal"])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "said"),
+    [
+        ("get", "/runs?mots=3", "mots='3' is not a parameter of this request: send most."),
+        ("get", "/runs/RUN/versions/1?Wait=3", "Wait='3' is not a parameter of this request: send wait."),
+        ("post", "/runs/RUN/counts?contol=RP", "contol='RP' is not a parameter of this request: send control."),
+        ("post", "/runs/RUN/counts?xyz=1", "it takes note, target, control, based."),
+        ("get", "/health?secret=x", "secret='x' is not a parameter of this request: leave it out."),
+        ("post", "/runs/RUN/versions/1/follow-up/counts?targets=N1", "send target."),
+        ("get", "/runs/RUN/files/problem.toml?wait=1", "leave it out."),
+    ],
+)
+def test_unknown_parameters_are_refused_with_the_near_one(visitor, get, post, method, path, said):
+    run, _ = visitor.run()
+    answer = {"get": get, "post": post}[method](path.replace("RUN", run))
+    assert answer.status_code == 422 and said in answer.json()["error"]
+    assert visitor.store.run(run).versions == 0
 
 
 def zipped(files, folder="", packing=zipfile.ZIP_DEFLATED):
@@ -275,6 +367,44 @@ def test_the_description_names_every_route(visitor, get):
     page = visitor.get("/api").text
     for path in described["paths"]:
         assert path in page
+
+
+def test_the_description_has_the_token_and_every_refusal(get):
+    described = get("/openapi.json").json()
+    assert described["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+    assert described["security"] == [{}, {"token": []}]
+    shapes = described["components"]["schemas"]
+    assert list(shapes["Error"]["properties"]) == ["error"] and {"SentCounts", "RoundCounts"} <= set(shapes)
+    text = json.dumps(described)
+    for name in re.findall(r"#/components/schemas/(\w+)", text):
+        assert name in shapes
+    for path, methods in described["paths"].items():
+        for method, facts in methods.items():
+            wanted = {"401", "422", "429"} | ({"404"} if "{" in path else set())
+            wanted |= {"409"} if path.endswith("/counts") else set()
+            wanted |= {"413"} if method == "post" and "requestBody" in facts else set()
+            assert wanted <= set(facts["responses"]), path
+            for status in wanted:
+                answer = facts["responses"][status]
+                assert answer["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Error"}
+                assert answer["description"].endswith(".")
+
+
+def test_every_refusal_has_the_shape_of_the_description(visitor, get, post):
+    run, problem = visitor.run()
+    with held(visitor.app_state.queue):
+        post(f"/runs/{run}/counts", json={"values": [exact(problem)]})
+        job = get(f"/runs/{run}/versions/1").json()["id"]
+        post(f"/jobs/{job}/cancel")
+    cancelled = get(f"/runs/{run}/versions/1")
+    assert cancelled.status_code == 422 and cancelled.json()["error"] == cancelled.json()["words"]
+    for answer in (
+        get("/runs/none"),
+        post(f"/runs/{run}/counts?based=0", json={"values": [exact(problem)]}),
+        post(f"/runs/{run}/versions/1/follow-up", json={"pools": 0}),
+        post(f"/runs/{run}/versions/1/follow-up", json={"pols": 3}),
+    ):
+        assert list(answer.json()) == ["error"] and answer.status_code in (404, 409, 422)
 
 
 def test_what_simulations_showed_is_kept_for_the_next_server(tmp_path, monkeypatch):

@@ -369,3 +369,79 @@ def test_cycles_that_are_typed_come_back_into_their_boxes(visitor, cycles_run):
     assert 'value="not detected"' in visitor.get(f"/runs/{run}/counts?version=1").text
     other, _ = visitor.run()
     assert 'name="target"' not in visitor.get(f"/runs/{other}/counts").text
+
+
+def later_wells(pools, cells):
+    """The pools of a round as a machine exports them."""
+    lines = ["Well,Sample Name,Target Name,CT"]
+    for number, (pool, cycle) in enumerate(zip(pools, cells, strict=True)):
+        lines += [f"A{number + 1},{pool},N1,{cycle}", f"A{number + 1},{pool},RP,24"]
+    return "\n".join(lines).encode()
+
+
+@pytest.fixture
+def in_doubt(visitor, cycles_run):
+    """A run of cycle thresholds with a proposal: its address, page, and the names of its pools."""
+    run, _, cycles = cycles_run
+    visitor.enter(run, boxes(["", "", "", *cycles[3:]]))
+    asked = visitor.finished(visitor.post(f"/runs/{run}/versions/1/follow-up", {"pools": "3"}))
+    return run, asked, re.findall(r'<th scope="row">(R2-\w+-\d+)</th>', asked.text)
+
+
+def test_a_round_is_read_from_the_file_of_a_machine(visitor, in_doubt):
+    run, asked, pools = in_doubt
+    assert pools and 'name="target"' in asked.text and "Run them on your machine under these names" in asked.text
+    where = f"/runs/{run}/versions/1/follow-up/counts"
+    file = {"file": ("run2.csv", later_wells(pools, ["Undetermined"] * len(pools)))}
+    said = trouble(visitor.post(where, {"way": "uploaded", "target": "N1"}, files=file))
+    assert "besides 'N1' the pools have 'RP'; say which one is the internal control" in said
+    lacking = {"file": ("run2.csv", later_wells(["P1", *pools[1:]], ["Undetermined"] * len(pools)))}
+    named = {"way": "uploaded", "target": "N1", "control": "RP"}
+    said = trouble(visitor.post(where, named, files=lacking))
+    assert "holds 'P1', but the round has no such pool" in said
+    assert "no file was chosen" in trouble(visitor.post(where, {"way": "uploaded"}))
+    answer = visitor.finished(visitor.post(where, named, files=file))
+    assert answer.status_code == 200, trouble(answer)
+    (entered,) = visitor.store.submission(run, 2).counts["rounds"]
+    assert entered["counts"] == ["not detected"] * len(pools)
+    assert "Round 2: Each row is a well" in answer.text and "The control RP amplified in every well." in answer.text
+    assert "The control RP amplified in every well." in visitor.get(f"{answer.url.path}/report").text
+    assert visitor.store.source(run, 2) == file["file"][1]
+
+
+def test_cycles_of_a_round_may_be_typed(visitor, in_doubt):
+    """Also where nothing was detected, which JSON has no number for."""
+    run, asked, pools = in_doubt
+    code = re.search(r'name="code" value="(\w+)"', asked.text)[1]
+    fields = {"code": code, **{f"count-{n}": "Undetermined" for n in range(len(pools))}}
+    answer = visitor.finished(visitor.post(f"/runs/{run}/versions/1/follow-up/counts", fields))
+    assert answer.status_code == 200 and "2 rounds" in answer.text
+    again = visitor.post(f"/runs/{run}/versions/1/follow-up/counts", fields)
+    assert again.url.path.endswith("/versions/2")
+
+
+def test_what_was_typed_for_one_proposal_is_not_in_the_boxes_of_another(visitor, in_doubt):
+    run, asked, pools = in_doubt
+    where = f"/runs/{run}/versions/1/follow-up"
+    second = visitor.finished(visitor.post(where, {"pools": "1"}))
+    codes = [re.search(r'name="code" value="(\w+)"', page.text)[1] for page in (asked, second)]
+    assert codes[0] != codes[1]
+    fields = {f"count-{n}": "27.5" for n in range(len(pools))} | {"count-0": "late"}
+    first = visitor.post(f"{where}/counts", {"code": codes[0], **fields})
+    assert first.status_code == 422 and f"{pools[0]} of" in trouble(first)
+    assert first.text.count('value="27.5"') == len(pools) - 1 and f'name="code" value="{codes[0]}"' in first.text
+    without = visitor.post(f"{where}/counts", fields)
+    assert "2 proposals were made after version 1" in trouble(without)
+    assert 'value="27.5"' not in without.text and f'name="code" value="{codes[1]}"' in without.text
+
+
+def test_a_program_sends_the_machines_file_of_a_round(visitor, in_doubt):
+    run, _, pools = in_doubt
+    where = f"/api/v1/runs/{run}/versions/1/follow-up/counts"
+    table = later_wells(pools, ["Undetermined"] * len(pools))
+    refused = visitor.client.post(where, content=table)
+    assert refused.status_code == 422 and "the pools have 2 targets ('N1' and 'RP')" in refused.json()["error"]
+    kept = visitor.client.post(f"{where}?target=N1&control=RP", content=table)
+    assert kept.status_code == 201 and "The control RP amplified in every well." in kept.json()["notes"]
+    calls = visitor.client.get(kept.json()["result"], params={"wait": 60}).json()
+    assert calls["rounds"] == 2 and any(note.startswith("Round 2: ") for note in calls["notes"])

@@ -315,7 +315,7 @@ def test_a_follow_up_round_settles_a_plate_in_doubt(visitor, tmp_path):
     for _ in range(6):
         asked = visitor.finished(visitor.post(f"{answer.url.path}/follow-up", {"pools": "4"}))
         assert asked.url.path.endswith("/follow-up")
-        pools = re.findall(r'<tr><th scope="row">R\d+-\d+</th><td>(.*?)</td>', asked.text, flags=re.DOTALL)
+        pools = re.findall(r'<tr><th scope="row">R\d+-\w+-\d+</th><td>(.*?)</td>', asked.text, flags=re.DOTALL)
         names = [re.findall(r'class="found plain">([^<]+)<', pool) for pool in pools]
         assert names and len(names) <= 4
         positive = {problem.design.item_names[j] for j in truth}
@@ -358,7 +358,10 @@ def test_the_rounds_of_a_version_are_decoded_once(visitor, monkeypatch):
         visitor.finished(visitor.post(f"{answer.url.path}/follow-up", {"pools": pools})) for pools in ("4", "3")
     )
     assert first.url == second.url and len(seen) == 1
-    counts = {f"count-{n}": "0" for n in range(3)}
+    boxes = re.findall(r'name="(count-\d+)"', second.text)
+    more = visitor.post(f"{second.url.path}/counts", dict.fromkeys([*boxes, "count-9"], "0"))
+    assert more.status_code == 422 and "give one for each pool" in more.text
+    counts = dict.fromkeys(boxes, "0")
     answer = visitor.finished(visitor.post(f"{second.url.path}/counts", counts))
     assert answer.url.path.endswith("/versions/2") and len(seen) == 2
     visitor.finished(visitor.post(f"{answer.url.path}/follow-up", {"pools": "4"}))

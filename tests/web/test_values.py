@@ -126,7 +126,7 @@ def test_a_follow_up_round_has_a_box_for_each_category(visitor, noise, typed):
     boxes = re.findall(r'name="(count-\d+)".*?aria-label="Count of (\S+) (variant \w) of', page.text)
     assert boxes
     items = {name: place for place, name in enumerate(problem.design.item_names)}
-    found = re.findall(r'<th scope="row">(R2-\d+)</th><td>(.*?)</td>', page.text, re.DOTALL)
+    found = re.findall(r'<th scope="row">(R2-\w+-\d+)</th><td>(.*?)</td>', page.text, re.DOTALL)
     members = {pool: [items[name] for name in re.findall(r'plain">(\S+)</b>', text)] for pool, text in found}
     value = {"variant A": 1, "variant B": 2}
     given = {key: typed(sum(TRUTH[item] == value[word] for item in members[pool]), word) for key, pool, word in boxes}

@@ -16,6 +16,7 @@ from qgt.cli.shell import (
     Json,
     Plugins,
     ProblemFile,
+    Rounds,
     Seed,
     Target,
     app,
@@ -38,7 +39,7 @@ from qgt.decoders import DECODER_CLASSES
 if TYPE_CHECKING:
     from qgt.lab.answers.accounts import Account
     from qgt.lab.answers.decoding import DecodedSheet
-    from qgt.lab.rounds import Proposed, Round
+    from qgt.lab.rounds import FilledRound, Proposed, Round
     from qgt.lab.sheets.counts import CountSheet
     from qgt.lab.sheets.samples import Samples
 
@@ -119,10 +120,7 @@ def decode(
     target: Target = None,
     control: Control = None,
     device: Annotated[str, typer.Option(metavar="D", help="cpu, cuda or auto.")] = "cpu",
-    rounds: Annotated[
-        list[Path] | None,
-        typer.Option("--round", metavar="FOLDER", help="A later round, from 'qgt follow-up'; in order."),
-    ] = None,
+    rounds: Rounds = None,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
@@ -147,6 +145,7 @@ def decode(
       qgt decode counts.csv --model runs/mlp -o calls.csv
       qgt decode run.xlsx --problem problem.toml --target N1 --control RP
       qgt decode counts.csv --problem problem.toml --round round2 --round round3 -o calls.csv
+      qgt decode run.xlsx --problem plan --target N1 --control RP --round round2=run2.xlsx
     """
     if model is None and problem is None:
         raise ValueError("give --problem, or --model; see 'qgt decode --help'.")
@@ -154,13 +153,14 @@ def decode(
         raise ValueError("decoder and model were both given: give one of them.")
     problem = None if problem is None else problem_file(problem)
     outputs = Outputs(output, by_sample, answers, report, html, certificate)
-    check_files([*outputs], inputs=[counts, problem, model, *(rounds or ()), *(plugin or ())])
+    later = round_files(rounds or ())
+    check_files([*outputs], inputs=[counts, problem, model, *flat(later), *(plugin or ())])
     load_plugins(plugin)
     if rounds:
         others: dict[str, object] = {"model": model, "set": settings, "odds": odds, "attack_rate": attack_rate}
         refuse_with_rounds({**others, "defectives": defectives})
         assert problem is not None  # a model was refused
-        done = _all_rounds(counts, problem, rounds, time_limit or ROUNDS_LIMIT, decoder, target, control)
+        done = _all_rounds(counts, problem, later, time_limit or ROUNDS_LIMIT, decoder, target, control)
     else:
         given = {"odds": odds, "time_limit": time_limit or None}
         texts = [*(settings or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
@@ -337,7 +337,7 @@ def _one_round(
 def _all_rounds(
     counts: Path,
     problem: Path,
-    rounds: Sequence[Path],
+    rounds: Sequence["RoundFiles"],
     seconds: float,
     decoder: str | None,
     target: str | None,
@@ -349,8 +349,8 @@ def _all_rounds(
     usual = "certified" if loaded.loads is None else "load_posterior"
     refuse_with_rounds({"decoder": None if decoder == usual else decoder})
     samples = planned_samples(problem, loaded)
-    read = read_sheet(counts, loaded, samples, target, control)
-    sheet, _, notes = decoded_rounds(counts, read, loaded, rounds, SURE_ENOUGH, seconds)
+    read, filled = _read_rounds(counts, loaded, samples, rounds, target, control)
+    sheet, _, notes = decoded_rounds(counts, read, loaded, filled, SURE_ENOUGH, seconds)
     return Done(sheet, samples, usual, {"rounds": sheet.rounds}, notes, notes)
 
 
@@ -419,6 +419,55 @@ def _tell(sheet: "DecodedSheet", written: dict[str, str]) -> None:
     tell_verdicts(title, sheet.accounts)
 
 
+# The files of later rounds.
+
+
+class RoundFiles(NamedTuple):
+    """A round's folder and, where the reports are not in its counts.csv, their file."""
+
+    folder: Path
+    counts: Path | None
+
+
+def round_files(texts: Sequence[str]) -> list[RoundFiles]:
+    """What `--round` gives: FOLDER, or FOLDER=FILE.
+
+    Example:
+        >>> round_files(["round2=run2.csv", "round3"])[0].counts.name
+        'run2.csv'
+    """
+    found = []
+    for text in texts:
+        folder, equals, file = text.partition("=")
+        whole = not equals or Path(text).is_dir()  # the name of a folder may have = in it
+        found.append(RoundFiles(Path(text), None) if whole else RoundFiles(Path(folder), Path(file)))
+    return found
+
+
+def flat(rounds: Sequence[RoundFiles]) -> list[Path | None]:
+    """All folders and files of rounds."""
+    return [path for one in rounds for path in one]
+
+
+def _read_rounds(
+    counts: Path,
+    loaded: "qgt.Problem",
+    samples: "Samples | None",
+    rounds: Sequence[RoundFiles],
+    target: str | None,
+    control: str | None,
+) -> "tuple[CountSheet, list[FilledRound]]":
+    """The first round and the later ones; a target and a control are for those whose file names targets."""
+    from qgt.files.grids import read_grids
+    from qgt.lab.rounds import read_round
+    from qgt.lab.sheets.counts import names_targets
+
+    filled = [read_round(one.folder, loaded, one.counts, target=target, control=control) for one in rounds]
+    if any(one.targets for one in filled) and not names_targets(read_grids(counts), loaded.noise):
+        target = control = None
+    return read_sheet(counts, loaded, samples, target, control), filled
+
+
 # The verb follow-up: pools for a next round.
 
 SHOWN_INSTANCES = 10  # instances on the screen; pools.csv has all
@@ -429,9 +478,7 @@ def follow_up(
     counts: CountsFile,
     problem: ProblemFile,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="The new round's folder.")],
-    rounds: Annotated[
-        list[Path] | None, typer.Option("--round", metavar="FOLDER", help="A later round, counts filled in; in order.")
-    ] = None,
+    rounds: Rounds = None,
     pools: Annotated[int, typer.Option(metavar="K", min=1, help="Pools for an instance, at most.")] = 4,
     at_most: Annotated[int | None, typer.Option(metavar="N", min=1, help="Items in a pool, at most.")] = None,
     each_at_most: Annotated[
@@ -453,7 +500,8 @@ def follow_up(
     """Choose the pools of a next round, for every instance that is not certain yet.
 
     FOLDER gets pools.csv (what to put together), counts.csv (to fill in) and round.json (the record). Then:
-    'qgt decode COUNTS --problem PROBLEM --round FOLDER', or 'qgt follow-up' again, with --round FOLDER.
+    'qgt decode COUNTS --problem PROBLEM --round FOLDER', or 'qgt follow-up' again, with --round FOLDER. Where the pools
+    are run on a PCR machine under their names, give its table: --round FOLDER=TABLE.
 
     Exit code 1 says that some instance is left without pools that would help.
 
@@ -462,7 +510,8 @@ def follow_up(
       qgt follow-up counts.csv --problem problem.toml --pools 3 -o round2
     """
     problem = problem_file(problem)
-    check_files([], inputs=[counts, problem, *(rounds or ()), *(plugin or ())])
+    later = round_files(rounds or ())
+    check_files([], inputs=[counts, problem, *flat(later), *(plugin or ())])
     from qgt.lab.rounds import as_round, propose, refuse_occupied
     from qgt.lab.rounds import used_up as uses_of
 
@@ -470,8 +519,8 @@ def follow_up(
     load_plugins(plugin)
     loaded = qgt.Problem.load(problem)
     samples, design = planned_samples(problem, loaded), loaded.design
-    read = read_sheet(counts, loaded, samples, target, control)
-    decoded, before, notes = decoded_rounds(counts, read, loaded, rounds or (), confidence, time_limit, seed)
+    read, filled = _read_rounds(counts, loaded, samples, later, target, control)
+    decoded, before, notes = decoded_rounds(counts, read, loaded, filled, confidence, time_limit, seed)
     each = pools if each_at_most is None else each_at_most
     found = propose(
         decoded,
@@ -494,28 +543,29 @@ def decoded_rounds(
     counts: Path,
     read: "CountSheet",
     loaded: "qgt.Problem",
-    rounds: Sequence[Path],
+    rounds: "Sequence[FilledRound]",
     confidence: float,
     time_limit: float,
     seed: int = 0,
 ) -> "tuple[DecodedSheet, list[Round], list[str]]":
-    """The instances of a file that was read, with all their rounds, decoded; the rounds' records; notes on the file."""
+    """The instances of a file that was read, with all their rounds, decoded; the records; notes on the files."""
     from qgt.lab.answers.accounts import numbers
     from qgt.lab.answers.decoding import ByLongerLists, decode_history
-    from qgt.lab.rounds import joined_rounds
+    from qgt.lab.rounds import after_rounds
     from qgt.rounds.history import History
     from qgt.rounds.stopping import Settle
 
     called = list(read.names or numbers(len(read.y)))
-    histories, before = joined_rounds([History.start(loaded, row) for row in read.y], called, rounds)
+    histories, before = after_rounds([History.start(loaded, row) for row in read.y], called, rounds)
     way = ByLongerLists(
         Settle(confidence=confidence, time_limit=time_limit), own_generator("decode-rounds", seed, "cpu")
     )
     decoded = decode_history(loaded, histories, called, way, rounds=1 + len(before))
-    decoded = dataclasses.replace(decoded, notes=read.notes)
+    later = [f"{one.where}: {' '.join(one.notes)}" for one in rounds if one.notes]
+    decoded = dataclasses.replace(decoded, notes=(*read.notes, *later))
     unfit = [decoded.fit.words] if decoded.fit is not None and decoded.fit.suspect else []
     notes = [f"{counts}: {' '.join(read.notes)}"] if read.notes else []
-    return decoded, before, [*unfit, *notes]
+    return decoded, before, [*unfit, *notes, *later]
 
 
 def _many(number: int, noun: str) -> str:
@@ -551,6 +601,7 @@ def _tell_proposed(
         facts = {
             "folder": folder if found else None,
             "round": record.number,
+            "code": record.code,
             "fingerprint": record.fingerprint,
             "instances": instances,
             "sure": sure,
@@ -563,7 +614,8 @@ def _tell_proposed(
         return tell(facts, "", [])
     title = f"Sure ({100 * confidence:g} % or more): {sure} of {_many(instances, 'instance')}."
     if found:
-        title += f" Wrote {folder}, round {record.number}: {_many(tests, 'pool')} for {_many(len(found), 'instance')}."
+        title += f" Wrote {folder}, round {record.number}: {_many(tests, 'pool')} for {_many(len(found), 'instance')} "
+        title += f"(proposal {record.code})."
         title += f" Tests that remain in all, these counted: about {remaining}."
     if stuck:
         title += f" For {', '.join(stuck[:SHOWN_INSTANCES])} no pool would help: check the counts and the limits given."

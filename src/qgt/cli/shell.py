@@ -333,6 +333,14 @@ Control = Annotated[
         help="Its internal control: where that did not amplify, a pool is not measured. none: it has no control.",
     ),
 ]
+Rounds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--round",
+        metavar="FOLDER[=FILE]",
+        help="A later round, from 'qgt follow-up', counts filled in; or with a PCR machine's table. In order.",
+    ),
+]
 ProblemFile = Annotated[
     Path, typer.Option(metavar="PROBLEM", help="Design, prior and noise: TOML or JSON, or a folder of 'qgt plan'.")
 ]

@@ -10,6 +10,12 @@ A round is a folder of three files:
     round.json   the record: the pools again, the design and the counts that they were chosen for, the rounds before
 
 The record is written last, so a folder that has one is whole. Counts are matched by the names of instance and pool.
+Where pools report cycle thresholds or amounts, the table of a PCR machine may replace counts.csv.
+
+Pools are called R2-K7F3-1: the round, the code of its proposal, and a number. The code stands for the pools and for
+what they were chosen by, so two proposals of one round never have a name in common, on tubes and in files alike. Rounds
+of qgt 0.1 have names without a code (R2-1).
+
 Rounds that are out of order, given twice, or made for another design or other counts are refused by name: pools of one
 plate with the counts of another would give answers that look sure. A count may be blanked after the round was made (a
 repeat showed that it was wrong), but not changed.
@@ -19,7 +25,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -28,16 +34,22 @@ import torch
 from torch import Generator, Tensor
 
 from qgt.arguments import whole
+from qgt.decoders.results import Status
 from qgt.files import codec, documents
-from qgt.files.grids import csv_bytes, read_grid, read_grids, unescape
+from qgt.files.grids import Grid, csv_bytes, read_grid, read_grids, unescape
 from qgt.files.tables import NOT_DETECTED, report_cell
 from qgt.lab.answers.accounts import Account
 from qgt.lab.answers.decoding import DecodedSheet
 from qgt.lab.reported import read_reports
-from qgt.lab.sheets.counts import noise_of_reports
+from qgt.lab.sheets.counts import names_targets, noise_of_reports, read_wells
+from qgt.lab.sheets.cycles import refuse_targets
+from qgt.lab.sheets.layouts import another_proposal
+from qgt.lab.sheets.names import PROPOSAL_LENGTH, check_code, code_of, proposal_in, proposed_name
 from qgt.lab.verdicts import Verdict
+from qgt.lab.wording import percent
 from qgt.model.design import Design
 from qgt.model.noise import Noise
+from qgt.model.problem import Problem
 from qgt.rounds.choosing import NextPools, later_noise, next_pools
 from qgt.rounds.history import History
 from qgt.trust.diagnosis import Rescue
@@ -105,6 +117,28 @@ class Round:
         named = codec.typed("categories", table.get("categories", []), list)
         categories = tuple(codec.typed("categories", one, str) for one in named)
         return cls(whole("number", table["number"], least=2), design, before, instances, categories)
+
+    @property
+    def code(self) -> str:
+        """Four characters that stand for the proposal: its pools and what they were chosen by, not the pools' names.
+
+        Example:
+            >>> one = Round(2, "ab", "", (InstancePools("s1", (1.0,), (("R2-1", ("I1", "I3")),)),))
+            >>> one.code, one.named().instances[0].pools[0][0], one.named().code == one.code
+            ('CWTB', 'R2-CWTB-1', True)
+        """
+        bare = [replace(one, pools=tuple(("", items) for _, items in one.pools)) for one in self.instances]
+        return code_of(bytes.fromhex(replace(self, instances=tuple(bare)).fingerprint), PROPOSAL_LENGTH)
+
+    def named(self) -> "Round":
+        """The same round whose pools have names of its own, numbered through all instances."""
+        code, before, instances = self.code, 0, []
+        for one in self.instances:
+            named = enumerate(one.pools, before + 1)
+            pools = tuple((proposed_name(self.number, code, place), items) for place, (_, items) in named)
+            instances.append(replace(one, pools=pools))
+            before += len(pools)
+        return replace(self, instances=tuple(instances))
 
     @property
     def fingerprint(self) -> str:
@@ -203,34 +237,101 @@ def counts_before(y: Tensor) -> tuple[float | None, ...]:
     return tuple(None if math.isnan(count) else count for count in y.flatten().tolist())
 
 
+class RoundReports(NamedTuple):
+    """The reports of a round's pools by the names of instance and pool, NaN where one is missing; and notes."""
+
+    counts: Mapping[tuple[str, str], float]
+    notes: tuple[str, ...] = ()
+
+
 class FilledRound(NamedTuple):
     """A round's record, and its counts by the names of instance and pool; NaN where one is missing."""
 
     where: str  # what to call it in errors: its folder
     record: Round
     counts: Mapping[tuple[str, str], float]
+    notes: tuple[str, ...] = ()  # on how a machine's table was read
+    targets: bool = False  # whether the counts are from a machine's table that names targets
 
 
-def read_round(folder: Path, noise: Noise | None = None) -> FilledRound:
+def read_round(
+    folder: Path, problem: Problem, counts: Path | None = None, *, target: str | None = None, control: str | None = None
+) -> FilledRound:
     """Read a round's folder.
 
     Args:
         folder: The round's folder.
-        noise: What the assay reports; where that is positive or negative, words are read.
+        problem: That of the first round.
+        counts: The file of the reports, where that is not the folder's `counts.csv`.
+        target: Which target of a PCR machine's table to read; not used for a file that does not name targets.
+        control: The target that is the internal control, or none; not used for a file that does not name targets.
     """
     if not (folder / RECORD).is_file():
         raise ValueError(f"{folder}: has no {RECORD}, so it is not a round; give a folder that 'qgt follow-up' wrote.")
     record = documents.load(folder / RECORD, "round", Round.from_plain)
-    return FilledRound(str(folder), record, _counts(folder / COUNTS, record, noise))
+    path = counts or folder / COUNTS
+    used = names_targets(read_grids(path), problem.noise)
+    chosen = (target, control) if used else (None, None)  # they may be meant for the file of another round
+    found, notes = read_round_reports(record, path, problem, target=chosen[0], control=chosen[1])
+    if all(map(math.isnan, found.values())):
+        raise ValueError(f"{path}: no count is filled in; write the counts there, or leave the round out.")
+    return FilledRound(str(folder), record, found, notes, used)
 
 
-def _counts(path: Path, record: Round, noise: Noise | None) -> dict[tuple[str, str], float]:
+def read_round_reports(
+    record: Round,
+    source: str | Path,
+    problem: Problem,
+    *,
+    data: bytes | None = None,
+    target: str | None = None,
+    control: str | None = None,
+) -> RoundReports:
+    """The reports of a round's pools: from `counts.csv` filled in, or from the table of a PCR machine.
+
+    A machine's table is read as that of a first round, by the same function and with the same refusals.
+
+    Args:
+        record: The round.
+        source: The file, or what to call it where `data` is given.
+        problem: That of the first round.
+        data: The file's content, as with an upload.
+        target: Which target of a machine's table to read; refused with other files.
+        control: The target that is the internal control, or none; refused with other files.
+    """
+    noise = later_noise(problem.noise)
+    grids = read_grids(source, data)
+    if _is_counts(grids):
+        refuse_targets(str(source), target, control)
+        return RoundReports(_counts(grids[0], record, noise))
+    names = tuple(pool for _, pool in record.pool_keys)
+    if len(set(names)) == len(names):  # in rounds of qgt 0.1 pools of several instances have the same name
+        code = check_code(problem.design)
+        wells = read_wells(source, grids, names, code, noise, target=target, control=control, one_set=True)
+        if wells is not None:
+            counts = dict(zip(record.pool_keys, wells.y.flatten().tolist(), strict=True))
+            return RoundReports(counts, wells.notes)
+    raise ValueError(f"{source}: row 1 is not 'instance,pool,count'; fill in the file that 'qgt follow-up' wrote.")
+
+
+def proposals_in(source: str, data: bytes) -> set[str]:
+    """The codes of the proposals whose pools a file names."""
+    cells = (unescape(cell) for grid in read_grids(source, data) for row in grid.rows for cell in row if cell)
+    return {code for cell in cells if (code := proposal_in(cell)) is not None}
+
+
+def _is_counts(grids: Sequence[Grid]) -> bool:
+    """Whether a file is a round's own table: instance, pool, count."""
+    if len(grids) != 1 or not grids[0].rows:
+        return False
+    header = grids[0].rows[0]
+    return [cell.lower() for cell in header if cell] == COUNTS_HEADER and all(header[:3])
+
+
+def _counts(grid: Grid, record: Round, noise: Noise) -> dict[tuple[str, str], float]:
     keys = record.pool_keys
     wanted = set(keys)
-    (grid, *more) = read_grids(path)  # semicolons, too: a spreadsheet may have saved it
     cells = [list(row) for row in grid.rows]
-    if more or not cells or [cell.lower() for cell in cells[0] if cell] != COUNTS_HEADER or not all(cells[0][:3]):
-        raise ValueError(f"{path}: row 1 is not 'instance,pool,count'; fill in the file that 'qgt follow-up' wrote.")
     found: dict[tuple[str, str], int] = {}
     for number, row in enumerate(cells[1:], 1):
         if not any(row):
@@ -242,30 +343,28 @@ def _counts(path: Path, record: Round, noise: Noise | None) -> dict[tuple[str, s
             )
         key, where = (unescape(row[0]), unescape(row[1])), grid.place(number)
         if key not in wanted:
-            raise ValueError(f"{where} is for pool {key[1]!r} of {key[0]!r}, which this round has not.")
+            other = proposal_in(key[1])
+            why = (
+                another_proposal(other, record.code)
+                if other not in (None, record.code)
+                else "which this round has not."
+            )
+            raise ValueError(f"{where} is for pool {key[1]!r} of {key[0]!r}, {why}")
         if key in found:
             raise ValueError(f"{where} gives pool {key[1]!r} of {key[0]!r} a second time; keep one.")
         found[key] = number
     if lacking := sorted(wanted - found.keys()):
         name, pool = lacking[0]
-        raise ValueError(f"{path}: has no row for pool {pool!r} of {name!r}; add it, empty where it was not measured.")
+        raise ValueError(
+            f"{grid.name}: has no row for pool {pool!r} of {name!r}; add it, empty where it was not measured."
+        )
     rows = [found[key] for key in keys]
-    each = None if noise is None else record.noise_of_counts(noise)
     ((values,), _) = read_reports(
-        [[unescape(cells[row][2]) for row in rows]], each, lambda _, i: grid.place(rows[i], 2)
+        [[unescape(cells[row][2]) for row in rows]],
+        record.noise_of_counts(noise),
+        lambda _, i: grid.place(rows[i], 2),
     )
-    counts = dict(zip(keys, values, strict=True))
-    if all(map(math.isnan, counts.values())):
-        raise ValueError(f"{path}: no count is filled in; write the counts there, or leave the round out.")
-    return counts
-
-
-def joined_rounds(
-    histories: Sequence[History], names: Sequence[str], rounds: Sequence[Path]
-) -> tuple[list[History], list[Round]]:
-    """Histories with the pools and counts of rounds in folders; see `after_rounds`."""
-    noise = later_noise(histories[0].problem.noise)
-    return after_rounds(histories, names, [read_round(folder, noise) for folder in rounds])
+    return dict(zip(keys, values, strict=True))
 
 
 def after_rounds(
@@ -283,7 +382,7 @@ def after_rounds(
         raise ValueError("two instances have the same name: give each its own, for rounds are matched by name.")
     design = histories[0].problem.design
     records: list[Round] = []
-    for number, (folder, record, counts) in enumerate(rounds, 2):
+    for number, (folder, record, counts, *_) in enumerate(rounds, 2):
         _refuse_strange(folder, number, record, records, design)
         for one in record.instances:
             if one.name not in known:
@@ -410,12 +509,10 @@ def as_round(decoded: DecodedSheet, proposed: Sequence[Proposed], before: Sequen
     for one in proposed:
         history = decoded.histories[place[one.account.name]]
         items = history.problem.design.item_names
-        pools = [
-            (f"R{number}-{i}", tuple(items[item] for item in members)) for i, members in enumerate(one.pools.members, 1)
-        ]
+        pools = [("", tuple(items[item] for item in members)) for members in one.pools.members]
         instances.append(InstancePools(one.account.name, counts_before(history.y), tuple(pools)))
     categories = decoded.problem.reported_categories
-    return Round(number, design, before[-1].fingerprint if before else "", tuple(instances), categories)
+    return Round(number, design, before[-1].fingerprint if before else "", tuple(instances), categories).named()
 
 
 def proposal_in_words(one: Proposed) -> str:
@@ -430,6 +527,27 @@ def proposal_in_words(one: Proposed) -> str:
         f"about {more} more test{'s' if more > 1 else ''} after {them}" if more else f"probably no test after {them}"
     )
     return f"{pools}; {after}."
+
+
+def why_no_pools(account: Account, *, confidence: float, at_most: int | None = None) -> str:
+    """Why an instance that is not sure has no proposal, as a sentence or two."""
+    if account.verdict in (Verdict.IMPOSSIBLE, Verdict.SUSPECT):
+        return (
+            "The counts do not fit the model, and none of them stands out as wrong: check the counts, the pools and "
+            "the assay's error, then enter the counts again."
+        )
+    if account.status == Status.TIME_LIMIT:
+        return (
+            "The search for answers ran out of time, so the answers between which pools should decide are not known: "
+            "give more time for each plate, or test the doubtful samples alone."
+        )
+    if (account.confidence or 0.0) >= confidence:
+        return f"The probability of the answer is {percent(account.confidence or 0.0)} already, which is enough."
+    within = "" if at_most is None else f" of at most {at_most} sample{'s' if at_most > 1 else ''}"
+    return (
+        f"No pool{within} would decide between the answers that remain: check the counts, allow larger pools, or test "
+        "the doubtful samples alone."
+    )
 
 
 def used_up(items: Sequence[str], names: Sequence[str], pools: int) -> list[int]:

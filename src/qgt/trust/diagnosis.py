@@ -364,6 +364,9 @@ def believed(odds: Float64[Tensor, " instances"]) -> Float64[Tensor, " instances
 # in nats, less what its free choice would gain by chance (the log of the number of such causes tried). In large designs
 # no pairs are tried: that two pools are swapped, or a transfer is wrong, is then not found.
 #
+# A few plates do not show whether two pools are swapped or all of them are another design's: either spoils the answers
+# by which the other would be seen. Then both are named.
+#
 # Where pools report a number for each category, a cause is about the whole pool or about one category of it; copies are
 # totals like any other.
 
@@ -371,6 +374,7 @@ ARBITRARY_SHARE = 0.02
 CEILING = 12.0  # nats that one count may add to a gain: beyond, it is as good as impossible
 HALF_OF_COUNTS = 0.5  # of the counts
 SHUFFLED, SURELY = 3, 2.5  # orders of the pools that are tried, and standard errors by which one must be better
+FEW_INSTANCES = 8  # fewer do not tell swapped pools from another design
 KEPT_INSTANCES = 0.75  # of the instances, to judge the noise by
 WORTH = 6.0  # nats below which a gain is no finding
 BOUNDS = (1, 2, 3, 5)  # of noises that are tried
@@ -446,10 +450,11 @@ def likely_causes(
     numbers = _Number.each(problem, y, x)
     pools = _spoiled_pools(problem, numbers)
     found += [*pools, *_transfers(problem, numbers, x), *_prevalence(problem, sums, shares)]
-    found += _reversed_pools(y, here, decode, robust)
+    shuffled = _in_other_orders(y, decode, robust)
+    found += _reversed_pools(y, here, shuffled, decode, robust)
     # Counts that are larger all over, in reverse order or in exchanged columns seem to be of another design too.
     known = any(cause.kind in ("prevalence", "pools reversed", "categories exchanged") for cause in found)
-    other = [] if known else list(_other_design(problem, y, here, decode, robust))
+    other = [] if known else list(_other_design(problem, y, here, shuffled))
     found += _attack_rate(problem, x if calls is None else calls)
     apart = set().union(*(cause.pools for cause in pools))
     found += [*other, *_other_noises(problem, numbers, apart, usually_off)]
@@ -575,6 +580,8 @@ def _swapped_pools(problem: Problem, table: _Table, category: str = "") -> Itera
         words = f"the {noun} of pools {a} and {b} are swapped"
         if category:
             words = f"the {noun} are swapped between pools {a} and {b}"
+        if len(table.own) < FEW_INSTANCES:
+            words += ", unless all of them belong to another design"
         if float(gain[i, j]) - math.log(pairs) > WORTH:
             yield Cause("pools swapped", words, float(gain[i, j]) - math.log(pairs), (i, j))
 
@@ -604,16 +611,26 @@ def _by_frequency(counts: Tensor) -> float:
     return float(((number + 1).double() / (len(counts) + len(values) + 1)).log()[which].sum()) - len(values)
 
 
-def _other_design(problem: Problem, y: Tensor, here: Tensor, decode: Decode, robust: Problem) -> Iterator[Cause]:
-    """The counts fit no better in their order than with the pools shuffled: the design does not matter to them."""
+def _in_other_orders(y: Tensor, decode: Decode, robust: Problem) -> Float64[Tensor, "orders instances"]:
+    """The log probability of answers to the counts with the pools shuffled."""
     seeded = torch.Generator().manual_seed(0)
-    shuffled = [y[:, torch.randperm(problem.pools, generator=seeded)] for _ in range(SHUFFLED)]
-    there = torch.stack([_log_joint(robust, one, decode(one).x) for one in shuffled]).mean(0)
-    if _score(here - there) > SURELY:
+    shuffled = [y[:, torch.randperm(y.shape[1], generator=seeded)] for _ in range(SHUFFLED)]
+    return torch.stack([_log_joint(robust, one, decode(one).x) for one in shuffled])
+
+
+def _other_design(problem: Problem, y: Tensor, here: Tensor, shuffled: Tensor) -> Iterator[Cause]:
+    """The counts fit no better in their order than with the pools shuffled: the design does not matter to them."""
+    if _score(here - shuffled.mean(0)) > SURELY:
         return
     gain = sum(_by_frequency(y[:, i]) for i in range(problem.pools)) - float(here.sum())
-    words = f"the {reports_of(problem.noise).noun} belong to another design, or the pools are in another order"
-    yield Cause("another design", words, gain)
+    yield Cause("another design", _other_design_in_words(reports_of(problem.noise).noun, len(y)), gain)
+
+
+def _other_design_in_words(noun: str, instances: int) -> str:
+    """That the design does not matter to the reports; of a few instances, what else it may be."""
+    if instances < FEW_INSTANCES:
+        return f"two pools are swapped, or the {noun} belong to another design, or the pools are in another order"
+    return f"the {noun} belong to another design, or the pools are in another order"
 
 
 def _score(gains: Tensor) -> float:
@@ -671,11 +688,15 @@ def _exchanged_categories(robust: Problem, y: Tensor, decode: Decode) -> Iterato
         yield Cause("categories exchanged", f"the {reports_of(robust.noise).noun} of {a} and {b} are exchanged", gain)
 
 
-def _reversed_pools(y: Tensor, here: Tensor, decode: Decode, robust: Problem) -> Iterator[Cause]:
-    """All counts in reverse order: told apart only by decoding them so."""
+def _reversed_pools(y: Tensor, here: Tensor, shuffled: Tensor, decode: Decode, robust: Problem) -> Iterator[Cause]:
+    """All counts in reverse order: told apart only by decoding them so.
+
+    Counts that fit badly for another reason fit some other order better by chance. So the reverse order must also be
+    better than those that are shuffled: one instance has no standard error by which to judge the gain.
+    """
     there = _log_joint(robust, y.flip(1), decode(y.flip(1)).x)
-    gain = float((there - here).sum())
-    if gain > WORTH and _score(there - here) > SURELY:
+    gain, beyond = float((there - here).sum()), float(there.sum() - shuffled.sum(1).max())
+    if min(gain, beyond) > WORTH and _score(there - here) > SURELY:
         yield Cause("pools reversed", "the pools are in reverse order", gain)
 
 
@@ -1053,5 +1074,4 @@ def _pools_in_another_order(problem: Problem, y: Tensor, answers: Decoded, decod
     shuffled = decode(y[:, order]).evidence.log_joint
     assert shuffled is not None
     if float((here - shuffled).sum()) < enough:
-        words = f"the {noun} belong to another design, or the pools are in another order"
-        yield Cause("another design", words, 0.0, noun=noun)
+        yield Cause("another design", _other_design_in_words(noun, len(y)), 0.0, noun=noun)

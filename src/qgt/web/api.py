@@ -13,11 +13,13 @@ import re
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, FastAPI, HTTPException, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import validation_error_definition, validation_error_response_definition
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictStr, ValidationError
 from starlette.concurrency import run_in_threadpool
@@ -35,11 +37,12 @@ from qgt.lab.plan.question import (
 )
 from qgt.lab.rounds import Round
 from qgt.lab.sheets.counts import noise_of_reports
+from qgt.lab.sheets.cycles import refuse_targets
 from qgt.lab.sheets.samples import Samples
 from qgt.version import __version__
-from qgt.web.calls import MOST_POOLS, enter_round, follow_up_job, known_round, outdated
+from qgt.web.calls import MOST_POOLS, Overtaken, SentRound, enter_round, follow_up_job, known_round, outdated
 from qgt.web.counting import Entered, check_size, keep, read_table, typed_counts
-from qgt.web.decoding import decode_again, decoding_job
+from qgt.web.decoding import all_notes, decode_again, decoding_job
 from qgt.web.jobs import Job
 from qgt.web.planning import add_run, chosen, drafted, keep_plan, plan_job
 from qgt.web.runs import KnownRun, Version, download, known_version
@@ -57,12 +60,48 @@ RETRY = 2  # seconds after which to ask again
 PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what every program that writes ZIP files uses
 MOST_PLAN_FILES, LARGEST_PLAN = 500, 50 * 2**20  # files of a plan in a ZIP file, and their bytes together
 PLAN_FILE = re.compile(r"[\w.\- ]+(/[\w.\- ]+)?")
+JSON_KIND = "application/json"
 log = logging.getLogger("qgt.web")
 
-router = APIRouter()
+
+def _refuse_unknown_queries(request: Request) -> None:
+    """Refuse parameters that a request does not have: a mistyped one would be ignored in silence."""
+    described = _described()["paths"][request.scope["route"].path_format][request.method.lower()]
+    known = [one["name"] for one in described.get("parameters", ()) if one["in"] == "query"]
+    for name, value in request.query_params.items():
+        if name not in known:
+            near = get_close_matches(name.lower(), known, 1)
+            remedy = f"send {near[0]}" if near else f"it takes {', '.join(known)}" if known else "leave it out"
+            raise ValueError(f"{name}={value!r} is not a parameter of this request: {remedy}.")
+
+
+router = APIRouter(dependencies=[Depends(_refuse_unknown_queries)])
 
 
 # What is sent, and what is answered.
+
+
+class Error(BaseModel):
+    """Why a request was refused."""
+
+    error: str = Field(description="The sentence that the page would show: what is wrong, and what to do.")
+
+
+REFUSALS = {
+    401: "The server has a token: send `Authorization: Bearer TOKEN`.",
+    404: "There is no such run, version, file, draft, job or round.",
+    409: "Something newer is there: `based`, or the version that a round follows, is not the newest; or the proposal "
+    "whose pools were tested is not clear.",
+    410: "An earlier version of qgt made it: send the counts again.",
+    413: "The request is larger than the server takes.",
+    422: "It cannot be used as it is, and the error says why.",
+    429: "Too many requests or jobs: try again after the seconds in the header `Retry-After`.",
+}
+
+
+def _may(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """How OpenAPI describes refusals."""
+    return {status: {"model": Error, "description": REFUSALS[status]} for status in statuses}
 
 
 class Sent(BaseModel):
@@ -136,7 +175,14 @@ class Tests(Sent):
 class RoundCounts(Sent):
     """The counts of a follow-up round, in the order of its pools."""
 
-    counts: list[StrictFloat | StrictStr | None]
+    counts: list[StrictFloat | StrictStr | None] = Field(
+        description="null is a count that is missing; words are read as in a sheet (positive, Undetermined)."
+    )
+    code: str = Field(
+        "",
+        max_length=20,
+        description="Of the proposal that was tested; needed where several were made after a version.",
+    )
 
 
 class Health(BaseModel):
@@ -224,13 +270,13 @@ def health(app_state: Here) -> Health:
     return Health(status="ok", version=__version__, running=running, waiting=waiting)
 
 
-@router.get("/jobs/{id}")
+@router.get("/jobs/{id}", responses=_may(404))
 def job(id: str, app_state: Here) -> JobFacts:
     """How far a job is."""
     return _job_facts(_known_job(app_state, id))
 
 
-@router.post("/jobs/{id}/cancel")
+@router.post("/jobs/{id}/cancel", responses=_may(404))
 def cancel(id: str, app_state: Here) -> JobFacts:
     """Cancel a job."""
     found = _known_job(app_state, id)
@@ -242,13 +288,13 @@ def cancel(id: str, app_state: Here) -> JobFacts:
 # Plans and runs.
 
 
-@router.post("/plans", status_code=202)
+@router.post("/plans", status_code=202, responses=_may(413))
 def plan(asked: PlanRequest, app_state: Here) -> JobFacts:
     """Simulate designs for what is known. The job's result lists candidates; none is kept until one is chosen."""
     return _job_facts(plan_job(app_state, _line("name", asked.name), _question(asked, app_state), asked.volume))
 
 
-@router.get("/drafts/{key}")
+@router.get("/drafts/{key}", responses=_may(404))
 def draft(key: str, app_state: Here) -> dict[str, Any]:
     """The candidates of a plan, the cheapest first, and which one is recommended."""
     made = drafted(app_state, key)
@@ -262,7 +308,7 @@ def draft(key: str, app_state: Here) -> dict[str, Any]:
     }
 
 
-@router.post("/drafts/{key}", status_code=201)
+@router.post("/drafts/{key}", status_code=201, responses=_may(404, 413))
 def choose(key: str, choice: Choice, app_state: Here) -> RunFacts:
     """Make a run of one candidate."""
     made = drafted(app_state, key)
@@ -283,7 +329,12 @@ def runs(app_state: Here, most: Annotated[int, Query(ge=1, le=1000)] = 200) -> l
     return [_run_facts(app_state, one) for one in app_state.store.runs(most)]
 
 
-@router.post("/runs", status_code=201, openapi_extra={"requestBody": {"content": {"application/zip": {}}}})
+@router.post(
+    "/runs",
+    status_code=201,
+    responses=_may(413),
+    openapi_extra={"requestBody": {"content": {"application/zip": {}}}},
+)
 async def upload(
     request: Request, app_state: Here, name: Annotated[str, Query(max_length=100)] = "New run"
 ) -> RunFacts:
@@ -292,13 +343,13 @@ async def upload(
     return await run_in_threadpool(_uploaded, app_state, _line("name", name), content)
 
 
-@router.get("/runs/{id}")
+@router.get("/runs/{id}", responses=_may(404))
 def run(app_state: Here, run: KnownRun) -> RunFacts:
     """One run."""
     return _run_facts(app_state, run)
 
 
-@router.get("/runs/{id}/files/{name:path}", response_class=Response)
+@router.get("/runs/{id}/files/{name:path}", response_class=Response, responses=_may(404))
 def run_file(name: str, app_state: Here, run: KnownRun) -> Response:
     """A file of the run's plan: sheets, worklists, problem.toml."""
     content = app_state.store.file(run.id, name)
@@ -309,28 +360,37 @@ def run_file(name: str, app_state: Here, run: KnownRun) -> Response:
 
 # Counts and calls.
 
+Name = Annotated[str, Query(max_length=100)]  # of a target in a PCR machine's file
+
+
+def _body(about: str, shape: type[BaseModel]) -> dict[str, Any]:
+    """How OpenAPI describes a request that is a table or JSON."""
+    kinds = {
+        "text/csv": {"schema": {"type": "string"}},
+        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": {},
+        JSON_KIND: {"schema": {"$ref": f"#/components/schemas/{shape.__name__}"}},
+    }
+    return {"requestBody": {"description": about, "content": kinds}}
+
+
+def _kind(request: Request) -> str:
+    """What a request says that it sends."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
 
 @router.post(
     "/runs/{id}/counts",
     status_code=201,
-    openapi_extra={
-        "requestBody": {
-            "description": "A sheet as CSV or XLSX, as `qgt decode` reads it; or numbers as JSON.",
-            "content": {
-                "text/csv": {"schema": {"type": "string"}},
-                "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": {},
-                "application/json": {"schema": SentCounts.model_json_schema()},
-            },
-        }
-    },
+    responses=_may(404, 409, 413),
+    openapi_extra=_body("A sheet as CSV or XLSX, as `qgt decode` reads it; or numbers as JSON.", SentCounts),
 )
 async def enter(
     request: Request,
     app_state: Here,
     run: KnownRun,
     note: Annotated[str, Query(max_length=500)] = "",
-    target: Annotated[str, Query(max_length=100)] = "",
-    control: Annotated[str, Query(max_length=100)] = "",
+    target: Name = "",
+    control: Name = "",
     based: Annotated[int | None, Query(ge=0)] = None,
 ) -> Kept:
     """Keep a sheet of counts as the run's next version.
@@ -338,7 +398,7 @@ async def enter(
     The same counts once more are the same version, so a request whose answer was lost can be sent again. `based` is
     the newest version that the sender knows: where there is a newer one, nothing is kept.
     """
-    content, kind = await request.body(), request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    content, kind = await request.body(), _kind(request)
 
     def work() -> Kept:
         try:
@@ -359,7 +419,7 @@ async def enter(
 @router.get(
     "/runs/{id}/versions/{version}",
     response_model=Calls,
-    responses={202: {"model": JobFacts, "description": "It is being decoded: ask again."}},
+    responses={202: {"model": JobFacts, "description": "It is being decoded: ask again."}, **_may(404, 410)},
 )
 def calls(
     version: Version,
@@ -376,16 +436,18 @@ def calls(
         app_state.queue.wait(found, wait)
         result = app_state.store.result(run.id, version)
         if result is None:
-            status = 422 if found.state in ("failed", "cancelled") else 202
-            return JSONResponse(_job_facts(found).model_dump(), status, {"Retry-After": str(RETRY)})
+            facts = _job_facts(found).model_dump()
+            if found.state in ("failed", "cancelled"):
+                return JSONResponse({**facts, "error": found.words}, 422)
+            return JSONResponse(facts, 202, {"Retry-After": str(RETRY)})
     if outdated(result):
         raise HTTPException(410, "An earlier version of qgt made these calls: send the counts again.")
     files = sorted(app_state.store.product_names(run.id, version))
-    facts = {"run": run.id, "version": version, "state": "decoded", "notes": submission.counts.get("notes", [])}
+    facts = {"run": run.id, "version": version, "state": "decoded", "notes": all_notes(submission.counts)}
     return JSONResponse({**result, **facts, "files": files})
 
 
-@router.post("/runs/{id}/versions/{version}/decode", status_code=202)
+@router.post("/runs/{id}/versions/{version}/decode", status_code=202, responses=_may(404))
 def again(version: Version, app_state: Here, run: KnownRun) -> JobFacts:
     """Decode a version after all, where that was cancelled or failed."""
     known_version(app_state, run, version)
@@ -395,7 +457,7 @@ def again(version: Version, app_state: Here, run: KnownRun) -> JobFacts:
     return _job_facts(found)
 
 
-@router.get("/runs/{id}/versions/{version}/files/{name}", response_class=Response)
+@router.get("/runs/{id}/versions/{version}/files/{name}", response_class=Response, responses=_may(404, 410))
 def product(version: Version, name: str, app_state: Here, run: KnownRun) -> Response:
     """A file about a version: the report, tables of calls, proofs."""
     known_version(app_state, run, version)
@@ -411,16 +473,20 @@ def product(version: Version, name: str, app_state: Here, run: KnownRun) -> Resp
 # Follow-up rounds.
 
 
-@router.post("/runs/{id}/versions/{version}/follow-up", status_code=202)
+@router.post("/runs/{id}/versions/{version}/follow-up", status_code=202, responses=_may(404, 413))
 def follow_up(version: Version, tests: Tests, app_state: Here, run: KnownRun) -> JobFacts:
     """Choose the next pools for plates that are not certain."""
     known_version(app_state, run, version)
     return _job_facts(follow_up_job(app_state, run, version, pools=tests.pools, at_most=tests.at_most))
 
 
-@router.get("/runs/{id}/versions/{version}/follow-up")
+@router.get("/runs/{id}/versions/{version}/follow-up", responses=_may(404))
 def round_of(version: Version, app_state: Here, run: KnownRun) -> dict[str, Any]:
-    """The pools of the round with their samples, in the order of their counts; and what to count again instead."""
+    """The pools of the round with their samples, in the order of their counts; and what to count again instead.
+
+    `code` is the proposal's, which its pools' names have too. `words` says what is proposed for each plate, and why
+    nothing is for those in `no_proposal`.
+    """
     found = known_round(app_state, run, version)
     record = None if found["record"] is None else Round.from_plain(found["record"])
     pools = [
@@ -429,24 +495,39 @@ def round_of(version: Version, app_state: Here, run: KnownRun) -> dict[str, Any]
         for pool, members in one.pools
     ]
     more = {"categories": list(record.categories)} if record is not None and record.categories else {}
+    known = {} if record is None else {"round": record.number, "code": record.code}
     return {
+        **known,
         "pools": pools,
         **more,
-        "words": found["words"],
+        "words": {**found["words"], **found.get("why_stuck", {})},
         "count_again": found["again"],
         "no_proposal": found["stuck"],
     }
 
 
-@router.post("/runs/{id}/versions/{version}/follow-up/counts", status_code=201)
-def follow_up_counts(version: Version, sent: RoundCounts, app_state: Here, run: KnownRun) -> Kept:
+@router.post(
+    "/runs/{id}/versions/{version}/follow-up/counts",
+    status_code=201,
+    responses=_may(404, 409, 413),
+    openapi_extra=_body("The round's table or that of a PCR machine, as CSV or XLSX; or numbers as JSON.", RoundCounts),
+)
+async def follow_up_counts(
+    request: Request, version: Version, app_state: Here, run: KnownRun, target: Name = "", control: Name = ""
+) -> Kept:
     """Keep the counts of the round, with those before it, as a new version."""
-    try:
-        made = enter_round(app_state, run, version, [_text(one) for one in sent.counts])
-    except ValueError as error:
-        app_state.store.refuse(run.id, f"api, follow-up: {error}")
-        raise
-    return Kept(run=run.id, version=made, notes=[], result=_where(run.id, made))
+    content, kind = await request.body(), _kind(request)
+
+    def work() -> Kept:
+        try:
+            sent = _sent_round(content, kind, target, control)
+            made = enter_round(app_state, run, version, sent)
+        except ValueError as error:
+            app_state.store.refuse(run.id, f"api, follow-up: {error}")
+            raise
+        return Kept(run=run.id, version=made.version, notes=list(made.notes), result=_where(run.id, made.version))
+
+    return await run_in_threadpool(work)
 
 
 # What routes share.
@@ -568,7 +649,7 @@ def _entered(
 ) -> tuple[str, Entered]:
     """A note that came with the counts, and the counts."""
     decoder = app_state.bench.prepared(run.id)
-    if kind != "application/json":
+    if kind != JSON_KIND:
         if not content.strip():
             raise ValueError("the request is empty: send a sheet as CSV, XLSX or JSON.")
         return "", read_table(content, "The sheet", decoder, target, control)
@@ -580,6 +661,17 @@ def _entered(
     noise = noise_of_reports(decoder.problem.noise, decoder.problem.pools, each)
     values, notes = typed_counts([[_text(one) for one in row] for row in sent.values], noise, places)
     return sent.note, Entered(content, tuple(names), values, notes)
+
+
+def _sent_round(content: bytes, kind: str, target: str, control: str) -> SentRound:
+    """The counts of a round, as JSON or as a table."""
+    if not content.strip():
+        raise ValueError("the request is empty: send a table as CSV or XLSX, or JSON.")
+    if kind != JSON_KIND:
+        return SentRound((), content, "", target, control)
+    refuse_targets("JSON", target or None, control or None)
+    sent = RoundCounts.model_validate_json(content)
+    return SentRound([_text(one) for one in sent.counts], code=sent.code)
 
 
 def _check_rows(names: Sequence[str], values: Sequence[Sequence[object]], pools: int) -> None:
@@ -610,7 +702,9 @@ def _text(value: float | str | None) -> str:
 
 
 METHODS = ("get", "post")
-FASTAPIS_OWN = ("HTTPValidationError", "ValidationError")  # errors as they would be without ours
+# Shapes of errors that earlier descriptions named and no request ever answered; programs made from them import them.
+EARLIER = {"HTTPValidationError": validation_error_response_definition, "ValidationError": validation_error_definition}
+TOKEN = {"type": "http", "scheme": "bearer", "description": "Needed where the server has a token, and only there."}
 
 
 def about_api(request: Request) -> Response:
@@ -627,7 +721,7 @@ def about_api(request: Request) -> Response:
     facts = {
         "routes": routes,
         "sent": sent,
-        "answered": {name: one for name, one in shapes if name not in sent and name not in FASTAPIS_OWN},
+        "answered": {name: one for name, one in shapes if name not in sent and name not in EARLIER},
         "prefix": PREFIX,
         "address": str(request.base_url).rstrip("/"),
     }
@@ -636,7 +730,13 @@ def about_api(request: Request) -> Response:
 
 @lru_cache(maxsize=1)
 def _described() -> dict[str, Any]:
-    return _application().openapi()
+    """The description that OpenAPI asks for, with what FastAPI does not know: the token, and shapes of tables' JSON."""
+    described = _application().openapi()
+    described["security"] = [{}, {"token": []}]  # one of the two: a server may have no token
+    described["components"]["securitySchemes"] = {"token": TOKEN}
+    named = {shape.__name__: shape.model_json_schema() for shape in (SentCounts, RoundCounts)}
+    described["components"]["schemas"] |= {**named, **EARLIER}
+    return described
 
 
 def _application() -> FastAPI:
@@ -644,11 +744,12 @@ def _application() -> FastAPI:
         title="qgt",
         version=__version__,
         description=ABOUT,
+        openapi_url=None,  # `make_api` has a route of its own
         docs_url=None,  # the pages that FastAPI makes load scripts from another machine
         redoc_url=None,
         servers=[{"url": PREFIX}],
     )
-    api.include_router(router)
+    api.include_router(router, responses=_may(401, 422, 429))
     return api
 
 
@@ -656,8 +757,10 @@ def make_api(app_state: AppState) -> FastAPI:
     """The API as an application of its own, to be mounted at `PREFIX`."""
     api = _application()
     api.state.shared = app_state
+    api.add_api_route("/openapi.json", lambda: JSONResponse(_described()), include_in_schema=False)
     api.add_exception_handler(StarletteHTTPException, _told)
     api.add_exception_handler(RequestValidationError, _malformed)
+    api.add_exception_handler(Overtaken, _overtaken)
     api.add_exception_handler(ValueError, _refused)
     api.add_exception_handler(Exception, _failed)
     return api
@@ -676,6 +779,10 @@ async def _told(request: Request, error: Exception) -> JSONResponse:
 async def _malformed(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     return _words(422, _fault(error.errors()[0]))
+
+
+async def _overtaken(request: Request, error: Exception) -> JSONResponse:
+    return _words(409, str(error))
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:

@@ -1,12 +1,15 @@
 """Pages of calls, and of the round that follows: what was found, what else is possible, and what to test next."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
+from qgt.files.tables import NOT_DETECTED
 from qgt.lab.answers.accounts import valued
 from qgt.lab.answers.outputs import (
     BY_SAMPLE,
@@ -20,13 +23,15 @@ from qgt.lab.answers.outputs import (
     plate_maps,
     value_signs,
 )
-from qgt.lab.rounds import Round
+from qgt.lab.reported import detector
+from qgt.lab.rounds import Round, proposals_in, read_round_reports
 from qgt.lab.verdicts import Call, Verdict
 from qgt.lab.wording import percent
 from qgt.model.noise import noise_of, reports_of
+from qgt.model.problem import Problem
 from qgt.rounds.choosing import later_noise
 from qgt.web.counting import typed_counts
-from qgt.web.decoding import decode_again, decoding_job, proposal, settled_version
+from qgt.web.decoding import all_notes, decode_again, decoding_job, proposal, settled_version
 from qgt.web.jobs import Full, Job
 from qgt.web.runs import KnownRun, Version, download, known_version, standalone
 from qgt.web.start import job_answer
@@ -85,37 +90,111 @@ def pools_file(version: Version, app_state: Here, run: KnownRun) -> Response:
 @router.post("/runs/{id}/versions/{version}/follow-up/counts")
 def enter(version: Version, request: Request, app_state: Here, run: KnownRun, form: Sent) -> Response:
     """Keep the counts of the round, with those before it, as a new version."""
-    found = known_round(app_state, run, version)
-    pools = 0 if found["record"] is None else len(Round.from_plain(found["record"]).pool_keys)
     try:
-        made = enter_round(app_state, run, version, [form.text(f"count-{n}") for n in range(pools)])
+        sent = _sent_round(form)
+        made = enter_round(app_state, run, version, sent).version
     except ValueError as error:
         app_state.store.refuse(run.id, f"follow-up: {error}")
         return _page(request, app_state, run, version, form, Trouble(str(error)))
     return RedirectResponse(f"/runs/{run.id}/versions/{made}", 303)
 
 
-def enter_round(app_state: AppState, run: StoredRun, version: int, texts: Sequence[str]) -> int:
-    """Keep the counts of a round, one for each of its pools, as a new version; its number."""
-    submission, found = known_version(app_state, run, version), known_round(app_state, run, version)
-    if found["record"] is None:
-        raise ValueError("this round has no pools: choose some first.")
-    record = Round.from_plain(found["record"])
+class Overtaken(ValueError):
+    """Counts of a round that something newer has overtaken, or whose proposal is not clear: a conflict, not a fault."""
+
+
+@dataclass(frozen=True)
+class SentRound:
+    """The counts of a follow-up round as they came: one text for each pool in order, or a table."""
+
+    texts: Sequence[str] = ()
+    table: bytes = b""
+    code: str = ""  # of the proposal; of a table, its names have it
+    target: str = ""
+    control: str = ""
+
+
+class KeptRound(NamedTuple):
+    """The version that counts of a round became, and what was assumed when they were read."""
+
+    version: int
+    notes: tuple[str, ...]
+
+
+def _sent_round(form: Form) -> SentRound:
+    """What the page's forms have: boxes or a file."""
+    if form.text("way") != "uploaded":
+        boxes = sum(name.startswith("count-") for name in form.fields)
+        return SentRound([form.text(f"count-{n}") for n in range(boxes)], code=form.text("code"))
+    if not form.upload:
+        raise ValueError("no file was chosen, or it is empty: choose a CSV or XLSX file.")
+    return SentRound((), form.upload, form.text("code"), form.line("target"), form.line("control"))
+
+
+def enter_round(app_state: AppState, run: StoredRun, version: int, sent: SentRound) -> KeptRound:
+    """Keep the counts of a round as a new version."""
+    submission, problem = known_version(app_state, run, version), app_state.bench.prepared(run.id).problem
+    record = _proposal_of(app_state, run, version, sent)
     newest = submission if run.versions == version else known_version(app_state, run, run.versions)
     if newest is not submission and not _has_round(newest.counts, submission.counts, record):
-        raise ValueError(f"version {run.versions} is newer than the one this round follows: go on from that one.")
+        raise Overtaken(f"version {run.versions} is newer than the one this round follows: go on from that one.")
+    counts, notes = _table_counts(record, problem, sent) if sent.table else _box_counts(record, problem, sent.texts)
+    if all(count is None for count in counts):
+        raise ValueError(
+            "no counts were typed: fill in the boxes." if sent.texts else "The table: no count is filled in."
+        )
+    values = [NOT_DETECTED if count == math.inf else count for count in counts]  # JSON has no inf
+    entry = {"record": record.plain, "counts": values, **({"notes": list(notes)} if notes else {})}
+    kept = {**submission.counts, "rounds": [*submission.counts.get("rounds", ()), entry]}
+    if _plain(kept) == _plain(newest.counts):  # the same once more, as from a client whose answer was lost
+        return KeptRound(run.versions, notes)
+    source = sent.table or record.counts_file(counts)
+    return KeptRound(app_state.store.submit(run.id, "follow-up", "", source, kept), notes)
+
+
+def _proposal_of(app_state: AppState, run: StoredRun, version: int, sent: SentRound) -> Round:
+    """The proposal whose pools were tested, by its code; without one only if no other was made after the version."""
+    known_round(app_state, run, version)
+    records = [Round.from_plain(one["record"]) for one in app_state.store.rounds(run.id, version) if one["record"]]
+    made = {one.code: one for one in records}
+    codes = proposals_in("The table", sent.table) if sent.table else set()
+    if len(codes) > 1:
+        raise ValueError(f"The table has pools of several proposals ({', '.join(sorted(codes))}): send those of one.")
+    code = next(iter(codes), sent.code)
+    if not made:
+        raise ValueError("this round has no pools: choose some first.")
+    if code and code not in made:
+        raise Overtaken(
+            f"proposal {code} was not made after version {version}, but {' and '.join(made)}: enter its counts for the "
+            "version that it follows."
+        )
+    if not code and len(made) > 1:
+        raise Overtaken(
+            f"{len(made)} proposals were made after version {version} ({', '.join(made)}): send the code of the one "
+            "whose pools were tested."
+        )
+    return made[code] if code else next(iter(made.values()))
+
+
+def _box_counts(record: Round, problem: Problem, texts: Sequence[str]) -> tuple[list[float | None], tuple[str, ...]]:
+    """The counts in boxes, one for each pool in order; the boxes say themselves what is in them."""
     rows = record.pool_keys
+    if not texts:
+        raise ValueError("no counts were typed: fill in the boxes.")
     if len(texts) != len(rows):
         raise ValueError(f"there are {len(texts)} counts and {len(rows)} pools in the round: give one for each pool.")
-    noise = record.noise_of_counts(later_noise(app_state.bench.prepared(run.id).problem.noise))
+    noise = record.noise_of_counts(later_noise(problem.noise))
     ((counts,), _) = typed_counts([texts], noise, [[f"{pool} of {name}" for name, pool in rows]])
-    if all(count is None for count in counts):
-        raise ValueError("no counts were typed: fill in the boxes.")
-    rounds = [*submission.counts.get("rounds", ()), {"record": record.plain, "counts": counts}]
-    kept = {**submission.counts, "rounds": rounds}
-    if _plain(kept) == _plain(newest.counts):  # the same once more, as from a client whose answer was lost
-        return run.versions
-    return app_state.store.submit(run.id, "follow-up", "", record.counts_file(counts), kept)
+    return counts, ()
+
+
+def _table_counts(record: Round, problem: Problem, sent: SentRound) -> tuple[list[float | None], tuple[str, ...]]:
+    """The counts in a table: the round's own, or that of a PCR machine."""
+    found = read_round_reports(
+        record, "The table", problem, data=sent.table, target=sent.target or None, control=sent.control or None
+    )
+    other = (f"These are the pools of proposal {record.code}.",) if sent.code not in ("", record.code) else ()
+    return [None if math.isnan(value) else value for value in found.counts.values()], (*other, *found.notes)
 
 
 def _has_round(newest: Mapping[str, Any], before: Mapping[str, Any], record: Round) -> bool:
@@ -133,7 +212,10 @@ def _plain(value: object) -> str:
 def _page(
     request: Request, app_state: AppState, run: StoredRun, version: int, form: Form, trouble: Trouble | None
 ) -> Response:
-    found = known_round(app_state, run, version)
+    code = form.text("code")
+    found = known_round(app_state, run, version, code)
+    record = None if found["record"] is None else Round.from_plain(found["record"])
+    noise = noise_of(app_state.bench.prepared(run.id).problem.noise, 0)
     samples = app_state.bench.prepared(run.id).samples
     assert samples is not None  # a run has a plan
     places = {
@@ -143,22 +225,25 @@ def _page(
         "run": run,
         "step": "follow-up",
         "version": version,
-        "round": None if found["record"] is None else Round.from_plain(found["record"]),
+        "round": record,
         "found": found,
         "places": places,
-        "boxes": form.fields,
-        "results": reports_of(noise_of(app_state.bench.prepared(run.id).problem.noise, 0)).binary,
+        # What was typed for one proposal is never in the boxes of another.
+        "boxes": form.fields if record is not None and code == record.code else {},
+        "results": reports_of(noise).binary,
+        "machine": detector(noise) is not None,
         "trouble": trouble,
     }
     return show(request, "follow_up.html", facts, 200 if trouble is None else 422)
 
 
-def known_round(app_state: AppState, run: StoredRun, version: int) -> dict[str, Any]:
-    """The pools that were chosen after a version."""
-    found = app_state.store.round(run.id, version)
-    if found is None:
+def known_round(app_state: AppState, run: StoredRun, version: int, code: str = "") -> dict[str, Any]:
+    """The pools that were chosen after a version: those of the proposal with that code or, without one, the newest."""
+    found = app_state.store.rounds(run.id, version)
+    if not found:
         raise HTTPException(404, "No next tests were chosen after this version. Open its calls, and ask for them.")
-    return found
+    named = (one for one in found if code and one["record"] and Round.from_plain(one["record"]).code == code)
+    return next(named, found[0])
 
 
 # Pages of calls: what was found in words, the plate in colours, what else is possible, and files to keep. They come
@@ -217,6 +302,7 @@ def calls_page(version: Version, request: Request, app_state: Here, run: KnownRu
         "signs": signs,
         "called": {one["instance"]: _by_call(one) for one in accounts},
         "counts": _counts(submission),
+        "notes": all_notes(submission.counts),
         "rounds": len(submission.counts.get("rounds", ())),
         "doubtful": sum(one["verdict"] not in ("certain", "impossible") for one in accounts),
         "impossible": [one["instance"] for one in accounts if one["verdict"] == "impossible"],

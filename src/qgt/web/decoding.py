@@ -3,13 +3,23 @@
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from qgt.lab.answers.decoding import ByLongerLists, DecodedSheet, decode_history
 from qgt.lab.answers.outputs import about_file, sheet_facts, verdict_counts
-from qgt.lab.rounds import FilledRound, Proposed, Round, after_rounds, as_round, proposal_in_words, propose
+from qgt.lab.rounds import (
+    FilledRound,
+    Proposed,
+    Round,
+    after_rounds,
+    as_round,
+    proposal_in_words,
+    propose,
+    why_no_pools,
+)
 from qgt.lab.sheets.counts import CountSheet
 from qgt.model.problem import Problem
 from qgt.rounds.history import History
@@ -40,7 +50,8 @@ def _settled(problem: Problem, counts: Mapping[str, Any], settings: Settings) ->
     first = [History.start(problem, row) for row in tensor_of(counts, problem)]
     histories, before = after_rounds(first, counts["names"], [*map(_filled, counts.get("rounds", ()))])
     way = ByLongerLists(Settle(confidence=CONFIDENCE, time_limit=settings.seconds), _generator())
-    return SettledVersion(decode_history(problem, histories, counts["names"], way, rounds=1 + len(before)), before)
+    sheet = decode_history(problem, histories, counts["names"], way, rounds=1 + len(before))
+    return SettledVersion(replace(sheet, notes=all_notes(counts)), before)
 
 
 def proposal(version: SettledVersion, *, pools: int, at_most: int | None) -> dict[str, object]:
@@ -60,11 +71,13 @@ def proposal(version: SettledVersion, *, pools: int, at_most: int | None) -> dic
     new, again = [one for one in proposed if not one.repeats], [one for one in proposed if one.repeats]
     record = as_round(found, new, before, found.problem.design.fingerprint)
     given = {one.account.name for one in proposed}
+    stuck = [one for one in found.accounts if one.name not in given and str(one.verdict) != "certain"]
     return {
         "record": record.plain if new else None,
         "words": {one.account.name: proposal_in_words(one) for one in new},
         "again": {one.account.name: list(one.repeats) for one in again},
-        "stuck": [one.name for one in found.accounts if one.name not in given and str(one.verdict) != "certain"],
+        "stuck": [one.name for one in stuck],
+        "why_stuck": {one.name: why_no_pools(one, confidence=CONFIDENCE, at_most=at_most) for one in stuck},
         "tests": sum(map(_tests, new)),
     }
 
@@ -82,10 +95,17 @@ def _number(value: int | float | str | None) -> float:
     return math.nan if value is None else float(value)
 
 
+def all_notes(counts: Mapping[str, Any]) -> list[str]:
+    """What was assumed when the counts of a submission were read, those of its later rounds included."""
+    rounds = [(number, one.get("notes", ())) for number, one in enumerate(counts.get("rounds", ()), 2)]
+    later = [f"Round {number}: {' '.join(notes)}" for number, notes in rounds if notes]
+    return [*counts.get("notes", ()), *later]
+
+
 def _filled(one: Mapping[str, Any]) -> FilledRound:
     """A round that was entered here, as the lab takes it."""
     record = Round.from_plain(one["record"])
-    values = [float("nan") if count is None else float(count) for count in one["counts"]]
+    values = [_number(count) for count in one["counts"]]
     return FilledRound(f"round {record.number}", record, dict(zip(record.pool_keys, values, strict=True)))
 
 

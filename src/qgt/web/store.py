@@ -328,11 +328,11 @@ class PageStore:
             query = "SELECT name FROM products WHERE run = ? AND version = ?"
             return {name for (name,) in db.execute(query, (run, version))}
 
-    def round(self, run: str, version: int) -> dict[str, Any] | None:
-        """The pools proposed last after a version; None where none are."""
-        query = "SELECT facts FROM rounds WHERE run = ? AND version = ? ORDER BY number DESC LIMIT 1"
-        found = self._content(query, run, version)
-        return None if found is None else json.loads(found)
+    def rounds(self, run: str, version: int) -> list[dict[str, Any]]:
+        """All that was ever proposed after a version, newest first."""
+        with self._reading() as db:
+            query = "SELECT facts FROM rounds WHERE run = ? AND version = ? ORDER BY number DESC"
+            return [json.loads(facts) for (facts,) in db.execute(query, (run, version))]
 
     def trail(self, run: str | None = None) -> list[Event]:
         """What happened, oldest first: of one run, or of all."""

@@ -1,5 +1,7 @@
 """Cycle thresholds as machines export them: read right, or refused in one line with the place and what to do."""
 
+import re
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -8,9 +10,12 @@ import torch
 import qgt
 from qgt.files.grids import workbook_bytes
 from qgt.files.tables import table_bytes
+from qgt.lab.rounds import InstancePools, Round, read_round_reports
 from qgt.lab.sheets.counts import read_counts
+from qgt.lab.sheets.names import check_code
 
 DESIGN = qgt.Design.from_rows(["110", "011", "101"])
+CODE = check_code(DESIGN)
 CYCLES = qgt.CycleThreshold(sigma=0.25, intercept=37.0, slope=-3.32, limit=38.0)
 AMOUNTS = qgt.Amount(relative=0.1, limit=5.0)
 
@@ -504,3 +509,155 @@ def test_what_is_simulated_is_read_back():
     assert b"not detected" in data and b"inf" not in data
     sheet = read(data)
     assert torch.equal(sheet.y, y) and sheet.notes == ()
+
+
+# --- names with the design's check code, as on the sheets -------------------------------------------------------------
+
+
+def with_codes(code, form="{code}-{pool}", only="P1 P2 P3 NTC PTC"):
+    rows = [*PLAIN, "H1,NTC,N1,Undetermined", "H2,PTC,N1,25"]
+    for pool in only.split():
+        rows = [row.replace(f",{pool},", f",{form.format(code=code, pool=pool)},") for row in rows]
+    return table(*rows)
+
+
+@pytest.mark.parametrize("form", ["{code}-{pool}", "{code} {pool}", "{code}_{pool}", "{pool}-{code}", "{pool} {code}"])
+def test_names_with_the_check_code_are_read_and_the_code_is_said(form):
+    sheet = read(with_codes(CODE, form))
+    assert values(sheet) == [[27.31, inf, 26.8]]
+    assert f"5 names with the check code of the design: {CODE}." in sheet.notes
+    assert "Not read: 2 controls or standards (NTC and PTC)." in sheet.notes
+    small = read(with_codes(CODE.lower(), form, only="P2"))
+    assert values(small) == [[27.31, inf, 26.8]]
+    assert f"1 name with the check code of the design: {CODE}." in small.notes
+
+
+@pytest.mark.parametrize("form", ["{code}-{pool}", "{pool} {code}"])
+@pytest.mark.parametrize("only", ["P1 P2 P3", "P3"])
+def test_the_check_code_of_another_design_is_a_wrong_plate(form, only):
+    said = refused(with_codes("2B3D4F", form, only))
+    assert f"with check code 2B3D4F, but the design has {CODE}; this well belongs to another design: give that" in said
+
+
+def test_a_pool_that_looks_as_if_it_had_a_code_is_itself():
+    design = qgt.Design.from_matrix(DESIGN.matrix, pool_names=["BATCH2-P1", "P1", "P2"])
+    text = table("A1,BATCH2-P1,N1,27.31", "A2,P1,N1,30", "A3,P2,N1,31")
+    assert read_counts("run.csv", design, noise=CYCLES, data=text.encode()).y.tolist() == [[27.31, 30.0, 31.0]]
+
+
+# --- follow-up rounds: the same table with the names of the round's pools, and the same refusals ----------------------
+
+PROBLEM = qgt.Problem(DESIGN, qgt.Loads(rate=0.3, mean=3.0, sd=1.0), CYCLES)
+ROUND = Round(
+    2,
+    DESIGN.fingerprint,
+    "",
+    (
+        InstancePools("Mon", (27.0, inf, 27.1), (("", ("I1",)), ("", ("I1", "I3")))),
+        InstancePools("Tue", (27.0, inf, 27.1), (("", ("I2",)),)),
+    ),
+).named()
+NAMES = {f"P{place}": name for place, (_, name) in enumerate(ROUND.pool_keys, 1)}
+OTHERWISE = {  # of several plates, or of tables that only a first round may have
+    "a pool absent from one plate",
+    "a plate twice by name",
+    "a target of a plain sheet",
+    "an empty file",
+}
+
+
+def in_round(text):
+    """A table, or words about it, with the names of the round's pools instead of P1, P2 and P3."""
+    for pool, name in NAMES.items():
+        text = re.sub(rf"\b{pool}\b", name, text)
+        text = re.sub(rf"\b{pool.lower()}\b", name.lower(), text)
+    return text.replace("the design has no such pool", "the round has no such pool")
+
+
+def read_later(text, **options):
+    found = read_round_reports(ROUND, "run.csv", PROBLEM, data=in_round(text).encode(), **options)
+    return [value if value == value else None for value in found.counts.values()], found.notes
+
+
+@pytest.mark.parametrize("kind", sorted(CHANGED.keys() - OTHERWISE))
+def test_bad_files_of_a_round_are_refused_as_those_of_the_first(kind):
+    text, options, said = CHANGED[kind]
+    with pytest.raises(ValueError) as caught:
+        read_later(text, **options)
+    assert in_round(said) in str(caught.value)
+
+
+def test_a_round_is_read_as_the_first_is():
+    assert [*ROUND.pool_keys] == [("Mon", NAMES["P1"]), ("Mon", NAMES["P2"]), ("Tue", NAMES["P3"])]
+    assert len({*NAMES.values()}) == 3
+    assert read_later(table(*PLAIN))[0] == [27.31, inf, 26.8]
+    assert read_later(with_codes(CODE))[0] == [27.31, inf, 26.8]
+    assert read_later(TWO, target="N2", control="none")[0] == [28.0, 30.0, 26.0]
+    counts, notes = read_later(with_control(first="NaN"), control="RP")
+    assert counts == [None, inf, 26.8]
+    assert any("did not amplify in 1 well, taken as not measured" in note for note in notes)
+    plates = table(
+        *[f"{plate},{row}" for plate, row in zip("112", PLAIN, strict=True)], header="Plate,Well,Sample,Target,Cq"
+    )
+    assert read_later(plates.replace("A3", "A1"))[0] == [
+        27.31,
+        inf,
+        26.8,
+    ]  # two plates of the machine have a well A1 each
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("Well,Cq\nA1,27\nB1,28\nC1,29\n", "row 1 names wells but no pools; add a column 'Sample' with the names of"),
+        ("pool,result\nP1,27\nP2,28\nP3,29\n", "row 1 is not 'instance,pool,count'"),
+        (table("A1,R2-2222-1,N1,27.31", *PLAIN[1:]), "which is a pool of proposal 2222, but the round is proposal"),
+        (table("A1,R2-1,N1,27.31", *PLAIN[1:]), "holds 'R2-1', but the round has no such pool; use its names, such as"),
+        (table(f"A1,2B3D4F-{NAMES['P1']},N1,27.31", *PLAIN[1:]), "with check code 2B3D4F, but the design has"),
+    ],
+)
+def test_tables_that_are_not_of_the_round_are_refused(text, said):
+    with pytest.raises(ValueError) as caught:
+        read_later(text)
+    assert in_round(said) in str(caught.value)
+
+
+def test_two_sheets_of_results_are_not_one_round():
+    sheet = [row.split(",") for row in in_round(table(*PLAIN)).splitlines()]
+    data = workbook_bytes({"Monday": sheet, "Tuesday": sheet})
+    with pytest.raises(ValueError, match="2 sheets have values of wells"):
+        read_round_reports(ROUND, "run.xlsx", PROBLEM, data=data)
+
+
+def test_pools_of_a_round_are_not_pools_of_the_first():
+    said = refused(in_round(table(*PLAIN)))
+    assert "which is a pool of a follow-up round (proposal " in said
+
+
+def test_a_round_whose_pools_share_names_needs_its_own_table():
+    """As rounds of qgt 0.1 do: without a code, and numbered anew for every instance."""
+    items = [[pool for _, pool in one.pools] for one in ROUND.instances]
+    pools = [tuple((f"R2-{place}", pool) for place, pool in enumerate(own, 1)) for own in items]
+    renamed = [replace(one, pools=own) for one, own in zip(ROUND.instances, pools, strict=True)]
+    old = replace(ROUND, instances=tuple(renamed))
+    data = table("A1,R2-1,N1,27.31", "A2,R2-2,N1,30").encode()
+    with pytest.raises(ValueError, match="row 1 is not 'instance,pool,count'"):
+        read_round_reports(old, "run.csv", PROBLEM, data=data)
+    own = old.counts_file([27.0, inf, None])
+    assert list(read_round_reports(old, "counts.csv", PROBLEM, data=own).counts.values())[:2] == [27.0, inf]
+
+
+def test_a_proposals_code_stands_for_its_pools_and_what_they_follow():
+    (first, second) = ROUND.instances
+    others = [
+        replace(ROUND, number=3),
+        replace(ROUND, before="ab"),
+        replace(ROUND, design="ab"),
+        replace(ROUND, instances=(replace(first, counts=(27.0, inf, None)), second)),
+        replace(ROUND, instances=(second, first)),
+        replace(ROUND, instances=(first,)),
+        replace(ROUND, instances=(replace(first, pools=(("", ("I2",)), *first.pools[1:])), second)),
+    ]
+    assert len({ROUND.code, *(one.code for one in others)}) == len(others) + 1
+    assert not {*NAMES.values()} & {name for one in others for _, name in one.named().pool_keys}
+    assert Round.from_plain(ROUND.plain).code == ROUND.code == ROUND.named().code

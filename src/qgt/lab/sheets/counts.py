@@ -23,7 +23,7 @@ from torch import Tensor
 from qgt.files import tables
 from qgt.files.grids import Grid, read_grid, read_grids, unescape
 from qgt.lab.reported import Detector, detector, mistaken, noun, read_reports
-from qgt.lab.sheets.cycles import machine_table, read_machine, refuse_targets, refuse_without_values
+from qgt.lab.sheets.cycles import has_targets, machine_table, read_machine, refuse_targets, refuse_without_values
 from qgt.lab.sheets.layouts import LayoutSheet, by_category, layout_of
 from qgt.lab.sheets.names import check_code, code_in
 from qgt.lab.sheets.samples import Samples
@@ -106,18 +106,63 @@ def read_counts(
         refuse_targets(str(source), target, control)
         read = [_read_categories(grid, design, samples, noise, categories) for grid in grids]
         return _joined(source, grids, read, [])
-    if noise is not None and (found := detector(noise_of(noise, 0))) is not None:
-        sheets = [LayoutSheet(grid, design.pool_names, () if samples is None else samples.names) for grid in grids]
-        headers = [machine_table(sheet, found) for sheet in sheets]
-        wells = [(sheet, header) for sheet, header in zip(sheets, headers, strict=True) if header is not None]
-        if wells:
-            read = [_read_wells(sheet, header, design, noise, target, control) for sheet, header in wells]
-            left_out = [str(grid.sheet) for grid, header in zip(grids, headers, strict=True) if header is None]
-            return _joined(source, [sheet.grid for sheet, _ in wells], read, left_out)
-        for sheet in sheets:
-            refuse_without_values(sheet, found)
+    names = () if samples is None else samples.names
+    wells = read_wells(
+        source, grids, design.pool_names, check_code(design), noise, samples=names, target=target, control=control
+    )
+    if wells is not None:
+        return wells
     refuse_targets(str(source), target, control)
     return _joined(source, grids, [_read_sheet(grid, design, samples, noise) for grid in grids], [])
+
+
+def read_wells(
+    source: str | Path,
+    grids: Sequence[Grid],
+    pools: tuple[str, ...],
+    code: str,
+    noise: Noise | None,
+    *,
+    samples: tuple[str, ...] = (),
+    target: str | None = None,
+    control: str | None = None,
+    one_set: bool = False,
+) -> CountSheet | None:
+    """The reports of a PCR machine's table, of a first round or of a later one; None where a file is another table.
+
+    Args:
+        source: The file, or what to call it.
+        grids: Its sheets.
+        pools: The names of the pools, in the order of their reports.
+        code: The design's check code.
+        noise: What the assay reports.
+        samples: The names of samples, so that they are recognised.
+        target: Which target to read, where the file has several.
+        control: The target that is the internal control, or none.
+        one_set: Whether the file has each pool once, on whichever plate, as with the pools of a follow-up round.
+    """
+    found = None if noise is None else detector(noise_of(noise, 0))
+    if noise is None or found is None:
+        return None
+    sheets = [LayoutSheet(grid, pools, samples) for grid in grids]
+    headers = [machine_table(sheet, found) for sheet in sheets]
+    wells = [(sheet, header) for sheet, header in zip(sheets, headers, strict=True) if header is not None]
+    if not wells:
+        for sheet in sheets:
+            refuse_without_values(sheet, found)
+        return None
+    if one_set and len(wells) > 1:
+        tables = in_one_phrase([str(sheet.grid.sheet) for sheet, _ in wells], most=NAMED_MISSING)
+        raise ValueError(f"{source}: {len(wells)} sheets have values of wells ({tables}); keep that of the round.")
+    read = [_read_table(sheet, header, code, noise, target, control, one_set) for sheet, header in wells]
+    left_out = [str(grid.sheet) for grid, header in zip(grids, headers, strict=True) if header is None]
+    return _joined(source, [sheet.grid for sheet, _ in wells], read, left_out)
+
+
+def names_targets(grids: Sequence[Grid], noise: Noise) -> bool:
+    """Whether a file is a PCR machine's table that says which target each row is of."""
+    found = detector(noise_of(noise, 0))
+    return found is not None and any(has_targets(LayoutSheet(grid, ()), found) for grid in grids)
 
 
 def _joined(
@@ -146,7 +191,7 @@ def _sheet_names(grid: Grid, one: CountSheet) -> Sequence[str]:
 
 
 def _read_sheet(grid: Grid, design: Design, samples: Samples | None, noise: Noise | None) -> CountSheet:
-    first, notes = _remarks(grid), _code(grid, design)
+    first, notes = _remarks(grid), _code(grid, check_code(design))
     words = noise is not None and any(_has_words(noise_of(noise, i)) for i in range(design.pools))
     sheet = LayoutSheet(grid, design.pool_names, () if samples is None else samples.names, first, words)
     if not sheet.rows:
@@ -166,7 +211,7 @@ def _read_categories(
     grid: Grid, design: Design, samples: Samples | None, noise: Noise | None, categories: Sequence[str]
 ) -> CountSheet:
     """A sheet whose pools report a number for each category."""
-    first, notes = _remarks(grid), _code(grid, design)
+    first, notes = _remarks(grid), _code(grid, check_code(design))
     reports = tuple(f"{pool} {category}" for pool in design.pool_names for category in categories)
     noise = None if noise is None else noise_of_reports(noise, design.pools, len(categories))
     words = noise is not None and any(_has_words(noise_of(noise, i)) for i in range(len(reports)))
@@ -196,15 +241,23 @@ def noise_of_reports(noise: Noise, pools: int, categories: int) -> Noise:
     return noise if each is None else PerPool([one for one in each.noises for _ in range(categories)])
 
 
-def _read_wells(
-    sheet: LayoutSheet, header: int, design: Design, noise: Noise, target: str | None, control: str | None
+def _read_table(
+    sheet: LayoutSheet,
+    header: int,
+    code: str,
+    noise: Noise,
+    target: str | None,
+    control: str | None,
+    one_set: bool,
 ) -> CountSheet:
     """The wells of a PCR machine's table."""
-    notes = _code(sheet.grid, design)
-    made = read_machine(sheet, header, noise, target=target, control=control)
+    notes = _code(sheet.grid, code)
+    made = read_machine(sheet, header, noise, code=code, target=target, control=control, one_set=one_set)
     y = torch.tensor(made.values, dtype=torch.float64)  # (instances, pools)
     missing = _missing(sheet.pools, made.names, y, noise)
-    said = (*sheet.grid.notes, *notes, *made.notes, *missing, *_odd(y, design, noise))
+    found = detector(noise_of(noise, 0))
+    assert found is not None  # otherwise there is no such table
+    said = (*sheet.grid.notes, *notes, *made.notes, *missing, *_last_cycles(y, found))
     return CountSheet(y, made.names, said)
 
 
@@ -225,9 +278,9 @@ def _remarks(grid: Grid) -> int:
     return first
 
 
-def _code(grid: Grid, design: Design) -> list[str]:
+def _code(grid: Grid, own: str) -> list[str]:
     """That the check code is the design's, where the sheet shows one; another one is refused."""
-    own, seen = check_code(design), False
+    seen = False
     for row, cells in enumerate(grid.rows):
         found = code_in(" ".join(cell for cell in cells if cell))
         if found is not None and found != own:

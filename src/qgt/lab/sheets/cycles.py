@@ -10,15 +10,19 @@ internal control, or that none is. Where the positive control did not amplify, t
 pool are replicates. If all of them amplified and agree, their mean is read; if none amplified, nothing was detected;
 otherwise the file is refused. Where a target is an internal control, a well in which the control did not amplify is not
 measured, because the reaction failed, and to read "not detected" there would be an all-clear by accident.
+
+A name may have the design's check code before or after the pool's name (`869FD3-P1`). Another design's code is refused.
+The table of a follow-up round is read in the same way; its pools may be of several plates, and their names decide.
 """
 
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from qgt.files.grids import escape
 from qgt.files.tables import is_number, number
 from qgt.lab.reported import Detector, detector, read_reports
 from qgt.lab.sheets import plates
@@ -38,6 +42,7 @@ from qgt.lab.sheets.headers import (
     rows_said,
 )
 from qgt.lab.sheets.layouts import NAMED_TEXTS, LayoutSheet, unknown
+from qgt.lab.sheets.names import coded, proposal_in
 from qgt.lab.sheets.plates import POOL_PLATE
 from qgt.lab.wording import in_one_phrase, quoted
 from qgt.model.noise import Noise, noise_of
@@ -115,6 +120,12 @@ def machine_table(sheet: LayoutSheet, found: Detector) -> int | None:
         if _values(found) & set(heads) and (_NAMES | WELLS) & set(heads) and not _names_pools(sheet, row):
             return row
     return None
+
+
+def has_targets(sheet: LayoutSheet, found: Detector) -> bool:
+    """Whether a sheet is a machine's table with a column of targets."""
+    header = machine_table(sheet, found)
+    return header is not None and bool({*TARGETS} & set(_heads(sheet, header)))
 
 
 def refuse_without_values(sheet: LayoutSheet, found: Detector) -> None:
@@ -213,7 +224,14 @@ def _body(sheet: LayoutSheet, header: int, found: Detector) -> tuple[list[int], 
 
 
 def read_machine(
-    sheet: LayoutSheet, header: int, noise: Noise, *, target: str | None = None, control: str | None = None
+    sheet: LayoutSheet,
+    header: int,
+    noise: Noise,
+    *,
+    code: str,
+    target: str | None = None,
+    control: str | None = None,
+    one_set: bool = False,
 ) -> WellReports:
     """What the pools report in a machine's table; raise a ValueError that names the place and what to do.
 
@@ -221,18 +239,27 @@ def read_machine(
         sheet: The grid, and the names of the pools.
         header: The row with the names of the columns; see `machine_table`.
         noise: What the assay reports: cycle thresholds or amounts.
+        code: The design's check code, which names of pools may have too.
         target: Which target the pools' reports are; may be None where the file has only one.
         control: The target that amplifies in every reaction that worked, or `NO_CONTROL`; may be None where the file
             has no target besides the one that is read.
+        one_set: Whether the file has each pool once, on whichever plate, as with the pools of a follow-up round. Then
+            pools must have names: their wells do not show which proposal they are of.
     """
     found = detector(noise_of(noise, 0))
     assert found is not None  # otherwise no machine's table is looked for
+    sheet, codes_said = _without_codes(sheet, header, code)
     body, foot = _body(sheet, header, found)
     columns = _columns(sheet, header, body, found)
+    if one_set and columns.name is None:
+        raise ValueError(
+            f"{sheet.grid.place(header)} names wells but no pools; add a column 'Sample' with the names of the round's "
+            f"pools, such as {sheet.pools[0]!r}."
+        )
     rows, external, left_out = _rows_of_pools(sheet, columns, body)
     chosen = _targets(sheet, columns, rows, target, control)
     _refuse_failed_run(sheet, columns, external, chosen, found)
-    wells = [_well(sheet, columns, row) for row in rows]
+    wells = [_well(sheet, columns, row, one_set) for row in rows]
     groups = _grouped(sheet, [well for well in wells if well.row in chosen.rows])
     refuse_absent_pools(sheet, groups)
     values, said = _read(sheet, groups, columns.value, noise)
@@ -243,10 +270,33 @@ def read_machine(
     y = [[means[plate, pool] for pool in sheet.pools] for plate in instances]
     _refuse_empty(sheet, columns, instances, y)
     above, below = _outside_said(sheet, header, foot)
-    notes = (*above, _columns_said(sheet, columns, found), *chosen.notes, *left_out, *below)
+    notes = (*above, _columns_said(sheet, columns, found), *codes_said, *chosen.notes, *left_out, *below)
     notes = (*notes, *_contamination(sheet, columns, external, found))
     notes = (*notes, *said, *means_said, *failures_said)
-    return WellReports(y, None if columns.plate is None else tuple(instances), notes)
+    return WellReports(y, None if columns.plate is None or one_set else tuple(instances), notes)
+
+
+def _without_codes(sheet: LayoutSheet, header: int, code: str) -> tuple[LayoutSheet, list[str]]:
+    """The sheet with the pools' names alone where they have the design's check code too; another code is refused."""
+    names = [column for column, word in enumerate(_heads(sheet, header)) if word in _NAMES]
+    rows, seen = [list(row) for row in sheet.grid.rows], 0
+    for row in (row for row in sheet.rows if row > header):
+        for column in names:
+            text = sheet.cell(row, column)
+            found = coded(text, lambda name: name in sheet.known or is_standard(name))
+            if found is None:
+                continue
+            if found[0] == code:
+                rows[row][column], seen = escape(found[1]), seen + 1
+            elif found[1] in sheet.known:
+                raise ValueError(
+                    f"{sheet.grid.place(row, column)} holds {text!r}, with check code {found[0]}, but the design has "
+                    f"{code}; this well belongs to another design: give that one, or delete the row."
+                )
+    if not seen:
+        return sheet, []
+    grid = replace(sheet.grid, rows=tuple(map(tuple, rows)))
+    return replace(sheet, grid=grid), [f"{_many(seen, 'name')} with the check code of the design: {code}."]
 
 
 def _refuse_empty(
@@ -370,7 +420,8 @@ def _unknown_names(sheet: LayoutSheet, columns: _Columns, rows: Sequence[int]) -
     others = [name for name in dict.fromkeys(sheet.cell(row, columns.name) for row in rows) if name != first]
     said = f"{sheet.grid.place(rows[0], columns.name)} holds {first!r}, {unknown(sheet, first)}"
     also = f" Unknown are also {in_one_phrase(map(repr, others), most=NAMED)}." if others else ""
-    return f"{said}{also} Delete the rows of wells that are not pools."
+    remedy = " Delete the rows of wells that are not pools." if proposal_in(first) is None else ""
+    return f"{said}{also}{remedy}"
 
 
 def _refuse_unnamed(sheet: LayoutSheet, columns: _Columns, rows: Sequence[int]) -> None:
@@ -510,12 +561,13 @@ def _known_target(
 # Wells: grouped by plate and pool, read, and joined where a pool has several.
 
 
-def _well(sheet: LayoutSheet, columns: _Columns, row: int) -> _Well:
+def _well(sheet: LayoutSheet, columns: _Columns, row: int, one_set: bool) -> _Well:
     plate = "" if columns.plate is None else sheet.cell(row, columns.plate)
     if columns.plate is not None and not plate:
         raise ValueError(f"{sheet.grid.place(row, columns.plate)} is empty; name the plate of every row.")
     text = "" if columns.well is None else sheet.cell(row, columns.well)
-    return _Well(row, plate, _name(sheet, columns, row), plates.well(text) or text)
+    position, name = plates.well(text) or text, _name(sheet, columns, row)
+    return _Well(row, "", name, f"{plate} {position}".strip()) if one_set else _Well(row, plate, name, position)
 
 
 def _grouped(sheet: LayoutSheet, wells: Sequence[_Well]) -> dict[tuple[str, str], list[_Well]]:

@@ -25,7 +25,7 @@ from qgt.lab.sheets.headers import (
     is_control,
     rows_said,
 )
-from qgt.lab.sheets.names import mangled
+from qgt.lab.sheets.names import mangled, proposal_in
 from qgt.lab.sheets.plates import POOL_PLATE
 from qgt.lab.wording import in_one_phrase
 
@@ -92,11 +92,25 @@ class LayoutSheet:
 
 def unknown(sheet: LayoutSheet, name: str) -> str:
     """The end of a sentence about a name that no pool has."""
+    own, other = proposal_in(sheet.pools[0]), proposal_in(name)
+    what = "design" if own is None else "round"
+    if other not in (None, own):
+        return another_proposal(other, own)
     if hint := mangled(name, [*sheet.pools, *sheet.samples]):
-        return f"but the design has no such pool; {hint}."
+        return f"but the {what} has no such pool; {hint}."
     if name in sheet.samples:
         return "which is a sample; name the pools, such as " + repr(sheet.pools[0]) + "."
-    return f"but the design has no such pool; use its names, such as {sheet.pools[0]!r}."
+    return f"but the {what} has no such pool; use its names, such as {sheet.pools[0]!r}."
+
+
+def another_proposal(other: str | None, own: str | None) -> str:
+    """The end of a sentence about a pool of a proposal whose code is not that of the pools that are looked for."""
+    if own is None:
+        return f"which is a pool of a follow-up round (proposal {other}); enter its reports for that round."
+    return (
+        f"which is a pool of proposal {other}, but the round is proposal {own}; enter the reports for the round whose "
+        "pools were tested."
+    )
 
 
 def refuse_absent(sheet: LayoutSheet, found: Mapping[str, int], line: str, of: str = "") -> None:

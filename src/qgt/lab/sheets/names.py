@@ -1,8 +1,8 @@
-"""Names: a design's short name and check code, and names that a spreadsheet has changed."""
+"""Names: a design's short name and check code, those of follow-up rounds, and names that a spreadsheet has changed."""
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from qgt.model.design import Design
 
@@ -25,7 +25,11 @@ SECOND_WORDS = (
     "otter owl panda parrot pelican penguin pony puffin quail rabbit raven robin salmon seal shrew sparrow squid "
     "stork swan tern tiger toad trout turtle walrus wolf wren yak zebra"
 )
-_CODE = re.compile(rf"check code[: ]+([{ALPHABET}]{{6}})\b", re.IGNORECASE)
+CODE_LENGTH, PROPOSAL_LENGTH = 6, 4  # characters of a design's code, and of a proposal's
+_CODE = re.compile(rf"check code[: ]+([{ALPHABET}]{{{CODE_LENGTH}}})\b", re.IGNORECASE)
+_BEFORE = re.compile(rf"([{ALPHABET}]{{{CODE_LENGTH}}})[-_ :./]+(.+)", re.IGNORECASE)  # 869FD3-P1
+_AFTER = re.compile(rf"(.+?)[-_ :./]+([{ALPHABET}]{{{CODE_LENGTH}}})", re.IGNORECASE)  # P1-869FD3
+_PROPOSED = re.compile(rf"(?:.*[-_ :./])?R[0-9]+-([{ALPHABET}]{{{PROPOSAL_LENGTH}}})-[0-9]+(?:[-_ :./].*)?")
 
 
 def check_code(design: Design) -> str:
@@ -35,8 +39,18 @@ def check_code(design: Design) -> str:
         >>> check_code(Design.from_rows(["110", "011"]))
         '869FD3'
     """
-    number = int.from_bytes(_digest(design)[:8], "big")
-    return "".join(ALPHABET[number // len(ALPHABET) ** place % len(ALPHABET)] for place in range(6))
+    return code_of(_digest(design), CODE_LENGTH)
+
+
+def code_of(digest: bytes, length: int) -> str:
+    """So many characters of `ALPHABET` that stand for a digest.
+
+    Example:
+        >>> code_of(bytes(range(8)), 4)
+        'FNGB'
+    """
+    number = int.from_bytes(digest[:8], "big")
+    return "".join(ALPHABET[number // len(ALPHABET) ** place % len(ALPHABET)] for place in range(length))
 
 
 def short_name(design: Design) -> str:
@@ -70,6 +84,45 @@ def code_in(text: str) -> str | None:
     """
     found = _CODE.search(text)
     return found[1].upper() if found else None
+
+
+def coded(name: str, known: Callable[[str], bool]) -> tuple[str, str] | None:
+    """The check code and the known name in a name that has both; None for other names.
+
+    Example:
+        >>> [coded(name, ["P1"].__contains__) for name in ("869fd3-P1", "P1 869FD3", "P1", "BATCH2-X")]
+        [('869FD3', 'P1'), ('869FD3', 'P1'), None, None]
+    """
+    if known(name):
+        return None
+    before, after = _BEFORE.fullmatch(name), _AFTER.fullmatch(name)
+    if before is not None and known(before[2]):
+        return before[1].upper(), before[2]
+    return (after[2].upper(), after[1]) if after is not None and known(after[1]) else None
+
+
+# Pools of a follow-up round are called R2-K7F3-1: the round, the code of the proposal, and a number.
+
+
+def proposed_name(number: int, code: str, place: int) -> str:
+    """What a pool of a follow-up round is called: every proposal has a code of its own, and so has its pools' names.
+
+    Example:
+        >>> proposed_name(2, "K7F3", 1)
+        'R2-K7F3-1'
+    """
+    return f"R{number}-{code}-{place}"
+
+
+def proposal_in(name: str) -> str | None:
+    """The code of the proposal that a pool's name is of; None for other names.
+
+    Example:
+        >>> proposal_in("R2-K7F3-1"), proposal_in("869FD3-R2-K7F3-12"), proposal_in("R2-1"), proposal_in("P1")
+        ('K7F3', 'K7F3', None, None)
+    """
+    found = _PROPOSED.fullmatch(name)
+    return None if found is None else found[1]
 
 
 def _digest(design: Design) -> bytes:
