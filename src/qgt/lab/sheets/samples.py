@@ -11,6 +11,7 @@ from qgt.files.tables import has_decimal_commas, number
 from qgt.lab.sheets import plates
 from qgt.lab.sheets.headers import SAMPLES, columns_said, head, rows_said
 from qgt.lab.sheets.names import looks_mangled
+from qgt.model.design import refuse_untidy
 
 TOP = 60  # rows among which a header is looked for
 NAMED_TEXTS = 4  # texts above a table that a note names
@@ -43,9 +44,7 @@ class Samples:
                 raise ValueError(f"{name} holds {len(given)} entries for {number} samples: give one for each.")
         _refuse_repeats("names", self.names)
         _refuse_repeats("wells", [f"{p}, {w}" for p, w in zip(self.plates, self.wells, strict=True)])
-        for name in self.names:
-            if not name or name != name.strip() or any(ord(character) < 32 for character in name):
-                raise ValueError(f"names holds {name!r}: give names without line breaks or blanks at their ends.")
+        refuse_untidy("names", self.names)
         for name in self.wells:
             if plates.well(name) != name:
                 raise ValueError(f"wells holds {name!r}: give wells such as A1 or H12.")
