@@ -97,8 +97,8 @@ DRAWN_AT_A_TIME = 2**20  # numbers drawn at a time on a CPU, so that scratch mem
 class Instances(NamedTuple):
     """Statuses, copies, categories, or amounts where items have loads, and what was observed for them, row by row."""
 
-    x: Values
-    y: Counts
+    x: UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"]
+    y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"]
 
     @property
     def statuses(self) -> UInt8[Tensor, "instances items"]:
