@@ -17,7 +17,9 @@ from qgt.lab.sheets.headers import (
     COUNT,
     CYCLES,
     INSTANCE,
+    NAMED_TEXTS,
     POOL,
+    TOP,
     UNREAD,
     WELLS,
     columns_said,
@@ -561,10 +563,9 @@ def _block_cells(sheet: LayoutSheet, block: tuple[int, int], size: int, left: in
     rows, columns = plates.shape(size)
     for i in range(rows):
         letter = sheet.cell(top + 1 + i, side).upper() if top + 1 + i < len(sheet.grid.rows) else ""
-        if letter != chr(65 + i):
-            raise ValueError(
-                f"{sheet.grid.place(top + 1 + i, side)} holds {letter!r}; write the row's letter, {chr(65 + i)}."
-            )
+        own = plates.row_letter(i)
+        if letter != own:
+            raise ValueError(f"{sheet.grid.place(top + 1 + i, side)} holds {letter!r}; write the row's letter, {own}.")
     cells = [(top + 1 + row, side + 1 + column) for column in range(columns) for row in range(rows)]
     for row, column in cells[max(left, 0) :]:
         if sheet.cell(row, column):
@@ -587,9 +588,6 @@ def _title(sheet: LayoutSheet, block: tuple[int, int], blocks: Sequence[tuple[in
 
 
 # Which layout a sheet has: the one whose names are where it has them; a sheet that fits two is refused.
-
-NAMED_TEXTS = 4  # texts above a table that a note names
-TOP = 60  # rows among which a header is looked for
 
 
 def layout_of(sheet: LayoutSheet) -> Layout:

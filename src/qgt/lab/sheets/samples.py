@@ -9,12 +9,9 @@ from qgt.arguments import whole
 from qgt.files.grids import CellRow, Grid, csv_bytes, read_grids, unescape
 from qgt.files.tables import has_decimal_commas, number
 from qgt.lab.sheets import plates
-from qgt.lab.sheets.headers import SAMPLES, columns_said, head, rows_said
+from qgt.lab.sheets.headers import NAMED_TEXTS, SAMPLES, TOP, columns_said, head, rows_said
 from qgt.lab.sheets.names import looks_mangled
 from qgt.model.design import refuse_untidy
-
-TOP = 60  # rows among which a header is looked for
-NAMED_TEXTS = 4  # texts above a table that a note names
 
 
 @dataclass(frozen=True)
@@ -65,9 +62,19 @@ class Samples:
         """The plate and the well of each sample."""
         return dict(zip(self.names, zip(self.plates, self.wells, strict=True), strict=True))
 
+    def on_plate(self, plate: str) -> dict[str, str]:
+        """The sample in each well of a plate that has one.
+
+        Example:
+            >>> Samples.numbered(2).on_plate("Plate 1")
+            {'A1': 'S1', 'B1': 'S2'}
+        """
+        rows = zip(self.names, self.plates, self.wells, strict=True)
+        return {well: name for name, own, well in rows if own == plate}
+
     def plate_size(self, plate: str) -> int:
         """How many wells a plate must have for its samples: 96 or 384."""
-        return plates.smallest([w for p, w in zip(self.plates, self.wells, strict=True) if p == plate])
+        return plates.smallest(list(self.on_plate(plate)))
 
     @classmethod
     def numbered(cls, count: int, *, plate: int = 96) -> "Samples":
@@ -306,7 +313,7 @@ def _well(grid: Grid, row: int, column: int) -> str:
         if text.isascii() and text.isdecimal() and 1 <= int(text[:4]) <= 96:
             place, across = int(text) - 1, plates.shape(96)[1]
             down = plates.wells(96)[place]
-            along = f"{chr(65 + place // across)}{place % across + 1}"
+            along = f"{plates.row_letter(place // across)}{place % across + 1}"
             remedy += f" ({text} is {down} counted down the columns, and {along} counted along the rows)"
         raise ValueError(f"{grid.place(row, column)} holds {text!r}; {remedy}.")
     return name
