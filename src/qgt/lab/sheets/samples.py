@@ -168,20 +168,14 @@ def _read(grid: Grid) -> Samples:
         if "plates" in columns:
             raise ValueError(f"{grid.name}: has plates but no wells; add a column 'well', such as A1.")
         return replace(Samples.placed(names, households=households, risks=risks), notes=notes)
-    wells = [_well(grid, row, columns["wells"]) for row in rows[1:]]
-    plates = texts.get("plates") or ["Plate 1"] * len(names)
-    for row, plate in zip(rows[1:], plates, strict=True):
+    wells = tuple(_well(grid, row, columns["wells"]) for row in rows[1:])
+    on = tuple(texts.get("plates") or ["Plate 1"] * len(names))
+    for row, plate in zip(rows[1:], on, strict=True):
         if not plate:
             raise ValueError(f"{grid.place(row, columns['plates'])} is empty; name the plate of every sample.")
+    own = tuple(households) if households is not None else None
     try:
-        return Samples(
-            tuple(names),
-            tuple(plates),
-            tuple(wells),
-            None if households is None else tuple(households),
-            None if risks is None else tuple(risks),
-            notes,
-        )
+        return Samples(tuple(names), on, wells, own, None if risks is None else tuple(risks), notes)
     except ValueError as error:
         raise ValueError(f"{grid.name}: {error}") from error
 
