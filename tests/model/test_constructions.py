@@ -103,7 +103,7 @@ def generator(seed: int = 0) -> torch.Generator:
 
 def test_bernoulli_is_the_same_however_many_entries_are_drawn_at_a_time(monkeypatch):
     whole = constructions.bernoulli(30, 40, 0.5, generator())
-    monkeypatch.setattr(constructions, "DRAWN", 100)
+    monkeypatch.setattr(constructions, "DRAWN_TOGETHER", 100)
     parts = constructions.bernoulli(30, 40, 0.5, generator())
     assert list(parts) == list(whole)
 

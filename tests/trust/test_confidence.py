@@ -14,7 +14,7 @@ from qgt.decoders.results import Answers, Spans
 from qgt.testing import check_decoder
 from qgt.testing.checks import small_problem
 from qgt.trust import confidence, fit
-from qgt.trust.confidence import BoundCalibrated, Listing, Logistic, Monotone, Wider, learn
+from qgt.trust.confidence import BoundCalibrated, Listing, Logistic, Monotone, SimulatedLongLists, learn
 
 # Confidence is the share of answers that are right: against enumeration, and on fresh instances of all decoders.
 
@@ -143,7 +143,7 @@ def test_longer_lists_give_the_chance_that_shorter_ones_miss() -> None:
     """Held against the exact posterior: the weight beyond the odds, instance by instance."""
     problem = identity()
     x, y = problem.simulate(12, generator=torch.Generator().manual_seed(4))
-    found = Wider.of(x, qgt.Certified(odds=1e6, certificates=False).bind(problem)(y), 100.0)
+    found = SimulatedLongLists.of(x, qgt.Certified(odds=1e6, certificates=False).bind(problem)(y), 100.0)
     exact = exact_confidence(problem, y)
     plain = qgt.Certified().bind(problem)(y)
     inside = exact / plain.evidence.confidence  # what is listed at odds of 100, of everything
@@ -190,7 +190,7 @@ def test_before_any_simulation_a_list_guesses_what_it_misses() -> None:
     problem = qgt.Problem(noisy.design, noisy.prior, qgt.RoundedGaussian(0.5))
     x, y = problem.simulate(100, generator=torch.Generator().manual_seed(8))
     plain = qgt.Certified(certificates=False).bind(problem)(y)
-    missed = Wider.of(x, qgt.Certified(odds=1e8, certificates=False).bind(problem)(y), 100.0).unlisted
+    missed = SimulatedLongLists.of(x, qgt.Certified(odds=1e8, certificates=False).bind(problem)(y), 100.0).unlisted
     nothing = Listing.learn(x[:0], plain.pick(torch.arange(0)), 100.0)
     guessed = 1 - nothing.applied(plain, *sound(100)).confidence / plain.evidence.confidence
     assert 1 / 3 < float(guessed.mean() / missed.mean()) < 3.0

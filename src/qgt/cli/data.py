@@ -24,7 +24,7 @@ from qgt.cli.shell import (
     planned_samples,
     problem_file,
     read_sheet,
-    share_of,
+    share_option,
     tell,
     write_files,
 )
@@ -127,8 +127,8 @@ def verify(
         verification_figure(report).savefig(figure, dpi=150, format="png")
         write_files(
             {
-                output / "report.json": lambda path: _write(path, report.to_json().encode()),
-                output / "figure.png": lambda path: _write(path, figure.getvalue()),
+                output / "report.json": lambda path: path.write_bytes(report.to_json().encode()),
+                output / "figure.png": lambda path: path.write_bytes(figure.getvalue()),
             }
         )
     brief = {key: value for key, value in report.to_dict().items() if key not in BULKY}
@@ -142,10 +142,6 @@ def verify(
     raise typer.Exit(0 if report.agrees else 1)
 
 
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-
-
 # The verbs that make and score files.
 
 
@@ -155,9 +151,7 @@ def design(
     pools: Annotated[int, typer.Option(metavar="M", help="The number of pools.")],
     items: Annotated[int, typer.Option(metavar="N", help="The number of items.")],
     output: Output,
-    probability: Annotated[
-        float | None, typer.Option(metavar="P", parser=share_of("probability"), help="For bernoulli, if not 0.5.")
-    ] = None,
+    probability: Annotated[float | None, share_option("probability", "P", "For bernoulli, if not 0.5.")] = None,
     weight: Annotated[int | None, typer.Option(metavar="W", help="For column_regular and doubly_regular.")] = None,
     seed: Seed = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it is there already.")] = False,
@@ -287,14 +281,8 @@ def score(
 @app.command()
 def limits(
     items: Annotated[int, typer.Option(metavar="N", help="The number of items.")],
-    rate: Annotated[
-        float,
-        typer.Option(metavar="R", parser=share_of("rate"), help="Each item's chance of being defective: 0.02 or 2%."),
-    ],
-    noise_rate: Annotated[
-        float,
-        typer.Option(metavar="S", parser=share_of("noise-rate"), help="Each count's probability of being noisy."),
-    ] = 0.0,
+    rate: Annotated[float, share_option("rate", "R", "Each item's chance of being defective: 0.02 or 2%.")],
+    noise_rate: Annotated[float, share_option("noise-rate", "S", "Each count's probability of being noisy.")] = 0.0,
     noise_bound: Annotated[int, typer.Option(metavar="D", help="The largest error of a noisy count.")] = 1,
     as_json: Json = False,
 ) -> None:

@@ -29,7 +29,7 @@ from qgt.cli.shell import (
     problem_file,
     read_sheet,
     share_done,
-    share_of,
+    share_option,
     tell,
     tell_verdicts,
     write_files,
@@ -48,7 +48,6 @@ DECODER_HELP = (
     "default certified, load_posterior for amounts, or belief for more than 5000 items in small pools."
 )
 PRETRAINED = "pretrained"
-LIMITED, USUAL_LIMIT = ("certified", "exact"), 5.0  # seconds for each plate: as on the page
 USUAL_CALIBRATION = 10.0  # seconds of simulation, of all sheets of a problem together
 AHEAD = 2.0  # seconds of them, while a plan is made
 MORE_LATER = "The next sheet of this problem continues the simulations; --calibrate 10 runs them all now."
@@ -112,10 +111,7 @@ def decode(
         Path | None, typer.Option(metavar="FOLDER", help="Keeps simulations for the next sheet; 'off': nowhere.")
     ] = None,
     attack_rate: Annotated[
-        float | None,
-        typer.Option(
-            metavar="A", parser=share_of("attack-rate"), help="Of households, instead of the problem's: 10% or 0.1."
-        ),
+        float | None, share_option("attack-rate", "A", "Of households, instead of the problem's: 10% or 0.1.")
     ] = None,
     target: Target = None,
     control: Control = None,
@@ -246,10 +242,10 @@ def _chosen(
 ) -> Chosen:
     """The decoder that the options name."""
     from qgt.decoders.registry import make_decoder
-    from qgt.lab.answers.decoding import DecoderChoice, parse_settings, usual_decoder, with_settings
+    from qgt.lab.answers import decoding
 
     if model is not None:
-        net = with_settings(qgt.load(model), parse_settings("neural", settings))
+        net = decoding.with_settings(qgt.load(model), decoding.parse_settings("neural", settings))
         if keep_proofs:
             raise ValueError("certificate has no meaning for a network: leave it out.")
         return Chosen("neural", net, net.problem if problem is None else qgt.Problem.load(problem), ())
@@ -257,14 +253,14 @@ def _chosen(
     loaded, why = qgt.Problem.load(problem), ""
     if name is None:  # whoever sets an option or wants a proof means the usual one
         meant = (settings or keep_proofs) and loaded.loads is None
-        name, why = DecoderChoice("certified") if meant else usual_decoder(loaded)
+        name, why = decoding.DecoderChoice("certified") if meant else decoding.usual_decoder(loaded)
     if keep_proofs and name != "certified":
         raise ValueError(f"certificate has no meaning for {name}: it is for --decoder certified.")
-    options = parse_settings(name, settings)
+    options = decoding.parse_settings(name, settings)
     if name == "certified":
         options.setdefault("certificates", str(keep_proofs).lower())
-    if name in LIMITED and limited:
-        options.setdefault("time_limit", str(USUAL_LIMIT))
+    if name in decoding.LIMITED_DECODERS and limited:
+        options.setdefault("time_limit", str(decoding.SECONDS_PER_PLATE))
     made = make_decoder(name, options)
     outside = _outside(made, loaded) if name == PRETRAINED else []  # the check imports networks
     return Chosen(name, made, loaded, [*([why] if why else ()), *outside])
@@ -344,7 +340,6 @@ def _all_rounds(
     control: str | None,
 ) -> Done:
     """A sheet with its later rounds, decoded together."""
-
     loaded = qgt.Problem.load(problem)
     usual = "certified" if loaded.loads is None else "load_posterior"
     refuse_with_rounds({"decoder": None if decoder == usual else decoder})
@@ -487,9 +482,7 @@ def follow_up(
     used_up: Annotated[
         list[str] | None, typer.Option("--used-up", metavar="ITEM", help="An item with nothing left; repeatable.")
     ] = None,
-    confidence: Annotated[
-        float, typer.Option(metavar="P", parser=share_of("confidence"), help="Stop where an answer is so sure.")
-    ] = 0.99,
+    confidence: Annotated[float, share_option("confidence", "P", "Stop where an answer is so sure.")] = 0.99,
     time_limit: Annotated[float, typer.Option(metavar="S", help="Seconds per instance.")] = 10.0,
     target: Target = None,
     control: Control = None,
@@ -568,10 +561,6 @@ def decoded_rounds(
     return decoded, before, [*unfit, *notes, *later]
 
 
-def _many(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def _stuck(decoded: "DecodedSheet", found: "Sequence[Proposed]", confidence: float) -> list[str]:
     """Instances that are not sure and for which no pool was found."""
     given = {one.account.name for one in found}
@@ -594,27 +583,26 @@ def _tell_proposed(
     as_json: bool,
 ) -> None:
     from qgt.lab.rounds import proposal_in_words
+    from qgt.lab.wording import many
 
     sure, tests = instances - len(found) - len(stuck), sum(len(one.pools.matrix) for one in found)
     remaining = sum(max(one.pools.remaining, len(one.pools.matrix)) for one in found)
     if as_json:
+        numbers = {"instances": instances, "sure": sure, "pools": tests, "remaining": remaining}
         facts = {
             "folder": folder if found else None,
             "round": record.number,
             "code": record.code,
             "fingerprint": record.fingerprint,
-            "instances": instances,
-            "sure": sure,
-            "pools": tests,
-            "remaining": remaining,
+            **numbers,
             "stuck": list(stuck),
             "notes": list(notes),
             "proposed": {one.account.name: [list(pool) for pool in one.pools.members] for one in found},
         }
         return tell(facts, "", [])
-    title = f"Sure ({100 * confidence:g} % or more): {sure} of {_many(instances, 'instance')}."
+    title = f"Sure ({100 * confidence:g} % or more): {sure} of {many(instances, 'instance')}."
     if found:
-        title += f" Wrote {folder}, round {record.number}: {_many(tests, 'pool')} for {_many(len(found), 'instance')} "
+        title += f" Wrote {folder}, round {record.number}: {many(tests, 'pool')} for {many(len(found), 'instance')} "
         title += f"(proposal {record.code})."
         title += f" Tests that remain in all, these counted: about {remaining}."
     if stuck:

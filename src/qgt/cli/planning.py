@@ -3,13 +3,15 @@
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import qgt
 from qgt.cli.decoding import learn_ahead
-from qgt.cli.shell import Json, Seed, amount_of, app, check_files, share_done, share_of, tell
+from qgt.cli.shell import Json, Seed, amount_option, app, check_files, share_done, share_option, tell
 
 if TYPE_CHECKING:
     from qgt.lab.plan.folder import PlanFolder
@@ -37,11 +39,7 @@ def plan(
     ] = None,
     allele: Annotated[
         float | None,
-        typer.Option(
-            metavar="F",
-            parser=share_of("allele"),
-            help="Instead: the frequency of an allele, of which samples have 0, 1 or 2 copies.",
-        ),
+        share_option("allele", "F", "Instead: the frequency of an allele, of which samples have 0, 1 or 2 copies."),
     ] = None,
     assay: Annotated[
         str | None, typer.Option(metavar="KIND", help="What it reports: count, reading, positive, reads, ct, amount.")
@@ -53,69 +51,58 @@ def plan(
     ] = None,
     attack_rate: Annotated[
         float | None,
-        typer.Option(
-            metavar="A",
-            parser=share_of("attack-rate"),
-            help="With households: the chance that a member is positive where there is an outbreak; default 50%.",
+        share_option(
+            "attack-rate",
+            "A",
+            "With households: the chance that a member is positive where there is an outbreak; default 50%.",
         ),
     ] = None,
     background: Annotated[
         float | None,
-        typer.Option(
-            metavar="B",
-            parser=share_of("background"),
-            help="With households: the chance of any other sample; default: a fifth of the expected share.",
+        share_option(
+            "background",
+            "B",
+            "With households: the chance of any other sample; default: a fifth of the expected share.",
         ),
     ] = None,
     sigma: Annotated[
-        float | None,
-        typer.Option(metavar="S", parser=amount_of("sigma"), help="ct: the standard error in cycles; default 0.25."),
+        float | None, amount_option("sigma", "S", "ct: the standard error in cycles; default 0.25.")
     ] = None,
     limit: Annotated[
         float | None,
-        typer.Option(
-            metavar="L",
-            parser=amount_of("limit"),
-            help="ct: the last cycle that counts as detected; default 38. amount: the least one reported; default 0.",
+        amount_option(
+            "limit",
+            "L",
+            "ct: the last cycle that counts as detected; default 38. amount: the least one reported; default 0.",
         ),
     ] = None,
     dilution: Annotated[
         float | None,
-        typer.Option(
-            metavar="D",
-            parser=amount_of("dilution"),
-            help="ct, amount: 1 if a pool is equal parts of one volume, 0 if samples give full volumes; default 1.",
+        amount_option(
+            "dilution",
+            "D",
+            "ct, amount: 1 if a pool is equal parts of one volume, 0 if samples give full volumes; default 1.",
         ),
     ] = None,
     empty_ct: Annotated[
-        float | None,
-        typer.Option(
-            metavar="CT", parser=amount_of("empty-ct"), help="ct: what pools without a positive read; default: nothing."
-        ),
+        float | None, amount_option("empty-ct", "CT", "ct: what pools without a positive read; default: nothing.")
     ] = None,
     relative: Annotated[
-        float | None,
-        typer.Option(
-            metavar="R", parser=share_of("relative"), help="amount: standard error of large ones; default 10%."
-        ),
+        float | None, share_option("relative", "R", "amount: standard error of large ones; default 10%.")
     ] = None,
     absolute: Annotated[
-        float | None,
-        typer.Option(metavar="A", parser=amount_of("absolute"), help="amount: standard error near 0; default 1."),
+        float | None, amount_option("absolute", "A", "amount: standard error near 0; default 1.")
     ] = None,
     load_mean: Annotated[
         float | None,
-        typer.Option(
-            metavar="M",
-            parser=amount_of("load-mean"),
-            help="ct: mean cycle of positives tested alone; default 27.3. amount: mean of the log10; default 2.92.",
+        amount_option(
+            "load-mean",
+            "M",
+            "ct: mean cycle of positives tested alone; default 27.3. amount: mean of the log10; default 2.92.",
         ),
     ] = None,
     load_sd: Annotated[
-        float | None,
-        typer.Option(
-            metavar="S", parser=amount_of("load-sd"), help="Its standard deviation; default 6.2 cycles, or 1.87."
-        ),
+        float | None, amount_option("load-sd", "S", "Its standard deviation; default 6.2 cycles, or 1.87.")
     ] = None,
     loads: Annotated[
         Path | None,
@@ -125,17 +112,14 @@ def plan(
     ] = None,
     most_missed: Annotated[
         float | None,
-        typer.Option(
-            metavar="M",
-            parser=share_of("most-missed"),
-            help="ct, amount: the share of positives that pools may dilute beyond detection; default 10%.",
+        share_option(
+            "most-missed",
+            "M",
+            "ct, amount: the share of positives that pools may dilute beyond detection; default 10%.",
         ),
     ] = None,
     certainty: Annotated[
-        float,
-        typer.Option(
-            metavar="C", parser=share_of("certainty"), help="The share of plates to be decoded without an error."
-        ),
+        float, share_option("certainty", "C", "The share of plates to be decoded without an error.")
     ] = 0.95,
     most_pools: Annotated[int | None, typer.Option(metavar="M", min=1, help="At most so many pools.")] = None,
     largest_pool: Annotated[
@@ -151,9 +135,7 @@ def plan(
             help="Doubtful samples may be tested alone afterwards; default: yes for positive, ct and amount.",
         ),
     ] = None,
-    volume: Annotated[
-        float, typer.Option(metavar="V", parser=amount_of("volume"), help="Microlitres of each transfer.")
-    ] = 10.0,
+    volume: Annotated[float, amount_option("volume", "V", "Microlitres of each transfer.")] = 10.0,
     seconds: Annotated[float, typer.Option(metavar="S", min=1, help="About the longest to simulate.")] = 45.0,
     seed: Seed = 0,
     as_json: Json = False,
@@ -184,7 +166,6 @@ def plan(
     from qgt.lab.plan.folder import write_plan
     from qgt.lab.plan.loads import MOST_MISSED
     from qgt.lab.plan.planning import plan as make_plan
-    from qgt.lab.plan.question import Question
 
     listed, volume = _samples(samples, file), positive("volume", volume)
     values = questions.parse_values(categories, allele, positives)
@@ -195,25 +176,21 @@ def plan(
     kind = assay or ("count" if depth is None else "reads")
     options = {"sigma": sigma, "limit": limit, "dilution": dilution, "empty_ct": empty_ct, "relative": relative}
     options |= {"absolute": absolute, "load_mean": load_mean, "load_sd": load_sd}
-    measured = questions.parse_measured(kind, {**options, "loads": loads})
-    if measured is not None and errors is not None:
-        raise ValueError(f"errors={errors} is not for the assay {kind}: give {questions.MEASURED[kind][0]} instead.")
-    if measured is None and most_missed is not None:
-        raise ValueError(f"most_missed={most_missed:g} is not for the assay {kind}: leave it out.")
-    question = Question(
+    noise, own_loads = _assay(kind, errors, depth, {**options, "loads": loads}, most_missed)
+    question = questions.Question(
         listed,
-        (0.0, 0.0) if positives is None else questions.parse_positives(positives, len(listed)),
-        measured[0] if measured else questions.parse_assay(kind, questions.parse_errors(errors or "", kind), depth),
-        certainty,
-        most_pools,
-        largest_pool,
-        most_transfers,
-        questions.two_stages(kind) if follow_ups is None else follow_ups,
-        attack_rate,
-        background,
-        measured[1] if measured else None,
-        MOST_MISSED if most_missed is None else most_missed,
-        values,
+        positives=(0.0, 0.0) if positives is None else questions.parse_positives(positives, len(listed)),
+        assay=noise,
+        certainty=certainty,
+        most_pools=most_pools,
+        largest_pool=largest_pool,
+        most_transfers=most_transfers,
+        follow_ups=questions.two_stages(kind) if follow_ups is None else follow_ups,
+        attack_rate=attack_rate,
+        background=background,
+        loads=own_loads,
+        most_missed=MOST_MISSED if most_missed is None else most_missed,
+        values=values,
     )
     generator = torch.Generator().manual_seed(seed)  # the plan hashes it with its own name
     with share_done("simulating designs") as show:
@@ -230,6 +207,26 @@ def _refuse_folder(output: Path) -> None:
     above = next(folder for folder in output.absolute().parents if folder.exists())
     if not above.is_dir() or not os.access(above, os.W_OK):
         raise ValueError(f"{output}: cannot be written, as {above} does not let you; give another folder.")
+
+
+def _assay(
+    kind: str,
+    errors: str | None,
+    depth: int | None,
+    options: Mapping[str, float | Path | None],
+    most_missed: float | None,
+) -> "tuple[qgt.Noise, qgt.Loads | None]":
+    """The noise of the assay and, where it measures amounts, the loads of positives; options of others are refused."""
+    from qgt.lab.plan.question import MEASURED, parse_assay, parse_errors, parse_measured
+
+    measured = parse_measured(kind, options)
+    if measured is None:
+        if most_missed is not None:
+            raise ValueError(f"most_missed={most_missed:g} is not for the assay {kind}: leave it out.")
+        return parse_assay(kind, parse_errors(errors or "", kind), depth), None
+    if errors is not None:
+        raise ValueError(f"errors={errors} is not for the assay {kind}: give {MEASURED[kind][0]} instead.")
+    return measured
 
 
 def _asked_assay() -> tuple[str, str | None]:

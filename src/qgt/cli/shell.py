@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -53,14 +53,14 @@ Plugins = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 
-def share_of(name: str) -> Callable[[str | float], float]:
-    """A parser of an option that takes a probability or another share: 0.02, 0,02 or 2%."""
-    return partial(_parsed, read_share, name)
+def share_option(name: str, metavar: str, words: str) -> Any:
+    """An option that takes a probability or another share, 0.02, 0,02 or 2%; `words` are its help."""
+    return typer.Option(metavar=metavar, parser=partial(_parsed, read_share, name), help=words)
 
 
-def amount_of(name: str) -> Callable[[str | float], float]:
-    """A parser of an option that takes a number, with a decimal point or a decimal comma."""
-    return partial(_parsed, read_amount, name)
+def amount_option(name: str, metavar: str, words: str) -> Any:
+    """An option that takes a number, with a decimal point or a decimal comma; `words` are its help."""
+    return typer.Option(metavar=metavar, parser=partial(_parsed, read_amount, name), help=words)
 
 
 def _parsed(read: Callable[[str, str], float], name: str, text: str | float) -> float:

@@ -25,6 +25,7 @@ from qgt.cli.shell import (
 
 if TYPE_CHECKING:
     from qgt.study import StudyProgress, StudyResult
+    from qgt.study.standard import StandardRow
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Problem, grid and decoders: TOML or JSON.")]
 Scheduler = Annotated[
@@ -120,14 +121,7 @@ def _standard(
     """Run the standard benchmark, and tell what each decoder reached; rows that the file has are not measured again."""
     from qgt.decoders.registry import make_decoder
     from qgt.files.plugins import loaded_plugins
-    from qgt.study.standard import (
-        FAILED,
-        StandardResults,
-        StandardRow,
-        run_standard,
-        standard_decoders,
-        standard_problems,
-    )
+    from qgt.study.standard import FAILED, StandardResults, run_standard, standard_decoders, standard_problems
 
     check_outputs([output], inputs=[*(plugin or ())])
     load_plugins(plugin)
@@ -140,7 +134,7 @@ def _standard(
 
     with share_done("decoding") as show:
 
-        def keep(row: StandardRow) -> None:
+        def keep(row: "StandardRow") -> None:
             rows[:] = [*(one for one in rows if (one.problem, one.decoder) != (row.problem, row.decoder)), row]
             StandardResults(rows).save(output)
             show(len(rows), max(total, len(rows)))
@@ -148,16 +142,18 @@ def _standard(
         found = run_standard(
             decoders, instances=instances, seconds=seconds, done=tuple(rows), sources=sources, on_row=keep
         )
-    table = [
-        [row.problem, row.decoder, f"{row.success:.3f}", f"{row.interval.low:.3f}-{row.interval.high:.3f}",
-         row.instances, f"{row.milliseconds:.3g}"]
-        if row.instances else [row.problem, row.decoder, row.refused, "", 0, ""]
-        for row in found
-        if row.instances or names or row.refused.startswith(FAILED)
-    ]  # fmt: skip
+    table = [_standard_cells(row) for row in found if row.instances or names or row.refused.startswith(FAILED)]
     header = ["problem", "decoder", "right", "95 % interval", "instances", "CPU ms each"]
     told = {"results": str(output), "rows": [asdict(row) for row in found]}
     tell(told if as_json else None, f"{output} has the standard benchmark.", header, *table)
+
+
+def _standard_cells(row: "StandardRow") -> list[object]:
+    """A decoder on a standard problem, for the table; without instances, why it was not measured."""
+    if not row.instances:
+        return [row.problem, row.decoder, row.refused, "", 0, ""]
+    interval = f"{row.interval.low:.3f}-{row.interval.high:.3f}"
+    return [row.problem, row.decoder, f"{row.success:.3f}", interval, row.instances, f"{row.milliseconds:.3g}"]
 
 
 @app.command()

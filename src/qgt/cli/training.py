@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import qgt
-from qgt.cli.shell import Json, Plugins, Seed, app, bar_or_lines, load_plugins, own_generator, share_of, tell
+from qgt.cli.shell import Json, Plugins, Seed, app, bar_or_lines, load_plugins, own_generator, share_option, tell
 from qgt.files.store import alone_in, check_room, working_in
 
 if TYPE_CHECKING:
@@ -84,10 +84,7 @@ def train(
     learning_rate: Annotated[float | None, typer.Option(metavar="R", help="Adam's.")] = None,
     matrix_rate: Annotated[float | None, typer.Option(metavar="R", help="Muon's, on fresh data; default 0.02.")] = None,
     missing: Annotated[
-        float | None,
-        typer.Option(
-            metavar="P", parser=share_of("missing"), help="Chance of a missing count; then the network takes them."
-        ),
+        float | None, share_option("missing", "P", "Chance of a missing count; then the network takes them.")
     ] = None,
     epochs: Annotated[int | None, typer.Option(metavar="E", help="At most, on a fixed data set; default 300.")] = None,
     patience: Annotated[int | None, typer.Option(metavar="E", help="Epochs to wait for a better one.")] = None,

@@ -75,7 +75,7 @@ def kind_of(where: str, table: Table, choices: Mapping[str, Choice]) -> Choice:
 
 
 def check_keys(where: str, table: Table, *, required: Set[str], optional: Set[str] = frozenset()) -> None:
-    """Raise a ValueError for a key that nobody knows, and for one that is missing."""
+    """Raise a ValueError for a key that is not known, and for one that is missing."""
     known = ", ".join(sorted(required | optional)) or "none"
     for key in table:
         if key not in required | optional:
@@ -99,7 +99,7 @@ def explained_at(where: str, error: Exception, names: Iterable[str] = ()) -> Val
 
 
 class ShapeMismatch(ValueError):
-    """Data that do not fit their type. What the class itself says of them, if anything, says more."""
+    """Data that do not fit their type; an error of the class itself comes first, because it may name the range."""
 
 
 class Shape(NamedTuple):
@@ -336,11 +336,9 @@ def decode(where: str, data: object, hint: type[Made], kinds: Kinds = NO_KINDS) 
     return made
 
 
-def decode_fields(
-    where: str, table: Mapping[str, object], cls: type[Made], kinds: Kinds = NO_KINDS, *, known: Mapping[str, object]
-) -> Made:
+def decode_fields(where: str, table: Mapping[str, object], cls: type[Made], *, known: Mapping[str, object]) -> Made:
     """A dataclass from a table of some of its fields, others being known."""
-    return _make(where, table, cls, kinds, start=known)
+    return _make(where, table, cls, NO_KINDS, start=known)
 
 
 def decode_part(
@@ -545,7 +543,7 @@ def _constructed(
     fault: tuple[str, ShapeMismatch] | None,
     names: Iterable[str],
 ) -> Made:
-    """An instance, unless a field has a fault; then what the class says of it, if anything: it may know the range."""
+    """An instance; where a field has a fault, an error: that of the class, if it names the field, or the fault."""
     try:
         made = cls(**given)
     except Exception as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from qgt.files.codec import Table, key_path
-from qgt.files.store import replacing
+from qgt.files.store import write_text
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -42,11 +42,11 @@ def json_by_rows(data: Mapping[str, object]) -> str:
         ]
         }
     """
-    lines = ",\n".join(f"{json.dumps(key)}: {_value(value)}" for key, value in data.items())
+    lines = ",\n".join(f"{json.dumps(key)}: {_json_value(value)}" for key, value in data.items())
     return f"{{\n{lines}\n}}\n"
 
 
-def _value(value: object) -> str:
+def _json_value(value: object) -> str:
     if not (isinstance(value, list) and value and isinstance(value[0], Mapping)):
         return json.dumps(value)
     return "[\n" + ",\n".join(f" {json.dumps(row)}" for row in value) + "\n]"
@@ -97,8 +97,7 @@ def content_in(files: Mapping[str, bytes] | None, name: str) -> bytes | None:
 def save(path: str | Path, data: Table) -> None:
     """Write a table, all or nothing."""
     text = json.dumps(data, indent=1, allow_nan=False) + "\n" if Path(path).suffix == ".json" else to_toml(data)
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_text(path, text)
 
 
 def to_toml(data: Table) -> str:

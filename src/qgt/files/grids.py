@@ -122,8 +122,8 @@ class Grid:
 
     source: str  # the file, for errors
     rows: tuple[tuple[str, ...], ...]
-    sheet: str | None = None  # None for a text file, which has but one
-    separator: str = ","  # of a text file; of an XLSX file, none: an empty text
+    sheet: str | None = None  # None for a text file, which has only one
+    separator: str = ","  # of a text file; empty for an XLSX file
     notes: tuple[str, ...] = ()
     lengths: tuple[int, ...] = ()  # how many cells each row of a text file had; empty for an XLSX file
 
@@ -242,7 +242,7 @@ def _western(name: str, data: bytes) -> tuple[str, tuple[str, ...]]:
         )
     text = data.decode("latin-1")
     first = re.search(r"[^\s;,\"]*[^\x00-\x7f][^\s;,\"]*", text)
-    assert first is not None  # else it would be UTF-8
+    assert first is not None  # otherwise the text would be UTF-8
     return text, (f"The text is not UTF-8; it was read as Windows-1252, as in {first[0][:30]!r}.",)
 
 
@@ -364,7 +364,7 @@ def _workbook(name: str, data: bytes) -> list[Grid]:
     """One grid for each sheet of an XLSX file that holds something and can be seen."""
     load = _openpyxl(name)
     _refuse_bomb(name, data)
-    formulas = _counted(name, data)
+    formulas = _has_formulas(name, data)
     try:
         values = load(io.BytesIO(data), read_only=True, data_only=True, keep_links=False)
         typed = load(io.BytesIO(data), read_only=True, data_only=False, keep_links=False) if formulas else None
@@ -405,27 +405,30 @@ def _refuse_bomb(name: str, data: bytes) -> None:
         raise ValueError(f"{name}: unpacks to {sum(sizes):,} bytes; give a file of at most {LARGEST_GRID_FILE:,}.")
 
 
-def _counted(name: str, data: bytes) -> bool:
+def _has_formulas(name: str, data: bytes) -> bool:
     """Whether some cell has a formula; a file of too many cells is refused before any is read."""
     cells = formulas = 0
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        for entry in archive.infolist():
-            if not entry.filename.endswith(".xml") or entry.filename.endswith("calcChain.xml"):
-                continue  # a calculation chain lists the cells with formulas once more
-            try:
-                for kind in _tags(archive, entry):
-                    cells, formulas = cells + (kind == b"c"), formulas + (kind == b"f")
-                    if cells > MOST_XLSX:
-                        raise ValueError(
-                            f"{name}: has more than {MOST_XLSX:,} cells; send fewer, or save the sheet as CSV."
-                        )
-            except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError, zlib.error, EOFError) as error:
-                raise ValueError(f"{name}: is not a readable XLSX file ({error}); save it again.") from error
+    for tag in _tags(name, data):
+        cells, formulas = cells + (tag == b"c"), formulas + (tag == b"f")
+        if cells > MOST_XLSX:
+            raise ValueError(f"{name}: has more than {MOST_XLSX:,} cells; send fewer, or save the sheet as CSV.")
     return formulas > 0
 
 
-def _tags(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:
-    """The cells and formulas of an entry, piece by piece: c and f."""
+def _tags(name: str, data: bytes) -> Iterator[bytes]:
+    """A c for each cell of a workbook, and an f for each formula."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            for entry in archive.infolist():
+                # A calculation chain lists the cells with formulas once more.
+                if entry.filename.endswith(".xml") and not entry.filename.endswith("calcChain.xml"):
+                    yield from _tags_in(archive, entry)
+    except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError, zlib.error, EOFError) as error:
+        raise ValueError(f"{name}: is not a readable XLSX file ({error}); save it again.") from error
+
+
+def _tags_in(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:
+    """Those of one entry, which is unpacked piece by piece."""
     with archive.open(entry) as stream:
         left = b""
         while piece := stream.read(2**20):

@@ -1,11 +1,11 @@
 """Plugins: a user's own classes, by the names that files give them.
 
-A plugin is one Python file that the user names, on the command line or in a call. Its dataclasses can then stand in a
-problem file or a study as `kind = "file:Class"`, the file without its folder and its .py. A file that is only read
-never causes an import: a kind that no loaded plugin has is an error.
+A plugin is one Python file that the user names, on the command line or in a call. A problem file or a study can then
+name its dataclasses, as `kind = "file:Class"`: the file without its folder and its .py. To read a problem file never
+imports anything: a kind that no loaded plugin has is an error.
 
-What is loaded is known to the whole process, like the modules of Python itself, where classes must be found by name
-to reach other processes. A plugin is loaded once and never replaced, so objects and source cannot disagree.
+Plugins belong to the whole process, as modules of Python do, because other processes find classes by their names. A
+plugin is loaded once and never replaced, so that objects and source agree.
 """
 
 import dataclasses
@@ -45,7 +45,7 @@ class Plugin:
 
 
 def load_plugin(path: str | Path) -> Plugin:
-    """Run a Python file of yours, so that files may name its dataclasses; a second time changes nothing.
+    """Run a Python file of yours, so that files may name its dataclasses; a second call changes nothing.
 
     A module of that name that Python has imported from the same file already is taken as it is.
 
@@ -105,7 +105,7 @@ def load_same(plugins: Iterable[tuple[Path, str]]) -> None:
 
 
 def class_named(where: str, kind: str) -> type:
-    """The class that `kind`, "file:Class", means, or a ValueError that says how to have it."""
+    """The class that `kind`, "file:Class", means, or a ValueError that says how to load it."""
     name, _, cls = kind.partition(":")
     if name == "__main__" or "<locals>" in cls:
         raise ValueError(f"{where}={kind!r} cannot be found: move the class to the top of a file, and name that file.")

@@ -31,12 +31,11 @@ from qgt.files.grids import Grid, csv_bytes, read_grid, unescape, write_rows
 # (`1,5`: one and a half, or 1 to 5) the person is asked, with both ways written out.
 
 MISSING = frozenset({"", "na", "n/a", "nan"})  # whatever their case
-NO_NUMBER = "write a finite number, or leave the cell empty if it is missing"  # what `number` says of other words
+NO_NUMBER = "write a finite number, or leave the cell empty if it is missing"  # the answer of `number` to other words
 NOT_DETECTED = "not detected"  # an infinite cycle threshold, as a cell
 _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _COMMA = re.compile(r"[+-]?(\d+,\d*|,\d+)", re.ASCII)
 _GROUPED = re.compile(r"[+-]?\d{1,3}([.,' \u00a0\u202f]\d{3})+([.,]\d*)?", re.ASCII)
-Read = Callable[[str], "float | str"]
 
 
 def is_number(cell: str) -> bool:
@@ -60,7 +59,7 @@ def has_decimal_commas(cells: Iterable[str]) -> bool:
 
 
 def number(cell: str, *, commas: bool) -> float | str:
-    """The number in a cell, NaN where it is missing; or, where it is none, what to write instead.
+    """The number in a cell, NaN where it is missing; or, where the cell is not a number, what to write instead.
 
     Args:
         cell: The text.
@@ -315,11 +314,11 @@ class Table:
     values: list[list[float]]
     row_names: tuple[str, ...] | None
     column_names: tuple[str, ...] | None
-    first_row: int  # where values[0][0] stood in the file, counted from 1
+    first_row: int  # of values[0][0] in the file, counted from 1
     first_column: int
 
     def place(self, row: int, column: int) -> str:
-        """Say where `values[row][column]` stood in the file."""
+        """The row and the column of `values[row][column]` in the file."""
         return f"row {row + self.first_row}, column {column + self.first_column}"
 
 
@@ -343,7 +342,7 @@ def read_table(
 
 def table_of(grid: Grid, *, columns: Sequence[str] = (), missing: bool = False) -> Table:
     """The table in a grid; see `read_table`."""
-    path, cells, is_name = grid.name, grid.rows, _no_number if missing else _no_finite
+    path, cells, is_name = grid.name, grid.rows, _not_number if missing else _not_finite
     grid.refuse_ragged(range(len(cells)))
     header, named = _layout(path, cells, frozenset(columns), is_name) if cells else (True, True)
     body = cells[header:]
@@ -419,7 +418,7 @@ def _layout(path: str, cells: Sequence[Sequence[str]], known: Set[str], is_name:
             return True, not corner or any(map(is_name, below))
         return True, names_after_corner or first[0] not in known
     # From here on row 1 has numbers, except perhaps in its first cell.
-    if names_after_corner and _no_finite(corner):
+    if names_after_corner and _not_finite(corner):
         return True, True
     if only_names:
         raise ValueError(
@@ -452,11 +451,11 @@ def _has_words(path: str, first: Sequence[str], known: Set[str], is_name: IsName
     return bool(words)
 
 
-def _no_number(cell: str) -> bool:
+def _not_number(cell: str) -> bool:
     return not is_number(cell)
 
 
-def _no_finite(cell: str) -> bool:
+def _not_finite(cell: str) -> bool:
     return cell.lower() in MISSING or not is_number(cell)
 
 

@@ -115,7 +115,7 @@ if nothing was detected, or leave the cell empty if the pool was not measured.
     pools = range(len(texts[0]) if texts else 0)
     kinds = [None if noise is None else reports_of(noise_of(noise, pool)) for pool in pools]
     detectors = [None if noise is None else detector(noise_of(noise, pool)) for pool in pools]
-    cells = _Cells(_means_negative(texts), _has_numbers(texts), _says_nothing(texts))
+    cells = _Cells(_dash_is_negative(texts), _has_numbers(texts), _has_not_detected(texts))
     values: list[list[float]] = []
     for i, row in enumerate(texts):
         values.append([])
@@ -191,12 +191,8 @@ def detector(noise: Noise | None) -> Detector | None:
     if nothing is None:
         return None
     limit: float | None = getattr(noise, "limit", None)
-    return Detector(nothing, limit or None, signed=nothing != math.inf and not limit and bool(_absolute(noise)))
-
-
-def _absolute(noise: object) -> float:
-    found: float = getattr(noise, "absolute", 0.0)
-    return found
+    absolute: float = getattr(noise, "absolute", 0.0)  # an error near 0, by which an amount may be below 0
+    return Detector(nothing, limit or None, signed=nothing != math.inf and not limit and bool(absolute))
 
 
 @dataclass(frozen=True)
@@ -281,7 +277,8 @@ def _has_numbers(texts: Sequence[Sequence[str]]) -> bool:
     return any(is_number(text) and text.lower() not in MISSING for row in texts for text in row)
 
 
-def _says_nothing(texts: Sequence[Sequence[str]]) -> bool:
+def _has_not_detected(texts: Sequence[Sequence[str]]) -> bool:
+    """Whether some cell has a word for not detected that means nothing else, or 0."""
     cells = [text for row in texts for text in row]
     return any(word(text) in NOTHING_WORDS - _EITHER or number(text, commas="," in text) == 0 for text in cells)
 
@@ -296,7 +293,7 @@ def _of_word(text: str, reports: Reports | None, dashes: bool) -> float | str:
     return REPORT_WORDS.get(plain, RESULT)
 
 
-def _means_negative(texts: Sequence[Sequence[str]]) -> bool:
+def _dash_is_negative(texts: Sequence[Sequence[str]]) -> bool:
     """Whether a dash is a negative: where plus signs are the positives, and negatives have no other sign."""
     seen = {word(text) for row in texts for text in row}
     plus = any(one and not one.strip("+") for one in seen)

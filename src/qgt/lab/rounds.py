@@ -185,14 +185,11 @@ def _instance(data: object) -> InstancePools:
     counts = codec.typed("counts", table["counts"], list)
     pools = []
     for pool in codec.typed("pools", table["pools"], list):
-        if (
-            not isinstance(pool, list)
-            or len(pool) != 2
-            or not isinstance(pool[0], str)
-            or not isinstance(pool[1], list)
-        ):
-            raise ValueError(f"pools={codec.shown(pool)} is not valid: give a name and a list of items.")
-        pools.append((pool[0], tuple(codec.typed("pools", item, str) for item in pool[1])))
+        match pool:
+            case [str(name), list(items)]:
+                pools.append((name, tuple(codec.typed("pools", item, str) for item in items)))
+            case _:
+                raise ValueError(f"pools={codec.shown(pool)} is not valid: give a name and a list of items.")
     before = tuple(map(_count_before, counts))
     return InstancePools(codec.typed("name", table["name"], str), before, tuple(pools))
 

@@ -398,6 +398,16 @@ def in_one_phrase(names: Iterable[str], most: int | None = None) -> str:
     return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
+def many(number: int, noun: str) -> str:
+    """A number of things.
+
+    Example:
+        >>> many(1, "plate"), many(1200, "plate")
+        ('1 plate', '1,200 plates')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def quoted(name: str) -> str:
     """A name as it stands in a sentence: as it is, or in quotes where it would blur the sentence.
 

@@ -104,7 +104,7 @@ class Best:
         return bool((self.loss == torch.inf).any())
 
     def update(self, weights: dict[str, Tensor], loss: Tensor) -> Tensor:
-        """Remember what is better than before; which networks' is."""
+        """Remember weights that are better than before; returns which networks have such."""
         better = self.training & (loss < self.loss)
         self.weights = {
             name: torch.where(better.view(-1, *[1] * (tensor.dim() - 1)), tensor, self.weights[name])
@@ -161,10 +161,8 @@ class TrainingRun:
     ) -> "TrainingRun":
         """Draw the first weights and the data."""
         together.check(architecture, config)
-        start, missing, loads = generator.get_state(), config.missing > 0, problems[0].loads is not None
-        network = stack(
-            built(architecture, p.design, missing=missing, loads=loads, generator=generator) for p in problems
-        )
+        start = generator.get_state()
+        network = stack(_untrained(architecture, problem, config, generator) for problem in problems)
         network.head = head_for(problems[0].prior)
         data = Data.draw(tuple(problems), config, generator)
         network.prepare(*data.validation)
@@ -216,8 +214,8 @@ class TrainingRun:
         self.number += 1
         rate = self.config.rate_at(self.number * self.config.epoch_steps - 1)
         seconds = time.perf_counter() - began
-        told = zip(train_loss.tolist(), loss.tolist(), success, better, strict=True)
-        rows = [Epoch(self.number, self.config.epochs, *values, rate, seconds) for values in told]
+        measured = zip(train_loss.tolist(), loss.tolist(), success, better, strict=True)
+        rows = [Epoch(self.number, self.config.epochs, *values, rate, seconds) for values in measured]
         for history, row, active in zip(self.history, rows, training, strict=True):
             if active:
                 history.append(row)
@@ -239,9 +237,8 @@ class TrainingRun:
 
     def _decoder(self, i: int, interrupted: bool) -> NeuralDecoder:
         problem = self.data.problems[i]
-        anything = Generator(self.generator.device).manual_seed(0)
-        missing, loads = self.config.missing > 0, problem.loads is not None
-        network = built(self.architecture, problem.design, missing=missing, loads=loads, generator=anything)
+        any_weights = Generator(self.generator.device).manual_seed(0)  # they are replaced at once
+        network = _untrained(self.architecture, problem, self.config, any_weights)
         weights = self.best.weights_of(i)
         # The first layer drops its weights for pools this problem lacks.
         network.load_state_dict({k: weights[k][..., : v.shape[-1]] for k, v in network.state_dict().items()})
@@ -276,8 +273,14 @@ class TrainingRun:
         )
 
 
+def _untrained(architecture: Architecture, problem: Problem, config: TrainConfig, generator: Generator) -> Network:
+    """A network for a problem, with inputs for missing counts and for loads where there are any."""
+    missing, loads = config.missing > 0, problem.loads is not None
+    return built(architecture, problem.design, missing=missing, loads=loads, generator=generator)
+
+
 def _mean(rows: list[Epoch], *, best: bool) -> Epoch:
-    """What a progress callback is told of the networks still training."""
+    """The epoch that a progress callback gets: the means over the networks that are still training."""
     first, n = rows[0], len(rows)
     return Epoch(
         first.number,
@@ -301,7 +304,7 @@ def _threshold(head: Head, scores: Tensor, x: Tensor) -> float:
 
 
 def _success(head: Head, scores: Tensor, x: Tensor) -> float:
-    """The success rate at the best threshold; none where training has diverged."""
+    """The success rate at the best threshold; 0 where training has diverged."""
     if bool(scores.isnan().any()):
         return 0.0
     threshold = _threshold(head, scores, x)

@@ -80,7 +80,7 @@ CHECKPOINT_SECONDS = 10.0
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C during a training, with what it had learned: `decoders` have the best weights until then.
 
-    It is a KeyboardInterrupt, so whoever does not catch it stops as always.
+    It is a KeyboardInterrupt, so a program that does not catch it stops as always.
 
     Example:
         >>> import torch, qgt
@@ -177,7 +177,7 @@ def train_many(
 def _stackable(problems: Sequence[Problem]) -> list[Problem]:
     """The problems as networks learn them; refused where their networks would have different shapes."""
     if not problems or len({problem.items for problem in problems}) != 1:
-        raise ValueError("problems must be at least one, all with the same number of items.")
+        raise ValueError("problems is not valid: give at least one, all with the same number of items.")
     parts = [problem.in_parts for problem in problems]  # networks of copies and categories learn their parts
     if len({problem.loads is None for problem in parts}) != 1:
         raise ValueError("problems with and without loads have networks of different shapes: train them apart.")
@@ -267,11 +267,11 @@ def fine_tune(
     refuse_unsupported(start, problem)
     network = copy.deepcopy(start.network).to(generator.device).requires_grad_(True).train()
     validation = problem.simulate(TUNING_VALIDATION * batch, generator=generator)
-    before = _validate(network, problem, validation.x, validation.y, batch)
-    for step, loss in enumerate(_tuning(network, problem, steps, batch, learning_rate, generator), 1):
+    before = _tuning_validation(network, problem, validation.x, validation.y, batch)
+    for step, loss in enumerate(_tuning_losses(network, problem, steps, batch, learning_rate, generator), 1):
         if on_step is not None:
             on_step(step, loss)
-    after = _validate(network, problem, validation.x, validation.y, batch)
+    after = _tuning_validation(network, problem, validation.x, validation.y, batch)
     if not after < before:
         network.load_state_dict(start.network.state_dict())
     facts: dict[str, Any] = {"problem": problem.fingerprint, "steps": steps, "batch": batch, "before": before}
@@ -279,7 +279,7 @@ def fine_tune(
     return replace(start, network=network.cpu().eval().requires_grad_(False), made=made)
 
 
-def _tuning(
+def _tuning_losses(
     network: MessageNetwork, problem: Problem, steps: int, batch: int, learning_rate: float, generator: Generator
 ) -> Iterator[float]:
     """The loss of each step; at the end the network has the running average of its weights."""
@@ -288,7 +288,7 @@ def _tuning(
     for step in range(steps):
         warm = min(1.0, (step + 1) / (TUNING_WARM_UP * steps))
         adam.param_groups[0]["lr"] = learning_rate * warm * 0.5 * (1 + math.cos(math.pi * step / steps))
-        loss = _step(network, problem, adam, problem.simulate(batch, generator=generator))
+        loss = _tuning_step(network, problem, adam, problem.simulate(batch, generator=generator))
         with torch.no_grad():
             for name, p in network.named_parameters():
                 average[name].lerp_(p, 1 - min(AVERAGE_KEPT, 1 - 1 / (step + 2)))
@@ -296,9 +296,9 @@ def _tuning(
     network.load_state_dict(average)
 
 
-def _step(network: MessageNetwork, problem: Problem, adam: torch.optim.Adam, batch: Instances) -> float:
+def _tuning_step(network: MessageNetwork, problem: Problem, adam: torch.optim.Adam, batch: Instances) -> float:
     """One step of Adam on a batch; returns the loss before it."""
-    loss = _loss(network, problem, batch.x, batch.y)
+    loss = _tuning_loss(network, problem, batch.x, batch.y)
     adam.zero_grad()
     loss.backward()
     torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
@@ -306,7 +306,7 @@ def _step(network: MessageNetwork, problem: Problem, adam: torch.optim.Adam, bat
     return float(loss.detach())
 
 
-def _loss(network: MessageNetwork, problem: Problem, x: Tensor, y: Tensor) -> Tensor:
+def _tuning_loss(network: MessageNetwork, problem: Problem, x: Tensor, y: Tensor) -> Tensor:
     """Cross entropy of all rounds, the later the more."""
     target = x.to(torch.float32)
     total = torch.zeros((), device=y.device)
@@ -316,10 +316,13 @@ def _loss(network: MessageNetwork, problem: Problem, x: Tensor, y: Tensor) -> Te
 
 
 @torch.no_grad()
-def _validate(network: MessageNetwork, problem: Problem, x: Tensor, y: Tensor, batch: int) -> float:
+def _tuning_validation(network: MessageNetwork, problem: Problem, x: Tensor, y: Tensor, batch: int) -> float:
     """The loss on instances that no step sees."""
     network.eval()
-    parts = [_loss(network, problem, *part) * len(part[0]) for part in zip(x.split(batch), y.split(batch), strict=True)]
+    parts = [
+        _tuning_loss(network, problem, *part) * len(part[0])
+        for part in zip(x.split(batch), y.split(batch), strict=True)
+    ]
     network.train()
     return float(torch.stack(parts).sum()) / len(x)
 
@@ -351,7 +354,7 @@ class AgainstLimit:
 
 
 def limit_decoder(problem: Problem, time_limit: float | None = None) -> Decoder | None:
-    """A decoder that finds the most probable x of a problem; None where nobody can, as with a prior only drawn from."""
+    """A decoder that finds the most probable x; None where there is none, as for a prior that can only be sampled."""
     for decoder in (Certified(odds=1.0, certificates=False, time_limit=time_limit), ExactMAP(time_limit=time_limit)):
         if decoder.supports(problem) is None:
             return decoder
@@ -361,7 +364,7 @@ def limit_decoder(problem: Problem, time_limit: float | None = None) -> Decoder 
 def compared_with_limit(
     decoder: Decoder, problem: Problem, *, seconds: float, most: int = 1000, generator: Generator
 ) -> AgainstLimit | None:
-    """Decode new instances with a decoder and exactly, for some seconds; None if no exact decoder takes the problem.
+    """Decode new instances with a decoder and exactly, for some seconds; None if no exact decoder supports the problem.
 
     A batch of hard instances may take as long again.
 

@@ -31,7 +31,7 @@ from qgt.arguments import fraction, whole
 from qgt.model.design import Design
 from qgt.model.lists import Lists, starts_of
 from qgt.model.noise import Noise, PerCategory, PerPool, by_pool, noise_of
-from qgt.model.prior import FREE, Groups, ItemCosts, Sampler
+from qgt.model.prior import FREE, Groups, ItemCosts, Sampler, one_or_each
 
 MOST_LEVELS = 255  # values are uint8
 SUM_ROUNDING = 1e-9  # by which probabilities may fail to sum to one
@@ -44,8 +44,8 @@ class Categories:
 
     `rates` are the probabilities of the categories but the first, which has the rest; or a row of such probabilities
     for each item. Category 1 is the first of `rates`. Where some categories are not measured, `reported` lists those
-    that are, in the order of the reports. `names` are what sheets, calls and
-    reports call the categories but the first, which they call negative.
+    that are, in the order of the reports. `names` are what sheets, calls and reports call the categories but the first,
+    which they call negative.
 
     Example:
         >>> import torch, qgt
@@ -190,7 +190,8 @@ class Categories:
         shifts = torch.tensor([(one - 1) * design.items for one in self.columns])
         entries = (lists.entries + shifts[:, None]).flatten()
         names = tuple(f"{pool} {category}" for category in self.reported_labels for pool in design.pool_names)
-        return Design(Lists(design.items * self.levels, starts_of(lists.sizes.repeat(len(shifts))), entries), names)
+        parts = Lists(design.items * self.levels, starts_of(lists.sizes.repeat(len(shifts))), entries)
+        return Design(parts, names)
 
     def part_noise(self, noise: Noise, pools: int) -> Noise:
         """The noise of each category, and each pool's own where pools differ."""
@@ -236,8 +237,8 @@ class Copies:
 
     That is the number of alleles of a person in Hardy-Weinberg equilibrium. `frequency` may be a list with one number
     for each item, such as people of different populations. `Copies.from_distribution` takes any other distribution of
-    the number. A noise that knows of a pool's size sees its number of items times the ploidy: the reads
-    of `qgt.Reads` come from every chromosome alike.
+    the number. For a noise, the size of a pool is its number of items times the ploidy: the reads of `qgt.Reads` come
+    from every chromosome alike.
 
     Example:
         >>> import torch, qgt
@@ -259,7 +260,7 @@ class Copies:
         if (self.frequency is None) == (self.shares is None):
             raise ValueError(f"frequency={self.frequency} and shares={self.shares} are not valid: give one of the two.")
         if self.frequency is not None:
-            object.__setattr__(self, "frequency", _frequency(self.frequency))
+            object.__setattr__(self, "frequency", one_or_each("frequency", self.frequency))
             return
         shares = _probabilities("shares", self.shares, least=2)
         if abs(math.fsum(shares) - 1) > SUM_ROUNDING:
@@ -364,25 +365,22 @@ class Copies:
         """A group of equal items for each item, which are defective in order."""
         table = -self.distributions(items).log()
         groups = Groups(torch.arange(items).repeat(self.levels), table, ordered=self.levels > 1)
-        parts = items * self.levels
-        known = torch.full((parts,), FREE, dtype=torch.int8)
-        return ItemCosts(0.0, torch.zeros(parts, dtype=torch.float64), known, groups=groups)
+        return ItemCosts.of_equal_items(items * self.levels, groups=groups)
 
     def part_design(self, design: Design) -> Design:
         """Every part of an item is in all of its pools."""
         lists = design.lists
         shifts = torch.arange(self.levels) * design.items
         entries = torch.cat([(one + shifts[:, None]).flatten() for one in lists.entries.split(lists.sizes.tolist())])
-        return Design(
-            Lists(design.items * self.levels, starts_of(lists.sizes * self.levels), entries), design.own_pool_names
-        )
+        parts = Lists(design.items * self.levels, starts_of(lists.sizes * self.levels), entries)
+        return Design(parts, design.own_pool_names)
 
     def part_noise(self, noise: Noise, pools: int) -> Noise:
-        """The same."""
+        """The noise itself: parts are in the pools of their items."""
         return noise
 
     def part_reports(self, y: Float64[Tensor, "instances pools"]) -> Float64[Tensor, "instances pools"]:
-        """The same."""
+        """The reports themselves."""
         return y
 
 
@@ -466,26 +464,14 @@ def _probabilities(name: str, given: object, *, least: int) -> tuple[float, ...]
 def _rates(given: object) -> tuple[float, ...] | tuple[tuple[float, ...], ...]:
     """Rates of categories, or a row of them for each item."""
     rates: Any = given.tolist() if isinstance(given, Tensor) else given
-    rows = (
-        not isinstance(rates, str) and isinstance(rates, Sequence) and any(isinstance(one, Sequence) for one in rates)
-    )
-    if not rows:
+    listed = isinstance(rates, Sequence) and not isinstance(rates, str)
+    if not listed or not any(isinstance(one, Sequence) for one in rates):
         return _probabilities("rates", rates, least=1)
     each = tuple(_probabilities(f"rates[{i}]", row, least=1) for i, row in enumerate(rates))
     for i, row in enumerate(each):
         if len(row) != len(each[0]):
             raise ValueError(f"rates[{i}] has {len(row)} rates, and rates[0] {len(each[0])}: give rows of one length.")
     return each
-
-
-def _frequency(given: object) -> float | tuple[float, ...]:
-    """A frequency, or one for each item."""
-    frequency: Any = given.tolist() if isinstance(given, Tensor) else given
-    if isinstance(frequency, str) or not isinstance(frequency, Sequence):
-        return fraction("frequency", frequency)
-    if not frequency:
-        raise ValueError("frequency=[] is not valid: give one number, or one per item.")
-    return tuple(fraction(f"frequency[{i}]", one) for i, one in enumerate(frequency))
 
 
 def _binomial(p: float, most: int) -> tuple[float, ...]:

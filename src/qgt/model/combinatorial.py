@@ -1,7 +1,7 @@
 """Designs by a rule, for a pipette: plates, hypercubes, triple systems, and polynomials over finite fields.
 
 Nothing is drawn: equal arguments give equal designs. Each function returns the *columns* of a design, which are the
-pools of each item, `(items, weight)`; `lists_of` makes them the items of each pool.
+pools of each item, `(items, weight)`; `Lists.of_columns` makes them the items of each pool.
 
 What such designs guarantee follows from two numbers, the pools of an item, w, and the most pools that two items share,
 s. With D defectives, another item shares at most s D of its w pools with them. So if s D < w, each item that is not
@@ -26,7 +26,6 @@ import torch
 from torch import Tensor
 
 from qgt.arguments import whole
-from qgt.model.lists import Lists
 
 LARGEST_FIELD = 2**16  # elements: a generator is found in a few seconds
 # Kirkman triple systems of 33 and 69 pools, which neither of Ray-Chaudhuri and Wilson's constructions gives. Points are
@@ -54,17 +53,6 @@ STARTERS = {
         ),
     ),
 }
-
-
-def lists_of(columns: Tensor, pools: int) -> Lists:
-    """The items of each pool, from the pools of each item.
-
-    Example:
-        >>> list(lists_of(torch.tensor([[0, 2], [1, 2]]), 3))
-        [[0], [1], [0, 1]]
-    """
-    owners, order = columns.flatten().sort(stable=True)  # stable: the items of each pool stay sorted
-    return Lists.of_pairs(owners, order // columns.shape[1], lists=pools, bound=len(columns))
 
 
 def nearest(value: int, works: Callable[[int], bool], *, least: int, most: int) -> str:

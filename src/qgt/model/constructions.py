@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from qgt.arguments import fraction, whole
 from qgt.model.lists import Lists, is_sparse, starts_of
 
-DRAWN = 2**24  # entries of the matrix that are drawn one by one at a time
+DRAWN_TOGETHER = 2**24  # entries of the matrix, where every entry is drawn
 
 
 def bernoulli(pools: int, items: int, probability: float, generator: Generator) -> Lists:
@@ -22,7 +22,7 @@ def bernoulli(pools: int, items: int, probability: float, generator: Generator) 
     if is_sparse(pools * items, pools * items * probability):
         ones = _by_gaps(pools * items, probability, generator)
         return Lists.of_pairs(ones // items, ones % items, lists=pools, bound=items)
-    rows = max(1, DRAWN // items)
+    rows = max(1, DRAWN_TOGETHER // items)
     parts = []
     for first in range(0, pools, rows):
         shape = min(rows, pools - first), items
@@ -56,14 +56,11 @@ def regular(pools: int, items: int, weight: int, generator: Generator) -> Lists:
     """
     if 2 * weight > pools:  # then the pools that an item is *not* in are the fewer, and as regular
         outside = regular(pools, items, pools - weight, generator)
-        inside = torch.ones(pools, items, dtype=torch.bool)
-        inside[outside.owners, outside.entries] = False
-        owners, entries = inside.nonzero().T
+        owners, entries = (~outside.matrix(torch.bool)).nonzero().T
         return Lists.of_pairs(owners, entries, lists=pools, bound=items)
     chosen = _subsets(items, pools, weight, generator)  # (items, weight)
     _even_out(chosen, pools, generator)
-    owners, order = chosen.flatten().sort(stable=True)  # stable: the items of each pool stay sorted
-    return Lists.of_pairs(owners, order // max(weight, 1), lists=pools, bound=items)
+    return Lists.of_columns(chosen, lists=pools)
 
 
 def check_even(pools: int, items: int, weight: int) -> None:
@@ -109,7 +106,7 @@ def _even_out(chosen: Tensor, pools: int, generator: Generator) -> None:
 
 
 def _random_members(flat: Tensor, surplus: Tensor, generator: Generator) -> Tensor:
-    """Where the members stand that have to leave: of each pool as many as its surplus, at random."""
+    """The places of the members that have to leave: from each pool as many as its surplus, at random."""
     places = (surplus[flat] > 0).nonzero().flatten()
     places = places[torch.randperm(len(places), generator=generator, device=flat.device)]
     pool, order = flat[places].sort(stable=True)  # in each pool they stay in random order
@@ -168,11 +165,11 @@ def coupled(pools: int, items: int, weight: int, blocks: int, width: int, genera
             part = regular(end - first, mine, weight // width + (offset < weight % width), generator)
             owners.append(part.owners + first)
             entries.append(part.entries + item_starts[block])
-    return _lists(torch.cat(owners), torch.cat(entries), pools, items)
+    return _sorted_lists(torch.cat(owners), torch.cat(entries), pools, items)
 
 
 def sparse_graph_code(items: int, defectives: int, corrected: int, spare: float, generator: Generator) -> Lists:
-    """Nodes of items with signatures, for so many defectives, up to `corrected` of which a node can tell."""
+    """Nodes of items with signatures, for so many defectives; the counts of a node identify up to `corrected`."""
     corrected = whole("corrected", corrected, least=1, most=2)
     degree = DEGREES[corrected]
     share = THRESHOLDS[corrected] * (1 + fraction("spare", spare))
@@ -189,7 +186,7 @@ def sparse_graph_code(items: int, defectives: int, corrected: int, spare: float,
         inside = (signature >> digit) & 1 == 1
         owners.append(members.owners[inside] * block + 1 + digit)
         entries.append(members.entries[inside])
-    return _lists(torch.cat(owners), torch.cat(entries), nodes * block, items)
+    return _sorted_lists(torch.cat(owners), torch.cat(entries), nodes * block, items)
 
 
 def signatures(digits: int, corrected: int) -> Tensor:
@@ -214,6 +211,6 @@ def _even_starts(size: int, parts: int) -> Tensor:
     return starts_of(sizes)
 
 
-def _lists(owners: Tensor, entries: Tensor, pools: int, items: int) -> Lists:
+def _sorted_lists(owners: Tensor, entries: Tensor, pools: int, items: int) -> Lists:
     order = (owners * items + entries).argsort()
     return Lists.of_pairs(owners[order], entries[order], lists=pools, bound=items)

@@ -24,9 +24,13 @@ from qgt.files.store import replacing
 from qgt.model import combinatorial, constructions, design_forms
 from qgt.model.lists import Lists, Products
 
+SHOWN_TRANSFERS = 20_000  # beyond which a notebook shows a design without its matrix
+ITEM_BYTES, TRANSFER_BYTES = 64, 40  # for an item's name, and for a transfer while it is drawn and sorted
+CODED_TRANSFERS = 10  # of an item in a sparse-graph code, at least
+
 
 def numbered(prefix: str, size: int) -> tuple[str, ...]:
-    """The usual names."""
+    """The usual names: P1, P2, ... for the prefix P."""
     return tuple(f"{prefix}{number}" for number in range(1, size + 1))
 
 
@@ -36,16 +40,16 @@ def checked_names(field: str, names: Sequence[str] | None, prefix: str, size: in
         return None
     if len(names) != size or len(set(names)) != size:
         raise ValueError(f"{field} holds {len(set(names))} different names: give {size} different ones.")
-    for name in names:
-        if not name or name != name.strip() or any(ord(character) < 32 for character in name):
-            raise ValueError(f"{field} holds {name!r}: give names without line breaks or blanks at their ends.")
+    refuse_untidy(field, names)
     usual = all(name == f"{prefix}{number}" for number, name in enumerate(names, 1))
     return None if usual else tuple(names)
 
 
-DRAWN = 20_000  # transfers, beyond which a notebook shows a design without its matrix
-ITEM_BYTES, TRANSFER_BYTES = 64, 40  # for an item's name, and for a transfer while it is drawn and sorted
-CODED = 10  # transfers of an item in a sparse-graph code, at least
+def refuse_untidy(field: str, names: Sequence[str]) -> None:
+    """Raise a ValueError for a name that is empty, has a line break, or has blanks at its ends."""
+    for name in names:
+        if not name or name != name.strip() or any(ord(character) < 32 for character in name):
+            raise ValueError(f"{field} holds {name!r}: give names without line breaks or blanks at their ends.")
 
 
 def _check_size(pools: int, items: int, transfers: float) -> None:
@@ -143,9 +147,7 @@ class Design:
     @cached_property
     def matrix(self) -> UInt8[Tensor, "pools items"]:
         """The whole matrix A, made when first asked for and then kept; write into a clone of it, never into itself."""
-        matrix = torch.zeros(self.pools, self.items, dtype=torch.uint8)
-        matrix[self.lists.owners, self.lists.entries] = 1
-        return matrix
+        return self.lists.matrix(torch.uint8)
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -171,7 +173,7 @@ class Design:
     def _repr_html_(self) -> str:
         facts: dict[str, object] = {"pools": f"{self.pools:,}", "items": f"{self.items:,}"}
         facts |= {"items in a pool": _range(self.pool_sizes), "pools of an item": _range(self.item_degrees)}
-        return html_facts("Design", facts, self._picture() if self.transfers <= DRAWN else "")
+        return html_facts("Design", facts, self._picture() if self.transfers <= SHOWN_TRANSFERS else "")
 
     def _picture(self) -> str:
         """The matrix as an image: a square for each transfer."""
@@ -323,8 +325,8 @@ class Design:
     ) -> "Design":
         """Make the pools of Karimi et al. (2019), from whose exact counts `Peeling` finds up to so many defectives.
 
-        A node tells up to `corrected` (1 or 2) defectives; there are `spare` more nodes than the least for N without
-        limit. See `qgt.model.constructions`.
+        The counts of one node identify up to `corrected` (1 or 2) defectives. The share `spare` of nodes is added to
+        the number that is needed in the limit of many items. See `qgt.model.constructions`.
 
         Example:
             >>> g = torch.Generator().manual_seed(0)
@@ -332,7 +334,7 @@ class Design:
             Design(pools=1254, items=10000, transfers=198948)
         """
         items = whole("items", items, least=1)
-        _check_size(1, items, float(CODED * items))
+        _check_size(1, items, float(CODED_TRANSFERS * items))
         return cls(constructions.sparse_graph_code(items, defectives, corrected, spare, generator))
 
     @classmethod
@@ -356,7 +358,7 @@ class Design:
         """
         rows, columns = whole("rows", rows, least=1), whole("columns", columns, least=1)
         _check_size(rows + columns, rows * columns, 2.0 * rows * columns)
-        return cls(combinatorial.lists_of(combinatorial.plate(rows, columns, items), rows + columns))
+        return cls(Lists.of_columns(combinatorial.plate(rows, columns, items), lists=rows + columns))
 
     @classmethod
     def hypercube(cls, *, side: int, dimensions: int) -> "Design":
@@ -376,7 +378,7 @@ class Design:
         side, dimensions = whole("side", side, least=2), whole("dimensions", dimensions, least=1, most=31)
         items = min(side**dimensions, 2**62)  # more than any machine has memory for
         _check_size(side * dimensions, items, float(dimensions * items))
-        return cls(combinatorial.lists_of(combinatorial.grid(side, dimensions), side * dimensions))
+        return cls(Lists.of_columns(combinatorial.grid(side, dimensions), lists=side * dimensions))
 
     @classmethod
     def steiner_triples(cls, *, pools: int, items: int | None = None) -> "Design":
@@ -400,7 +402,7 @@ class Design:
         pools = whole("pools", pools, least=3)
         _check_size(pools, pools * (pools - 1) // 6, pools * (pools - 1) / 2)
         columns = combinatorial.first_items(combinatorial.steiner(pools), pools, items)
-        return cls(combinatorial.lists_of(columns, pools))
+        return cls(Lists.of_columns(columns, lists=pools))
 
     @classmethod
     def kirkman_triples(cls, *, pools: int, items: int | None = None) -> "Design":
@@ -425,7 +427,7 @@ class Design:
         pools = whole("pools", pools, least=3)
         _check_size(pools, pools * (pools - 1) // 6, pools * (pools - 1) / 2)
         columns = combinatorial.first_items(combinatorial.kirkman(pools).flatten(0, 1), pools, items)
-        return cls(combinatorial.lists_of(columns, pools))
+        return cls(Lists.of_columns(columns, lists=pools))
 
     @classmethod
     def shifted_transversal(cls, *, items: int, prime: int, layers: int) -> "Design":
@@ -451,7 +453,7 @@ class Design:
         _check_size(prime * layers, items, float(items * layers))
         power = combinatorial.compression_power(items, prime)
         columns = combinatorial.polynomials(combinatorial.FiniteField.of(prime), layers, power, items)
-        return cls(combinatorial.lists_of(columns, prime * layers))
+        return cls(Lists.of_columns(columns, lists=prime * layers))
 
     @classmethod
     def reed_solomon(cls, *, symbols: int, evaluations: int, degree: int, items: int | None = None) -> "Design":
@@ -481,7 +483,7 @@ class Design:
         items = most if items is None else whole("items", items, least=symbols, most=min(most, 2**31 - 1))
         _check_size(symbols * evaluations, items, float(items * evaluations))
         columns = combinatorial.polynomials(combinatorial.FiniteField.of(symbols), evaluations, degree, items)
-        return cls(combinatorial.lists_of(columns, symbols * evaluations))
+        return cls(Lists.of_columns(columns, lists=symbols * evaluations))
 
     @classmethod
     def from_csv(cls, path: str | Path, data: bytes | None = None) -> "Design":

@@ -68,7 +68,7 @@ class Lists:
 
     @classmethod
     def of(cls, lists: Sequence[Sequence[int]], *, bound: int) -> "Lists":
-        """Take lists in any order of their entries; refuse what is no whole number, too large, or there twice."""
+        """Take lists in any order of entries; refuse an entry that is not a whole number, too large or repeated."""
         flat: list[int] = []
         for number, one in enumerate(lists):
             for entry in one:
@@ -83,6 +83,17 @@ class Lists:
         """Take pairs (list, entry) that are sorted already, on any device."""
         starts = starts_of(owners.bincount(minlength=lists))
         return cls(bound, starts.cpu(), entries.cpu().contiguous())  # no longer a view of what it was taken from
+
+    @classmethod
+    def of_columns(cls, columns: Tensor, *, lists: int) -> "Lists":
+        """Take, for each number below the bound, the lists that it is in: (bound, lists of each number).
+
+        Example:
+            >>> list(Lists.of_columns(torch.tensor([[0, 2], [1, 2]]), lists=3))
+            [[0], [1], [0, 1]]
+        """
+        owners, order = columns.flatten().sort(stable=True)  # stable: the numbers of each list stay sorted
+        return cls.of_pairs(owners, order // max(columns.shape[1], 1), lists=lists, bound=len(columns))
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -101,6 +112,12 @@ class Lists:
     def owners(self) -> Int64[Tensor, " entries"]:
         """The number of the list that each entry is in."""
         return torch.repeat_interleave(torch.arange(len(self)), self.sizes)
+
+    def matrix(self, dtype: torch.dtype) -> Tensor:
+        """The 0/1 matrix with a row for each list and a column for each number below the bound."""
+        matrix = torch.zeros(len(self), self.bound, dtype=dtype)
+        matrix[self.owners, self.entries] = 1
+        return matrix
 
     def transposed(self) -> "Lists":
         """For each number below the bound, the lists that it is in."""
@@ -181,9 +198,7 @@ class Products:
 
     def _matrix_on(self, device: torch.device, dtype: torch.dtype) -> Tensor:
         if (device, dtype) not in self._matrices:
-            matrix = torch.zeros(len(self.lists), self.lists.bound, dtype=dtype)
-            matrix[self.lists.owners, self.lists.entries] = 1
-            self._matrices[device, dtype] = matrix.to(device)
+            self._matrices[device, dtype] = self.lists.matrix(dtype).to(device)
         return self._matrices[device, dtype]
 
     def _lists_on(self, device: torch.device, *, transposed: bool) -> Lists:

@@ -29,7 +29,7 @@ TAIL = 6.0  # standard deviations of log10 amounts, beyond which there are none
 LN10 = math.log(10.0)
 PER_DOUBLING = -1 / math.log10(2.0)  # the slope of a reaction in which every cycle doubles the amount
 CYCLES_BEFORE = 40.0  # an arbitrary cycle threshold is anywhere in so many cycles before the last that is reported
-EMPTY = 4.5  # nats below the usual report of an empty pool, three standard errors: what still reads as empty
+EMPTY = 4.5  # nats below the most probable report of an empty pool: three standard errors, which still read as empty
 MOMENT_NODES = 1025  # at which the law of log10 amounts is summed for its mean and standard deviation
 DECADES_ABOVE = 9.0  # an arbitrary amount is anywhere in so many decades above the least that is reported
 
@@ -331,7 +331,7 @@ class CycleThreshold:
         return (y - self.intercept) / self.slope + self.dilution * sizes.clamp(min=1).log10()
 
     def sample_arbitrary(self, sizes: Tensor, shape: torch.Size, *, generator: Generator) -> Tensor:
-        """Reports that say nothing of the total: none half of the time, else any cycle up to the limit."""
+        """Reports that do not depend on the total: half of them not detected, the others any cycle up to the limit."""
         draws = torch.rand(2, *shape, dtype=torch.float64, generator=generator, device=generator.device)
         return torch.where(draws[0] < 0.5, inf, self._latest - CYCLES_BEFORE * draws[1])
 
@@ -347,7 +347,7 @@ class CycleThreshold:
 
     def _cycle(self, counts: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
         """The cycle without an error, infinite where nothing is in the pool, and the error's standard deviation."""
-        own = counts / sizes.clamp(min=1) ** self.dilution
+        own = _diluted(counts, sizes, self.dilution)
         cycle = self.intercept + self.slope * (own + self.background).log10()
         spread = torch.full_like(cycle, self.sigma)
         if self.background:
@@ -425,12 +425,12 @@ class Amount:
     ) -> Float64[Tensor, "instances pools"]:
         """Add the error on the scale on which it is normal."""
         error = torch.randn(counts.shape, dtype=torch.float64, generator=generator, device=generator.device)
-        y = self._inverse(self._scaled(self._own(counts, sizes)) + error)
+        y = self._inverse(self._scaled(_diluted(counts, sizes, self.dilution)) + error)
         return torch.where(y < self.limit, 0.0, y) if self.limit else y
 
     def log_prob(self, y: Numbers, counts: Numbers, sizes: Numbers) -> Numbers:
         """The log density of an amount; of 0, where only that is possible or the limit makes it so, a probability."""
-        own = self._own(counts, sizes)
+        own = _diluted(counts, sizes, self.dilution)
         where = self._scaled(own)
         density = -0.5 * (self._scaled(y) - where).square() - self._log_step(y) - 0.5 * log(2 * pi)
         possible = torch.ones_like(y + own).bool() if self.absolute else (y > 0) & (own > 0)
@@ -442,7 +442,7 @@ class Amount:
 
     def usual_report(self, counts: Numbers, sizes: Numbers) -> Numbers:
         """The total without an error."""
-        own = self._own(counts, sizes)
+        own = _diluted(counts, sizes, self.dilution)
         return torch.where(own < self.limit, 0.0, own)
 
     def log_total(self, y: Numbers, sizes: Numbers) -> Numbers:
@@ -460,7 +460,7 @@ class Amount:
         return torch.where(y == 0, -inf, found) if self.limit else found
 
     def sample_arbitrary(self, sizes: Tensor, shape: torch.Size, *, generator: Generator) -> Tensor:
-        """Reports that say nothing of the total: none half of the time, else any size from the least reported on."""
+        """Reports that do not depend on the total: half of them not detected, the others any amount from `_least`."""
         draws = torch.rand(2, *shape, dtype=torch.float64, generator=generator, device=generator.device)
         return torch.where(draws[0] < 0.5, 0.0, self._least * 10.0 ** (DECADES_ABOVE * draws[1]))
 
@@ -476,9 +476,6 @@ class Amount:
         if not least:
             raise ValueError("limit=0 is not valid with outliers: give the least amount that is reported.")
         return least
-
-    def _own(self, counts: Tensor, sizes: Tensor) -> Tensor:
-        return counts / sizes.clamp(min=1) ** self.dilution
 
     def _scaled(self, amount: Tensor) -> Tensor:
         """The amount on the scale of the error; -inf for 0 where the error is relative alone."""
@@ -502,8 +499,13 @@ class Amount:
         return torch.hypot(torch.full_like(y, self.absolute), self.relative * y).log()
 
 
+def _diluted(totals: Tensor, sizes: Tensor, dilution: float) -> Tensor:
+    """The amount that is measured in pools with these totals: the sum with a dilution of 0, the mean with 1."""
+    return totals / sizes.clamp(min=1) ** dilution
+
+
 def detects_nothing(noise: object) -> bool:
-    """Whether reports may be infinite, where a machine found nothing.
+    """Whether the report "not detected" is infinite, as for cycle thresholds: then infinity is a valid report.
 
     Example:
         >>> detects_nothing(CycleThreshold(sigma=0.25)), detects_nothing(Amount(relative=0.1))
@@ -573,7 +575,7 @@ def reads_empty(
 
 
 def possible_totals(
-    loads: Loads, noise: Any, y: Float64[Tensor, "instances pools"], sizes: Float64[Tensor, " pools"]
+    loads: Loads, noise: Noise, y: Float64[Tensor, "instances pools"], sizes: Float64[Tensor, " pools"]
 ) -> Bool[Tensor, "instances pools"]:
     """Whether each report, taken alone, is possible for some total, or missing."""
     low, high = loads.span

@@ -1,8 +1,8 @@
 """Noise: the distribution of what a pool reports, given its true count (A x)_i and its size, independent among pools.
 
 Reports are never clipped: a noisy count may be negative or exceed its pool's size. A noise of one's own needs what
-`Noise` has. Each `log_prob` here is exact and sums to one over the integers. The noises whose
-reports are not counts come last.
+`Noise` has. Each `log_prob` here is exact and sums to one over the integers. The noises whose reports are not counts
+come last.
 
 A noise may describe its reports by two more members, which are optional: `reports`, a `Reports`, and
 `usual_report(counts, sizes)`, what pools report without an error. Read them by `reports_of` and `usual_reports`, which
@@ -41,11 +41,11 @@ class Noise(Protocol):
 
     @property
     def integer(self) -> bool:
-        """Whether every report is a whole number; then `log_prob` is of a probability, else of a density."""
+        """Whether every report is a whole number; then `log_prob` is of a probability, otherwise of a density."""
         ...
 
     def reach(self, size: int, tail: float) -> float:
-        """How far a pool of that size may report from its true count, but for a probability of `tail` at most."""
+        """How far from its true count a pool of that size reports, except with a probability of `tail` at most."""
         ...
 
     def sample(
@@ -162,7 +162,7 @@ class Noiseless:
         return counts.clone()
 
     def log_prob(self, y: Numbers, counts: Numbers, sizes: Numbers) -> Numbers:
-        """0 where the count is right, else -inf."""
+        """0 where the count is right, otherwise -inf."""
         return torch.where(y == counts, 0.0, -inf).to(torch.float64)
 
 
@@ -256,7 +256,7 @@ class RoundedGaussian:
 
 @runtime_checkable
 class OwnArbitrary(Protocol):
-    """A noise with a law of its own for reports that say nothing of the pool, because no count is on their scale."""
+    """A noise with its own law of arbitrary reports, which do not depend on the pool: no count is on their scale."""
 
     def sample_arbitrary(self, sizes: Tensor, shape: torch.Size, *, generator: Generator) -> Tensor:
         """Draw such reports."""
@@ -360,11 +360,7 @@ class PerPool:
     noises: Sequence[Noise]  # kept as a tuple
 
     def __post_init__(self) -> None:
-        if not isinstance(self.noises, Sequence) or not self.noises:
-            raise ValueError(f"noises={self.noises!r} is not valid: give a list of one noise per pool.")
-        for i, noise in enumerate(self.noises):
-            check_noise(f"noises[{i}]", noise, one=True)
-        object.__setattr__(self, "noises", tuple(self.noises))
+        object.__setattr__(self, "noises", _checked_noises(self.noises, "pool", one=True))
 
     @property
     def integer(self) -> bool:
@@ -443,11 +439,7 @@ class PerCategory:
     noises: Sequence[Noise]  # kept as a tuple
 
     def __post_init__(self) -> None:
-        if not isinstance(self.noises, Sequence) or not self.noises:
-            raise ValueError(f"noises={self.noises!r} is not valid: give a list of one noise per reported category.")
-        for i, noise in enumerate(self.noises):
-            check_noise(f"noises[{i}]", noise)
-        object.__setattr__(self, "noises", tuple(self.noises))
+        object.__setattr__(self, "noises", _checked_noises(self.noises, "reported category", one=False))
 
     @property
     def integer(self) -> bool:
@@ -500,8 +492,17 @@ def _common_reports(noises: Iterable[Noise]) -> Reports:
     return Reports("counts" if counts else "results", counts=counts, exact=exact)
 
 
+def _checked_noises(noises: object, owner: str, *, one: bool) -> tuple[Noise, ...]:
+    """A tuple of one noise per owner; with `one`, each of them the noise of one pool."""
+    if not isinstance(noises, Sequence) or not noises:
+        raise ValueError(f"noises={noises!r} is not valid: give a list of one noise per {owner}.")
+    for i, noise in enumerate(noises):
+        check_noise(f"noises[{i}]", noise, one=one)
+    return tuple(noises)
+
+
 def check_noise(name: str, noise: object, *, integer: bool = False, one: bool = False) -> None:
-    """Raise a ValueError that names the argument unless it is a noise: of whole numbers, or of one pool, if it must."""
+    """Raise a ValueError that names the argument unless it is a noise; of whole numbers, or of one pool, if asked."""
     if not isinstance(noise, Noise):
         raise ValueError(f"{name}={noise!r} is not valid: give a noise, such as SparseInteger(rate=0.1, bound=1).")
     if isinstance(noise, PerCategory):
@@ -516,7 +517,7 @@ def check_noise(name: str, noise: object, *, integer: bool = False, one: bool = 
 #
 # First the instrument errs, then its scale ends. Both are tables over the true count like every other noise.
 
-RAREST = 1e-300  # a probability that no float tells from none by much
+RAREST = 1e-300  # a probability so small that reports beyond its reach add nothing to a sum of floats
 
 
 @dataclass(frozen=True)
@@ -701,7 +702,7 @@ class PositiveNegative:
         return Reports("results", counts=False, words=words, remedy="write 1 for positive and 0 for negative")
 
     def usual_report(self, counts: Numbers, sizes: Numbers) -> Numbers:
-        """Positive where a pool has defectives, unless the test never or always is."""
+        """Positive where a pool has defectives, unless the test is never positive, or always."""
         rate = self._positive(counts, sizes)
         return (((counts > 0) & (rate > 0)) | (rate == 1)).to(torch.float64)
 
@@ -724,7 +725,7 @@ class PositiveNegative:
 
     def _positive(self, counts: Tensor, sizes: Tensor) -> Tensor:
         false = 1 - self.specificity
-        share = (counts / sizes.clamp(min=1)).clamp(max=1)
+        share = _defective_share(counts, sizes)
         seen = torch.where(counts > 0, share**self.dilution, 0.0)
         # Exactly 1 minus specificity, and exactly the sensitivity, at the two ends.
         return torch.where(seen == 1, self.sensitivity, false + (self.sensitivity - false) * seen)
@@ -829,8 +830,7 @@ class Reads:
 
     def log_prob(self, y: Numbers, counts: Numbers, sizes: Numbers) -> Numbers:
         """The binomial log probability."""
-        rate = self._rate(counts, sizes)
-        possible = (y >= 0) & (y <= self.depth) & (y == y.floor())
+        rate, possible = self._rate(counts, sizes), self._possible(y)
         reads = torch.where(possible, y, 0.0)
         others = self.depth - reads
         whole_depth = torch.lgamma(torch.tensor(self.depth + 1.0, dtype=torch.float64))
@@ -845,9 +845,16 @@ class Reads:
 
     def log_arbitrary(self, y: Numbers, sizes: Numbers) -> Numbers:
         """The same for every number of reads."""
-        possible = (y >= 0) & (y <= self.depth) & (y == y.floor())
-        return torch.where(possible, -log(self.depth + 1.0), -inf).to(torch.float64)
+        return torch.where(self._possible(y), -log(self.depth + 1.0), -inf).to(torch.float64)
+
+    def _possible(self, y: Tensor) -> Tensor:
+        return (y >= 0) & (y <= self.depth) & (y == y.floor())
 
     def _rate(self, counts: Tensor, sizes: Tensor) -> Tensor:
-        share = (counts / sizes.clamp(min=1)).clamp(max=1)
+        share = _defective_share(counts, sizes)
         return (1 - self.error) * share + self.error * (1 - share)
+
+
+def _defective_share(counts: Tensor, sizes: Tensor) -> Tensor:
+    """The share of a pool's items that is defective, also for counts beyond the pool's size."""
+    return (counts / sizes.clamp(min=1)).clamp(max=1)

@@ -175,6 +175,23 @@ class ItemCosts:
             if table is not None and not bool((table > -torch.inf).all()):  # NaN is not
                 raise ValueError(f"{name} is not valid: costs are numbers, or infinite where something is impossible.")
 
+    @classmethod
+    def of_equal_items(
+        cls,
+        items: int,
+        *,
+        total: Float64[Tensor, " numbers"] | None = None,
+        groups: Groups | None = None,
+    ) -> "ItemCosts":
+        """The costs of items that weigh nothing by themselves, none of them known: of their number, or of groups.
+
+        Example:
+            >>> ItemCosts.of_equal_items(2).weights
+            tensor([0., 0.], dtype=torch.float64)
+        """
+        known = torch.full((items,), FREE, dtype=torch.int8)
+        return cls(0.0, torch.zeros(items, dtype=torch.float64), known, total, groups)
+
     @property
     def number(self) -> int | None:
         """The number of defectives, where only one is possible."""
@@ -245,6 +262,21 @@ class FactoredPrior(Protocol):
         ...
 
 
+def one_or_each(name: str, given: object) -> float | tuple[float, ...]:
+    """A probability for all items, or one for each; a ValueError names what is neither.
+
+    Example:
+        >>> one_or_each("rate", 0.5), one_or_each("rate", [0.5, 0])
+        (0.5, (0.5, 0.0))
+    """
+    values: Any = given.tolist() if isinstance(given, Tensor) else given
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        return fraction(name, values)
+    if not values:
+        raise ValueError(f"{name}=[] is not valid: give one number, or one per item.")
+    return tuple(fraction(f"{name}[{i}]", value) for i, value in enumerate(values))
+
+
 @dataclass(frozen=True, eq=False)
 class Bernoulli:
     """Items are defective independently, with one rate for all or one rate each.
@@ -258,14 +290,7 @@ class Bernoulli:
     rate: float | Sequence[float] | Tensor  # kept as a float or a tuple of floats
 
     def __post_init__(self) -> None:
-        rate: Any = self.rate.tolist() if isinstance(self.rate, Tensor) else self.rate
-        if isinstance(rate, Sequence) and not isinstance(rate, str):
-            if not rate:
-                raise ValueError("rate=[] is not valid: give one number, or one per item.")
-            valid: float | tuple[float, ...] = tuple(fraction(f"rate[{i}]", value) for i, value in enumerate(rate))
-        else:
-            valid = fraction("rate", rate)
-        object.__setattr__(self, "rate", valid)
+        object.__setattr__(self, "rate", one_or_each("rate", self.rate))
 
     def sample(self, instances: int, items: int, *, generator: Generator) -> UInt8[Tensor, "instances items"]:
         """Draw statuses."""
@@ -330,20 +355,20 @@ class FixedWeight:
 
     def log_prob(self, x: UInt8[Tensor, "instances items"]) -> Float64[Tensor, " instances"]:
         """Minus the log of the number of sets, or -inf where the weight is another."""
-        items, k = x.shape[1], self.defectives
-        self._check(items)
-        sets = lgamma(items + 1) - lgamma(k + 1) - lgamma(items - k + 1)
-        right = x.sum(1, dtype=torch.int64) == k
-        return right.to(torch.float64).log() - sets  # torch.where of two numbers would be float32
+        right = x.sum(1, dtype=torch.int64) == self.defectives
+        return right.to(torch.float64).log() - self._log_sets(x.shape[1])  # torch.where of two numbers is float32
 
     def costs(self, items: int) -> ItemCosts:
         """Nothing for each item, and the log of the number of sets for having as many as there must be."""
-        self._check(items)
-        sets = lgamma(items + 1) - lgamma(self.defectives + 1) - lgamma(items - self.defectives + 1)
+        sets = self._log_sets(items)
         total = torch.full((items + 1,), torch.inf, dtype=torch.float64)
         total[self.defectives] = sets
-        known = torch.full((items,), FREE, dtype=torch.int8)
-        return ItemCosts(0.0, torch.zeros(items, dtype=torch.float64), known, total)
+        return ItemCosts.of_equal_items(items, total=total)
+
+    def _log_sets(self, items: int) -> float:
+        """The log of the number of sets of so many defectives."""
+        self._check(items)
+        return lgamma(items + 1) - lgamma(self.defectives + 1) - lgamma(items - self.defectives + 1)
 
     def _check(self, items: int) -> None:
         if self.defectives > items:
@@ -442,8 +467,7 @@ class Households:
 
     def costs(self, items: int) -> ItemCosts:
         """A group for each household."""
-        known = torch.full((items,), FREE, dtype=torch.int8)
-        return ItemCosts(0.0, torch.zeros(items, dtype=torch.float64), known, groups=self._groups(items))
+        return ItemCosts.of_equal_items(items, groups=self._groups(items))
 
     def _groups(self, items: int) -> Groups:
         household = self.households(items)
@@ -477,8 +501,8 @@ def _labels(labels: object) -> tuple[str | int, ...]:
 
 # Priors for people who do not know the prevalence: all items share one unknown number.
 #
-# `UnknownRate` says only that the rate lies between two numbers. Of N items, k given ones are then defective with
-# probability
+# `UnknownRate` assumes only that the rate is between two numbers. That k given ones of N items are defective, and no
+# others, then has the probability
 #
 #     P(x) = 1 / (high - low)  times the integral from low to high of  p^k (1 - p)^(N - k) dp,
 #
@@ -492,9 +516,9 @@ def _labels(labels: object) -> tuple[str | int, ...]:
 #     P(x) = sum over t of w_t f(x) t^k / Z_t,        Z_t = sum over x of f(x) t^k,
 #
 # which again is f and a table over k, so that everything that decodes f with such a table decodes this. (An unknown
-# rate of seeding alone would be no such sum.) The other prior's independent items, and its households, only change
-# their rates: the households of a hard year are hit more often and harder. The values t lie between `low` and `high`,
-# where their logarithms are the nodes of a Gauss-Legendre rule: as good as log-uniform, and summing to one exactly.
+# rate of seeding alone would not be such a sum.) The other prior's independent items, and its households, only change
+# their rates: the households of a hard year are hit more often and harder. The values t are between `low` and `high`,
+# and their logarithms are the nodes of a Gauss-Legendre rule: as good as log-uniform, and summing to one exactly.
 
 QUADRATURE_AT_A_TIME = 2**22  # nodes times numbers of defectives at a time
 
@@ -536,26 +560,7 @@ class UnknownRate:
 
     def costs(self, items: int) -> ItemCosts:
         """Nothing for each item, and a table of their number."""
-        known = torch.full((items,), FREE, dtype=torch.int8)
-        total = _rate_table(self.low, self.high, items).clone()
-        return ItemCosts(0.0, torch.zeros(items, dtype=torch.float64), known, total)
-
-
-def with_attack_rate(prior: object, attack_rate: float) -> "Households | UnknownLevel":
-    """A prior of households, perhaps of unknown level, with another attack rate and the same share of defectives.
-
-    Example:
-        >>> prior = UnknownLevel(Households(size=4, seed_rate=0.1, attack_rate=0.5), low=0.5, high=2.0)
-        >>> with_attack_rate(prior, 0.25).prior.seed_rate
-        0.2
-    """
-    if isinstance(prior, Households):
-        return prior.with_attack_rate(attack_rate)
-    if isinstance(prior, UnknownLevel) and isinstance(prior.prior, Households):
-        return replace(prior, prior=prior.prior.with_attack_rate(attack_rate))
-    raise ValueError(
-        f"attack_rate={attack_rate:g} is for a prior of households, and this problem has another: leave it out."
-    )
+        return ItemCosts.of_equal_items(items, total=_rate_table(self.low, self.high, items).clone())
 
 
 @dataclass(frozen=True)
@@ -611,14 +616,14 @@ class UnknownLevel:
         return torch.where(groups.group == ALONE, rates, each[groups.group.clamp(min=0)])
 
     def log_prob(self, x: UInt8[Tensor, "instances items"]) -> Float64[Tensor, " instances"]:
-        """What the costs say."""
+        """The sum of the costs, with the other sign."""
         return -self.costs(x.shape[1]).of(x)
 
     def costs(self, items: int) -> ItemCosts:
         """Those of the other prior, and a table of the number of defectives."""
         costs, tilted = self._costs(items), self._tilted(items)
         k = torch.arange(items + 1, dtype=torch.float64) - int((costs.known == 1).sum())
-        total = _mixed(tilted.weight.log() - tilted.log_z, tilted.log_factor, k)
+        total = _log_mixture(tilted.weight.log() - tilted.log_z, tilted.log_factor, k)
         return ItemCosts(costs.constant, costs.weights, costs.known, -total, costs.groups)
 
     def _costs(self, items: int) -> ItemCosts:
@@ -633,7 +638,7 @@ class UnknownLevel:
         return costs
 
     def _tilted(self, items: int) -> "_Tilted":
-        nodes, weight = _rule(math.log(self.low), math.log(self.high), 64 + math.isqrt(16 * items))
+        nodes, weight = _gauss_legendre(math.log(self.low), math.log(self.high), 64 + math.isqrt(16 * items))
         costs = self._costs(items)
         free = costs.known == FREE
         groups = costs.groups
@@ -650,6 +655,23 @@ class UnknownLevel:
         return _Tilted(nodes, weight, log_z, rates, numbers)
 
 
+def with_attack_rate(prior: object, attack_rate: float) -> Households | UnknownLevel:
+    """A prior of households, perhaps of unknown level, with another attack rate and the same share of defectives.
+
+    Example:
+        >>> prior = UnknownLevel(Households(size=4, seed_rate=0.1, attack_rate=0.5), low=0.5, high=2.0)
+        >>> with_attack_rate(prior, 0.25).prior.seed_rate
+        0.2
+    """
+    if isinstance(prior, Households):
+        return prior.with_attack_rate(attack_rate)
+    if isinstance(prior, UnknownLevel) and isinstance(prior.prior, Households):
+        return replace(prior, prior=prior.prior.with_attack_rate(attack_rate))
+    raise ValueError(
+        f"attack_rate={attack_rate:g} is for a prior of households, and this problem has another: leave it out."
+    )
+
+
 class _Tilted(NamedTuple):
     """A prior under each of the factors."""
 
@@ -661,7 +683,7 @@ class _Tilted(NamedTuple):
 
 
 def _ranks(draws: Tensor, groups: Groups) -> Tensor:
-    """Where each item's draw stands among those of its group, the least being 0: (instances, items)."""
+    """The rank of each item's draw among those of its group, the least being 0: (instances, items)."""
     group = groups.group.to(draws.device)
     order = (group + draws).argsort(1)
     places = torch.arange(len(group), device=draws.device).expand_as(order)
@@ -683,13 +705,13 @@ def _log_sets(groups: Groups) -> Tensor:
 def _rate_table(low: float, high: float, items: int) -> Tensor:
     """What k given defectives of the items cost, for k = 0, 1, ...: (items + 1,)."""
     # Exact up to a few hundred items; beyond, nodes far closer than the integrand is wide.
-    rate, weight = _rule(low, high, min(items // 2 + 1, 64 + math.isqrt(64 * items)))
+    rate, weight = _gauss_legendre(low, high, min(items // 2 + 1, 64 + math.isqrt(64 * items)))
     k = torch.arange(items + 1, dtype=torch.float64)
     none = torch.log1p(-rate)
-    return -_mixed(weight.log() + items * none, rate.log() - none, k)
+    return -_log_mixture(weight.log() + items * none, rate.log() - none, k)
 
 
-def _mixed(start: Tensor, slope: Tensor, k: Tensor) -> Tensor:
+def _log_mixture(start: Tensor, slope: Tensor, k: Tensor) -> Tensor:
     """The log of sum_i exp(start_i + slope_i k), for each k: a few nodes at a time."""
     rows = max(1, QUADRATURE_AT_A_TIME // len(k))
     parts = zip(start.split(rows), slope.split(rows), strict=True)
@@ -698,7 +720,7 @@ def _mixed(start: Tensor, slope: Tensor, k: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=16)
-def _rule(low: float, high: float, number: int) -> tuple[Tensor, Tensor]:
+def _gauss_legendre(low: float, high: float, number: int) -> tuple[Tensor, Tensor]:
     """Gauss-Legendre nodes between two numbers, and weights that sum to one."""
     nodes, weights = np.polynomial.legendre.leggauss(number)
     where = torch.from_numpy(low + (high - low) * (nodes + 1) / 2)

@@ -87,6 +87,8 @@ MAKERS: dict[str, Callable[..., Design]] = {
     "sparse_graph_code": Design.sparse_graph_code,
     "steiner_triples": Design.steiner_triples,
 }
+Values = UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"]  # statuses, copies, categories; amounts
+Counts = Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"]
 Spec = Mapping[str, codec.Table]  # a problem as plain data: design, prior and noise
 PARTS: codec.Kinds = {Sampler: PRIORS, Prior: PRIORS, Noise: NOISES}
 DRAWN_AT_A_TIME = 2**20  # numbers drawn at a time on a CPU, so that scratch memory does not grow with the instances
@@ -126,31 +128,37 @@ class Problem:
     prior: Sampler
     noise: Noise = Noiseless()  # noqa: RUF009 - frozen and without fields, so sharing it is harmless
 
+    def __post_init__(self) -> None:
+        self._check_items()
+        if (each := by_pool(self.noise)) is not None:
+            each.check(self.pools)
+        if self.loads is not None and self.noise.integer:
+            raise ValueError(
+                f"noise={self.noise} reports whole numbers, and items have amounts: give CycleThreshold or Amount."
+            )
+        if isinstance(self.noise, PerCategory):
+            if not isinstance(self.prior, Categories):
+                raise ValueError(
+                    f"noise={self.noise} is for categories, and the prior is {self.prior}: give Categories, or another "
+                    "noise."
+                )
+            self.noise.check(len(self.prior.columns), self.pools)
+        noises = self.noise.noises if isinstance(self.noise, PerCategory) else (self.noise,)
+        if self.values is not None and any(isinstance(one, CycleThreshold | Amount) for one in noises):
+            raise ValueError(f"noise={self.noise} is for items with amounts: give a noise of counts, such as Reads.")
+
+    def _check_items(self) -> None:
+        """Ask the prior for the items of the design: it raises where it is for another number of items."""
+        if self.values is not None:
+            self.values.distributions(self.items)
+        who = self.prior if self.loads is None else self.loads.statuses()
+        if isinstance(who, Prior):
+            who.marginals(self.items)
+
     def _repr_html_(self) -> str:
         parts = {"design": self.design, "prior": self.prior, "noise": self.noise}
         facts = {name: _LONG.repr(part) for name, part in parts.items()}
         return html_facts("Problem", {**facts, "fingerprint": self.fingerprint[:12]})
-
-    def __post_init__(self) -> None:
-        if isinstance(self.prior, Prior):
-            self.prior.marginals(self.design.items)  # raises where the prior is for another number of items
-        if (each := by_pool(self.noise)) is not None:
-            each.check(self.design.pools)
-        if isinstance(self.prior, Loads):
-            self.prior.statuses().marginals(self.design.items)
-            if self.noise.integer:
-                raise ValueError(
-                    f"noise={self.noise} reports whole numbers, and items have amounts: give CycleThreshold or Amount."
-                )
-        if self.values is not None:
-            self.values.distributions(self.design.items)  # raises where the prior is for another number of items
-        if isinstance(self.noise, PerCategory):
-            if not isinstance(self.prior, Categories):
-                raise ValueError(f"noise={self.noise} is for categories, and the prior is {self.prior}.")
-            self.noise.check(len(self.prior.columns), self.design.pools)
-        noises = self.noise.noises if isinstance(self.noise, PerCategory) else (self.noise,)
-        if self.values is not None and any(isinstance(one, CycleThreshold | Amount) for one in noises):
-            raise ValueError(f"noise={self.noise} is for items with amounts: give a noise of counts, such as Reads.")
 
     @property
     def values(self) -> Categories | Copies | None:
@@ -237,17 +245,14 @@ class Problem:
         y = torch.empty(instances, *self.report_shape, dtype=torch.float64, device=device)
         # On a GPU large launches are the cheap ones.
         rows = max(1, DRAWN_AT_A_TIME // max(self.items, self.pools)) if device.type == "cpu" else 2**18
-        sizes = self.sizes(device)
         for start in range(0, instances, rows):
             chunk = slice(start, start + rows)
             x[chunk] = self.prior.sample(len(x[chunk]), self.items, generator=generator)
-            y[chunk] = self._sample_reports(self.totals(x[chunk]), sizes, generator)
+            y[chunk] = self.reports(self.totals(x[chunk]), generator=generator)
         return Instances(x, y)
 
-    def totals(
-        self, x: UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"]
-    ) -> Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"]:
-        """What the items of each pool add up to, which the noise then reports; for categories, one number for each."""
+    def totals(self, x: Values) -> Counts:
+        """What the items of each pool add up to before any noise; for categories, one number for each."""
         return self.design.count(x) if self.values is None else self.values.totals(self.design, x)
 
     def sizes(self, device: torch.device) -> Float64[Tensor, " pools"]:
@@ -255,53 +260,32 @@ class Problem:
         sizes = self.design.pool_sizes.to(device, torch.float64)
         return sizes * self.prior.levels if isinstance(self.prior, Copies) else sizes
 
-    def reports(
-        self,
-        totals: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"],
-        *,
-        generator: Generator,
-    ) -> Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"]:
+    def reports(self, totals: Counts, *, generator: Generator) -> Counts:
         """What pools report of what their items add up to."""
-        return self._sample_reports(totals, self.sizes(totals.device), generator)
-
-    def _sample_reports(self, totals: Tensor, sizes: Tensor, generator: Generator) -> Tensor:
+        sizes = self.sizes(totals.device)
         if totals.dim() == 2 or isinstance(self.noise, PerCategory):
             return self.noise.sample(totals, sizes, generator=generator)
         return torch.stack([self.noise.sample(one, sizes, generator=generator) for one in totals.unbind(2)], 2)
 
-    def log_joint(
-        self,
-        x: UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"],
-        y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"],
-    ) -> Float64[Tensor, " instances"]:
+    def log_joint(self, x: Values, y: Counts) -> Float64[Tensor, " instances"]:
         """The log probability of x and y together, missing counts (NaN) left out: the oracle for every decoder."""
         if not isinstance(self.prior, Prior | Loads | Categories | Copies):
             raise ValueError(f"{self.prior} can only be sampled: give it methods `log_prob` and `marginals`.")
         return self.prior.log_prob(x) + self.log_reports(x, y).flatten(1).sum(1)
 
-    def log_reports(
-        self,
-        x: UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"],
-        y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"],
-    ) -> Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"]:
+    def log_reports(self, x: Values, y: Counts) -> Counts:
         """The log probability, or density, of each report given x; 0 where the report is missing."""
         if y.dim() == 3:
             assert isinstance(self.prior, Categories)
             parts = self.in_parts.log_reports(self.prior.to_parts(x), self.prior.part_reports(y))
-            found: Tensor = parts.unflatten(1, (y.shape[2], self.pools)).transpose(
-                1, 2
-            )  # (instances, pools, categories)
-            return found
+            found: Tensor = parts.unflatten(1, (y.shape[2], self.pools))  # (instances, categories, pools)
+            return found.transpose(1, 2)
         sizes, counts = self.sizes(y.device), self.totals(x)
         missing = y.isnan()
         each = self.noise.log_prob(torch.where(missing, counts, y), counts, sizes)  # noises need not know of NaN
         return torch.where(missing, 0.0, each)
 
-    def blur(
-        self,
-        x: UInt8[Tensor, "instances items"],
-        y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"],
-    ) -> Float64[Tensor, " instances"]:
+    def blur(self, x: UInt8[Tensor, "instances items"], y: Counts) -> Float64[Tensor, " instances"]:
         """How far `log_joint` may be off because float64 rounds: answers that differ by less cannot be told apart.
 
         Example:
@@ -318,9 +302,7 @@ class Problem:
             size = size + self.prior.costs(self.items).size(x)
         return 4 * torch.finfo(torch.float64).eps * (80 + math.log2(self.items + self.pools)) * size
 
-    def explainable(
-        self, y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"]
-    ) -> Bool[Tensor, " instances"]:
+    def explainable(self, y: Counts) -> Bool[Tensor, " instances"]:
         """Whether each pool's count, taken alone, is possible for some number of defectives in that pool, or missing.
 
         False proves that no x explains the instance; True proves nothing, since pools may contradict each other.
@@ -470,22 +452,26 @@ def draws(kind: str) -> bool:
     return kind in MAKERS and "generator" in inspect.signature(MAKERS[kind]).parameters
 
 
+def _made_design(where: str, spec: codec.Table) -> Design:
+    """The design of a recipe: its `kind`, the arguments of the maker and, if that draws, a `seed`."""
+    maker: Callable[..., Design] = codec.kind_of(where, spec, MAKERS)
+    parameters = inspect.signature(maker).parameters.values()
+    wanted = {"seed" if p.name == "generator" else p.name for p in parameters}
+    optional = {p.name for p in parameters if p.default is not inspect.Parameter.empty}
+    codec.check_keys(where, spec, required={"kind", *wanted - optional}, optional=optional)
+    arguments = {key: value for key, value in spec.items() if key not in ("kind", "seed")}
+    if "seed" in wanted:
+        arguments["generator"] = torch.Generator().manual_seed(whole("seed", spec["seed"], most=2**63 - 1))
+    return maker(**arguments)
+
+
 def _design(where: str, spec: codec.Table, folder: Path, files: Mapping[str, bytes] | None) -> Design:
+    """The design of a problem file, in any of the four ways; see the top of this module."""
     try:
         if "file" in spec:
             codec.check_keys(where, spec, required={"file"})
             name = codec.typed("file", spec["file"], str)
             return Design.from_csv(folder / name, documents.content_in(files, name))
-        if "matrix" in spec or "lists" in spec:
-            return stored_design(spec)
-        maker: Callable[..., Design] = codec.kind_of(where, spec, MAKERS)
-        parameters = inspect.signature(maker).parameters.values()
-        wanted = {"seed" if p.name == "generator" else p.name for p in parameters}
-        optional = {p.name for p in parameters if p.default is not inspect.Parameter.empty}
-        codec.check_keys(where, spec, required={"kind", *wanted - optional}, optional=optional)
-        arguments = {key: value for key, value in spec.items() if key not in ("kind", "seed")}
-        if "seed" in wanted:
-            arguments["generator"] = torch.Generator().manual_seed(whole("seed", spec["seed"], most=2**63 - 1))
-        return maker(**arguments)
+        return stored_design(spec) if "matrix" in spec or "lists" in spec else _made_design(where, spec)
     except (ValueError, TypeError) as error:
         raise ValueError(str(error) if str(error).startswith(where) else f"{where}: {error}") from error

@@ -1,10 +1,10 @@
 """What simulations taught, kept on disk: the next sheet of the same problem need not wait for them.
 
 A file's name is the hash of all that the simulations depend on: the problem's fingerprint, the decoder with its
-options, the time and the number allowed, the version of qgt, and the machine, for what a time limit lets a decoder do
-depends on it. What a plugin or a trained network does is not known by its name, so nothing is kept of those. A file
-that is torn, damaged or of another version is as good as none: whoever asked simulates again. Nothing here raises where
-the folder cannot be used.
+options, the time and the number allowed, the version of qgt, and the machine, because its speed decides what a decoder
+finds within a time limit. Simulations of plugins and of trained networks are not kept: a name does not identify their
+behaviour. A file that is damaged or of another version is ignored, and the problem is simulated again. Nothing here
+raises where the folder cannot be used.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ _PLAIN = (bool, int, float, str, type(None))
 def cache_folder(given: str | Path | None = None) -> Path | None:
     """Where to keep what is learned; None for nowhere.
 
-    That is the folder given or, without one, that of the variable QGT_CACHE, else `qgt` in XDG_CACHE_HOME, else
+    The first of these that is given: the argument, the variable QGT_CACHE, `qgt` in XDG_CACHE_HOME; otherwise
     `~/.cache/qgt`. "off" means nowhere.
 
     Example:

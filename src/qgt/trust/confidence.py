@@ -34,7 +34,7 @@ from qgt.decoders.loads.posterior import LoadPosterior
 from qgt.decoders.results import Answers, Decoded, Evidence, Spans, Status
 from qgt.model.loads import as_statuses
 from qgt.model.prior import Prior
-from qgt.model.problem import Problem
+from qgt.model.problem import Counts, Problem
 from qgt.trust import cache
 from qgt.trust.diagnosis import USUAL_ODDS, second_look
 from qgt.trust.fit import FEW_DECODED, Misfit, MisfitSums, Reference, fit_of, misfit
@@ -269,7 +269,7 @@ OPEN_CHANCE = 0.5  # nor than this where even the answer is not proved
 
 
 @dataclass(frozen=True, eq=False)
-class Wider:
+class SimulatedLongLists:
     """Simulated instances with complete lists of longer odds: the shapes of their shorter lists, and the chances."""
 
     shape: Float64[Tensor, "n features"]
@@ -279,7 +279,7 @@ class Wider:
     right: Bool[Tensor, " n"]
 
     @classmethod
-    def of(cls, x: Tensor, wide: Decoded, odds: float) -> "Wider":
+    def of(cls, x: Tensor, wide: Decoded, odds: float) -> "SimulatedLongLists":
         """From simulated truths and results of longer odds."""
         answers, complete = wide.evidence.alternatives, wide.evidence.complete
         assert answers is not None and complete is not None
@@ -338,12 +338,12 @@ class Listing:
     open: Logistic  # where not even the answer is proved
 
     @classmethod
-    def learn(cls, x: Tensor, result: Decoded, odds: float, wider: Wider | None = None) -> "Listing":
+    def learn(cls, x: Tensor, result: Decoded, odds: float, wider: SimulatedLongLists | None = None) -> "Listing":
         """From simulated truths and results, and from others of longer odds."""
         return cls.of(SimulatedLists.of(x, result, odds), odds, wider)
 
     @classmethod
-    def of(cls, lists: SimulatedLists, odds: float, wider: Wider | None = None) -> "Listing":
+    def of(cls, lists: SimulatedLists, odds: float, wider: SimulatedLongLists | None = None) -> "Listing":
         """From simulated lists, and from others of longer odds."""
         unlisted, complete = (~lists.listed).double(), lists.complete
         if wider is not None and len(wider.unlisted) >= ENOUGH_OF_A_KIND:  # a chance tells far more than a yes or a no
@@ -354,7 +354,7 @@ class Listing:
         parts = [_fitted(lists.shape[some], unlisted[some], lists.guess[some]) for some in cut_short]
         return cls(odds, whole, *parts)
 
-    def claims(self, lists: SimulatedLists, wider: Wider | None = None) -> CertainCalls:
+    def claims(self, lists: SimulatedLists, wider: SimulatedLongLists | None = None) -> CertainCalls:
         """The simulated answers that this would call certain, and how many of them are wrong."""
         made = CertainCalls(torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64))
         finished = lists.complete & lists.proved
@@ -475,21 +475,21 @@ MOST_MISSED = 500  # of them, whose items are looked at: their shares are then k
 
 
 @dataclass(frozen=True, eq=False)
-class Unfound:
+class SimulatedMisses:
     """Simulated instances of which no listed answer was right: the truths, and the scores of their items."""
 
     x: UInt8[Tensor, "n items"]
     scores: Float64[Tensor, "n items"]
 
     @classmethod
-    def of(cls, x: Tensor, result: Decoded, right: Tensor) -> "Unfound":
+    def of(cls, x: Tensor, result: Decoded, right: Tensor) -> "SimulatedMisses":
         """From simulated truths and results; `right` are the instances with a right answer among those listed."""
         missed = (~right).nonzero().flatten()[:MOST_MISSED]
         return cls(x[missed], _scores(result)[missed])
 
-    def first(self) -> "Unfound":
+    def first(self) -> "SimulatedMisses":
         """As many as are looked at."""
-        return Unfound(self.x[:MOST_MISSED], self.scores[:MOST_MISSED])
+        return SimulatedMisses(self.x[:MOST_MISSED], self.scores[:MOST_MISSED])
 
 
 @dataclass(frozen=True, eq=False)
@@ -502,7 +502,7 @@ class Missed:
     instances: Int64[Tensor, ""]  # simulated ones without a right answer
 
     @classmethod
-    def learn(cls, rate: Tensor, unfound: "Unfound") -> "Missed":
+    def learn(cls, rate: Tensor, unfound: "SimulatedMisses") -> "Missed":
         """From simulated instances without a right answer among those listed, and from the items' rates."""
         read = Monotone.fit(unfound.scores.flatten(), unfound.x.flatten() > 0)
         return cls(rate, read.at, read.share, torch.tensor(len(unfound.x)))
@@ -623,9 +623,7 @@ class BoundCalibrated:
             refuse_short_lists(self.config.decoder, "where counts are missing")
         return self.judged(y, self.decode(y))
 
-    def judged(
-        self, y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"], result: Decoded
-    ) -> Decoded:
+    def judged(self, y: Counts, result: Decoded) -> Decoded:
         """The decoder's answers to some counts, with their confidence and their fit by what was learned."""
         learned, lacking = self.learned(y.device), y.isnan().flatten(1).any(1)
         told = learned.applied(self.problem, y, result, self._wider)
@@ -781,7 +779,7 @@ class Learned:
         return replace(result, evidence=replace(evidence, fit=fit))
 
     def _supported(self, evidence: Evidence, y: Tensor, wider: Callable[[Tensor], Tensor]) -> Evidence:
-        """The evidence with no more confidence than simulations support (see `CertainCalls`), or else longer lists."""
+        """The evidence with no more confidence than simulations (see `CertainCalls`) or longer lists support."""
         sure, answers = evidence.confidence, evidence.alternatives
         assert sure is not None and self.claims is not None
         most = torch.full_like(sure, self.claims.most)
@@ -838,11 +836,11 @@ def with_values(problem: Problem, result: Decoded, evidence: Evidence) -> Eviden
 
 
 def refuse_short_lists(decoder: Decoder, why: str) -> None:
-    """Refuse lists so short that an answer is alone on its own, where no simulation tells what they leave out."""
+    """Refuse lists so short that most have one answer, where no simulation shows how much they leave out."""
     if isinstance(decoder, Certified) and 1 < decoder.odds < USUAL_ODDS:
         raise ValueError(
-            f"odds={decoder.odds:g} is too small {why}: answers that come close would not be listed, and nothing tells "
-            f"their weight; give {USUAL_ODDS:g} or more, or 1 for no probabilities at all."
+            f"odds={decoder.odds:g} is too small {why}: answers that come close would not be listed, and their weight "
+            f"is not known; give {USUAL_ODDS:g} or more, or 1 for no probabilities at all."
         )
 
 
@@ -885,7 +883,7 @@ class SimulationProgress:
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class SimulatedScores:
     """Simulated answers of a decoder that only scores items: what tells the right ones, and how well they fit."""
 
     given: Float64[Tensor, "n features"]
@@ -898,17 +896,17 @@ class Scored:
     pools: Float64[Tensor, "2 pools"]  # sums
 
     @classmethod
-    def of(cls, problem: Problem, truths: Tensor, y: Tensor, result: Decoded) -> "Scored":
+    def of(cls, problem: Problem, truths: Tensor, y: Tensor, result: Decoded) -> "SimulatedScores":
         """From simulated truths, counts and results."""
         off, right = misfit(problem, y, result.values), (result.x == _answerable(truths)).all(1)
         own, true = MisfitSums.of(off), MisfitSums.of(misfit(problem, y[:FEW_DECODED], truths[:FEW_DECODED]))
         pools, finished = torch.stack([own.total, own.squares]), result.status <= Status.PROVED
         return cls(features(off, result), right, finished, own.noise, own.prior, true.noise, true.prior, pools)
 
-    def plus(self, more: "Scored") -> "Scored":
+    def plus(self, more: "SimulatedScores") -> "SimulatedScores":
         """With more of them."""
         rows = {one.name: torch.cat([getattr(self, one.name), getattr(more, one.name)]) for one in fields(self)}
-        return Scored(**{**rows, "pools": self.pools + more.pools})
+        return SimulatedScores(**{**rows, "pools": self.pools + more.pools})
 
     def reference(self, problem: Problem) -> Reference:
         """How well answers fit."""
@@ -925,10 +923,10 @@ class Lessons:
     plain: SimulationProgress
     wide: SimulationProgress  # of those with longer odds
     positives: Float64[Tensor, ""]  # defective items in all
-    unfound: Unfound
+    unfound: SimulatedMisses
     lists: SimulatedLists | None  # of decoders that list answers
-    scored: Scored | None  # of the others
-    wider: Wider | None
+    scored: SimulatedScores | None  # of the others
+    wider: SimulatedLongLists | None
 
     def tensors(self) -> dict[str, Tensor]:
         """All of it, for a file."""
@@ -955,10 +953,10 @@ class Lessons:
 LESSONS: dict[str, Any] = {
     "plain": SimulationProgress,
     "wide": SimulationProgress,
-    "unfound": Unfound,
+    "unfound": SimulatedMisses,
     "lists": SimulatedLists,
-    "scored": Scored,
-    "wider": Wider,
+    "scored": SimulatedScores,
+    "wider": SimulatedLongLists,
 }
 
 
@@ -1015,9 +1013,9 @@ def _learn_plainly(
             right = found_among(x, answers)
             lists = _cat(lists, SimulatedLists.of(x, seen.result, USUAL_ODDS))
         else:
-            new = Scored.of(problem, seen.truths, seen.y, seen.result)
+            new = SimulatedScores.of(problem, seen.truths, seen.y, seen.result)
             scored = new if scored is None else scored.plus(new)
-        unfound = _cat(unfound, Unfound.of(x, seen.result, right)).first()
+        unfound = _cat(unfound, SimulatedMisses.of(x, seen.result, right)).first()
     assert unfound is not None
     missed = Missed.learn(_rate(problem, positives, progress.instances), unfound)
     left = Lessons(progress, SimulationProgress.start(WIDE_SEED), positives, unfound, lists, scored, None)
@@ -1031,7 +1029,9 @@ def _learn_plainly(
     return Learned(progress.instances, scored.reference(problem), None, scoring, missed, claims, kept)
 
 
-def _known(lessons: Lessons | None) -> tuple[Tensor, Unfound | None, SimulatedLists | None, Scored | None]:
+def _known(
+    lessons: Lessons | None,
+) -> tuple[Tensor, SimulatedMisses | None, SimulatedLists | None, SimulatedScores | None]:
     if lessons is None:
         return torch.zeros((), dtype=torch.float64), None, None, None
     return lessons.positives, lessons.unfound, lessons.lists, lessons.scored
@@ -1055,26 +1055,17 @@ def _learn_with_longer_odds(
     positives, unfound, lists, _ = _known(lessons)
     progress = SimulationProgress.start(PLAIN_SEED) if lessons is None else lessons.plain
     budget = Budget(half, None if at_once is None else at_once / 2, config.simulations)
-    # How good an incomplete list is depends on the time that the search had: it must be the decoder's own limit. Half a
-    # second at a time is less than that limit, so lists that were cut short by it are dropped.
-    own = plain.time_limit is not None and at_once is None
-    bound = _own(plain, problem) if own else _hurried(plain, problem)
-    # And they must be decoded together as a sheet's are, for a batch shares its time: not two first, then more.
-    first = max(FIRST_INSTANCES, int(half / plain.time_limit)) if own and plain.time_limit else FIRST_INSTANCES
-    progress, seen = _simulated(problem, bound, progress, budget, device, first)
+    progress, seen = _simulated_as_decoded(problem, plain, progress, budget, device)
     if seen is not None:
-        complete = seen.result.evidence.complete
-        if at_once is not None and complete is not None and decoder.odds > 1:
-            seen = seen.pick(complete | (seen.limit >= (math.inf if plain.time_limit is None else plain.time_limit)))
         positives = positives + (seen.truths > 0).sum()
-        if decoder.odds > 1:
-            answers = seen.result.evidence.alternatives
-            assert answers is not None
-            lists = _cat(lists, SimulatedLists.of(seen.truths, seen.result, decoder.odds))
-            found = Unfound.of(seen.truths, seen.result, found_among(seen.truths, answers))
-            unfound = _cat(unfound, found).first()
+    if seen is not None and decoder.odds > 1:
+        answers = seen.result.evidence.alternatives
+        assert answers is not None
+        lists = _cat(lists, SimulatedLists.of(seen.truths, seen.result, decoder.odds))
+        found = SimulatedMisses.of(seen.truths, seen.result, found_among(seen.truths, answers))
+        unfound = _cat(unfound, found).first()
     reference = _reference(problem) if before is None else before.reference
-    if decoder.odds == 1:  # it tells no probabilities
+    if decoder.odds == 1:  # such a decoder has no probabilities
         return Learned(progress.instances, reference, None, None, None, None)
     assert lists is not None and unfound is not None
     wider, further = (None, SimulationProgress.start(WIDE_SEED)) if lessons is None else (lessons.wider, lessons.wide)
@@ -1083,7 +1074,7 @@ def _learn_with_longer_odds(
     more = Budget(half, left, min(ENOUGH_WIDE, config.simulations))
     further, longer = _simulated(problem, _hurried(wide, problem), further, more, device)
     if longer is not None:
-        wider = _cat(wider, Wider.of(longer.truths, longer.result, decoder.odds))
+        wider = _cat(wider, SimulatedLongLists.of(longer.truths, longer.result, decoder.odds))
     listed, simulated = Listing.of(lists, decoder.odds, wider), progress.instances + further.instances
     missed = Missed.learn(_rate(problem, positives, len(lists.right)), unfound)
     rest = Lessons(progress, further, positives, unfound, lists, None, wider)
@@ -1091,15 +1082,29 @@ def _learn_with_longer_odds(
     return Learned(simulated, reference, listed, None, missed, listed.claims(lists, wider), kept)
 
 
+def _simulated_as_decoded(
+    problem: Problem, decoder: Certified, before: SimulationProgress, budget: "Budget", device: torch.device
+) -> "tuple[SimulationProgress, Simulated | None]":
+    """`_simulated`, with lists that were cut short only where the decoder would cut them short on a sheet.
+
+    How good an incomplete list is depends on the time that the search had, which must be the decoder's own limit. With
+    little time at once the search has less than that, and lists that were cut short by it are dropped.
+    """
+    if budget.at_once is None and decoder.time_limit is not None:
+        decode = decoder.bind(problem)
+        # A batch shares its time, so simulated instances are decoded together as a sheet's are: not two first.
+        first = int(budget.seconds / decoder.time_limit) if decoder.time_limit else 0
+        return _simulated(problem, lambda each: decode, before, budget, device, max(FIRST_INSTANCES, first))
+    progress, seen = _simulated(problem, _hurried(decoder, problem), before, budget, device)
+    complete = None if seen is None else seen.result.evidence.complete
+    if seen is not None and complete is not None and budget.at_once is not None and decoder.odds > 1:
+        seen = seen.pick(complete | (seen.limit >= (math.inf if decoder.time_limit is None else decoder.time_limit)))
+    return progress, seen
+
+
 def _answerable(truths: Tensor) -> Tensor:
     """Truths as answers have them: who is defective where items have amounts, and the truths themselves otherwise."""
     return truths if truths.dtype == torch.uint8 else as_statuses(truths)
-
-
-def _own(decoder: Certified, problem: Problem) -> Callable[[float], Decode]:
-    """The decoder with its own limit, however little time there is."""
-    decode = decoder.bind(problem)
-    return lambda each: decode
 
 
 def _hurried(decoder: Certified, problem: Problem) -> Callable[[float], Decode]:
@@ -1107,9 +1112,8 @@ def _hurried(decoder: Certified, problem: Problem) -> Callable[[float], Decode]:
 
     A list that is complete is the same however long the search was allowed to take.
     """
-    bound: dict[
-        float, Decode
-    ] = {}  # by the limit: most batches have the decoder's own, and share what binding prepares
+    # By the limit: most batches have the decoder's own, and share what binding prepares.
+    bound: dict[float, Decode] = {}
 
     def within(seconds: float) -> Decode:
         limit = seconds if decoder.time_limit is None else min(seconds, decoder.time_limit)

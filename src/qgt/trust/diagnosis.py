@@ -34,8 +34,8 @@ from qgt.model.noise import (
     usual_reports,
 )
 from qgt.model.prior import Bernoulli, Households, Prior, Sampler, UnknownLevel, with_attack_rate
-from qgt.model.problem import Problem
-from qgt.trust.fit import INSTANCE_ALARM, MOST_DRAWN, SMALLEST, Counts, exchanged, expected_off, misfit
+from qgt.model.problem import Counts, Problem
+from qgt.trust.fit import INSTANCE_ALARM, MOST_DRAWN, SMALLEST, exchanged, expected_off, misfit
 
 # Counts that no answer explains: which of them must be wrong, and what the others say.
 #
@@ -296,17 +296,11 @@ def _unlisted(
     the counts without which the others are explained best, as far as the roots' bounds show.
     """
     pools, tables = problem.pools, pool_costs(problem.design, problem.noise, y)
-    chance = 1 / (sizes + 1)
-    largest = (NEAR_SHARE / 2 + (1 - NEAR_SHARE) * chance if problem.noise.integer else chance).log()
-    worth = math.log(WORTH_A_LOOK * pools) - largest  # nats above P(y), for each pool
+    worth = _worth_a_look(problem, sizes)
     least = torch.maximum(worth.expand_as(y), known)
     # Without its count, such an x has at least P(y) times that, and with it less than 1/odds of P(y).
-    of_each = tables.tables[tables.which]  # (instances, pools, counts)
-    counts = torch.arange(of_each.shape[2], device=y.device)
-    far = (of_each >= (reach + worth)[:, None]) & (counts <= sizes[:, None]) & ~y.isnan()[:, :, None]
-    usual = of_each.argmin(2, keepdim=True)
-    sides = torch.stack([far & (counts > usual), far & (counts < usual)])  # each is convex: the search has no gaps
-    ratio, nothing = torch.zeros_like(y), torch.zeros(1, len(counts), dtype=torch.float64, device=y.device)
+    far, sides = _far_totals(tables, y, sizes, reach + worth)
+    ratio, nothing = torch.zeros_like(y), torch.zeros_like(tables.tables[:1])
 
     def look(row: Tensor, pool: Tensor, kinds: Tensor, kind: Tensor, *, briefly: bool) -> Tensor:
         which = tables.which[row]
@@ -329,6 +323,26 @@ def _unlisted(
         kinds, kind = torch.where(sides[some], 0.0, torch.inf).double().unique(dim=0, return_inverse=True)
         look(row, pool, kinds, kind, briefly=False)
     return ratio
+
+
+def _worth_a_look(problem: Problem, sizes: Tensor) -> Float64[Tensor, " pools"]:
+    """How many nats above P(y) an x must be without a pool's count, for a wrong count there to matter."""
+    chance = 1 / (sizes + 1)
+    largest = NEAR_SHARE / 2 + (1 - NEAR_SHARE) * chance if problem.noise.integer else chance  # of `_log_wrong`
+    return math.log(WORTH_A_LOOK * problem.pools) - largest.log()
+
+
+def _far_totals(tables: PoolCosts, y: Tensor, sizes: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
+    """The totals of each pool that cost at least so much: all of them, and those above and below the cheapest total.
+
+    Shapes are (instances, pools, totals) and (2, instances, pools, totals). Each of the two sides is convex, so that a
+    search there has no gaps.
+    """
+    costs = tables.tables[tables.which]  # (instances, pools, totals)
+    totals = torch.arange(costs.shape[2], device=y.device)
+    far = (costs >= least[:, None]) & (totals <= sizes[:, None]) & ~y.isnan()[:, :, None]
+    usual = costs.argmin(2, keepdim=True)
+    return far, torch.stack([far & (totals > usual), far & (totals < usual)])
 
 
 def _log_wrong(problem: Problem, y: Tensor, expected: Tensor, sizes: Tensor) -> Tensor:
@@ -370,7 +384,8 @@ def believed(odds: Float64[Tensor, " instances"]) -> Float64[Tensor, " instances
 # Where pools report a number for each category, a cause is about the whole pool or about one category of it; copies are
 # totals like any other.
 
-ARBITRARY_SHARE = 0.02
+MOST_CAUSES = 3  # that are named
+ARBITRARY_SHARE = 0.02  # of reports that may be arbitrary
 CEILING = 12.0  # nats that one count may add to a gain: beyond, it is as good as impossible
 HALF_OF_COUNTS = 0.5  # of the counts
 SHUFFLED, SURELY = 3, 2.5  # orders of the pools that are tried, and standard errors by which one must be better
@@ -412,7 +427,6 @@ def likely_causes(
     *,
     calls: UInt8[Tensor, "instances items"] | None = None,
     usually_off: float | None = None,
-    most: int = 3,
 ) -> list[Cause]:
     """The causes that explain a file's counts better than the model does, the best first.
 
@@ -423,7 +437,6 @@ def likely_causes(
             what the calls show is looked at.
         calls: Answers under the problem as it stands, where there are some: for what is not touched they are better.
         usually_off: How many counts of an instance the model lets be off (`FileFit.expected`); simulated if not given.
-        most: How many causes to name.
 
     Example:
         >>> import torch, qgt
@@ -458,7 +471,7 @@ def likely_causes(
     found += _attack_rate(problem, x if calls is None else calls)
     apart = set().union(*(cause.pools for cause in pools))
     found += [*other, *_other_noises(problem, numbers, apart, usually_off)]
-    return _best_of_each_kind(found, reports_of(problem.noise).noun)[:most]
+    return _best_of_each_kind(found, reports_of(problem.noise).noun)[:MOST_CAUSES]
 
 
 def _with_outliers(noise: Noise) -> Noise:
@@ -477,6 +490,18 @@ def _best_of_each_kind(found: Iterable[Cause], noun: str) -> list[Cause]:
     return list(best.values())
 
 
+def _best_of_each_pool(found: Iterable[Cause]) -> list[Cause]:
+    """The causes that are worth a mention, the best first; none shares a pool with a better one.
+
+    A swapped pool seems to have failed, too, and a failed one to be swapped.
+    """
+    named: list[Cause] = []
+    for cause in sorted(found, key=lambda cause: -cause.gain):
+        if cause.gain > WORTH and not any({*cause.pools} & {*one.pools} for one in named):
+            named.append(cause)
+    return named
+
+
 class _Number(NamedTuple):
     """One of the numbers that pools report: the only one, or that of a category, with what answers add up to."""
 
@@ -490,19 +515,12 @@ class _Number(NamedTuple):
 
     @classmethod
     def each(cls, problem: Problem, y: Tensor, x: Tensor) -> "list[_Number]":
+        """Every number that pools report."""
         totals, sizes, values = problem.totals(x), problem.sizes(y.device), problem.values
         if not isinstance(values, Categories):
             own = _log_prob(problem.noise, y, totals, sizes)
-            return [
-                cls(
-                    problem.noise,
-                    y,
-                    totals,
-                    sizes,
-                    own,
-                    {one: one for one in range(1, (values.levels if values else 1) + 1)},
-                )
-            ]
+            most = 1 if values is None else values.levels
+            return [cls(problem.noise, y, totals, sizes, own, {number: number for number in range(1, most + 1)})]
         found = []
         for place, (category, label) in enumerate(zip(values.columns, values.reported_labels, strict=True)):
             noise, here, counts = values.noise_of(problem.noise, category), y[:, :, place], totals[:, :, place]
@@ -522,7 +540,7 @@ class _Table:
     def of(cls, problem: Problem, numbers: Sequence[_Number]) -> "_Table":
         """Of some of the numbers that pools report, all of one pool together."""
         own = torch.stack([one.own for one in numbers]).sum(0)
-        if problem.pools * max(problem.pools, problem.items) > LARGEST_FOR_PAIRS:
+        if _too_large_for_pairs(problem):
             return cls(None, own)
         return cls(torch.stack([cls._crossed(one) for one in numbers]).sum(0), own)
 
@@ -532,8 +550,12 @@ class _Table:
         return torch.stack(rows)
 
 
+def _too_large_for_pairs(problem: Problem) -> bool:
+    return problem.pools * max(problem.pools, problem.items) > LARGEST_FOR_PAIRS
+
+
 def _log_prob(noise: Noise, y: Tensor, counts: Tensor, sizes: Tensor) -> Tensor:
-    """What each count makes of an explanation, in nats and no more than so many; a missing one nothing."""
+    """The log probability of each count, at least -CEILING; 0 for a missing count."""
     found = noise.log_prob(torch.where(y.isnan(), 0.0, y), counts, sizes).clamp(min=-CEILING)
     return torch.where(y.isnan(), 0.0, found)
 
@@ -553,13 +575,7 @@ def _spoiled_pools(problem: Problem, numbers: Sequence[_Number]) -> list[Cause]:
         failed = (cause for cause in _failed_pools(problem, table, view) if not inside.intersection(cause.pools))
         price = 0.0 if len(view) == len(numbers) else math.log(len(numbers))  # of the choice of a category
         found += [replace(cause, gain=cause.gain - price) for cause in (*swapped, *failed)]
-    if len(views) == 1:
-        return found
-    named: list[Cause] = []
-    for cause in sorted(found, key=lambda cause: -cause.gain):
-        if cause.gain > WORTH and not any({*cause.pools} & {*one.pools} for one in named):
-            named.append(cause)
-    return named
+    return found if len(views) == 1 else _best_of_each_pool(found)
 
 
 def _of(numbers: Sequence[_Number]) -> str:
@@ -641,7 +657,7 @@ def _score(gains: Tensor) -> float:
 
 def _transfers(problem: Problem, numbers: Sequence[_Number], x: Tensor) -> Iterator[Cause]:
     """Entries of the design that are wrong: an item left out of a pool, or put into one."""
-    if problem.pools * max(problem.pools, problem.items) > LARGEST_FOR_PAIRS:
+    if _too_large_for_pairs(problem):
         return
     entries = problem.pools * problem.items
     for step, kind, words in (
@@ -908,13 +924,12 @@ SIMULATED_PLATES = 500
 USUAL_SIZE = 0.6745  # the median size of a normal error, in standard deviations
 
 
-def load_causes(problem: Problem, y: Float64[Tensor, "instances pools"], *, most: int = 3) -> list[Cause]:
+def load_causes(problem: Problem, y: Float64[Tensor, "instances pools"]) -> list[Cause]:
     """The causes that explain a file of cycle thresholds or amounts better than the model does, the best first.
 
     Args:
         problem: What the file should be of; its prior is of loads.
         y: The reports; a few plates are enough, and no more are looked at.
-        most: How many causes to name.
 
     Example:
         >>> import torch, qgt
@@ -942,20 +957,8 @@ def load_causes(problem: Problem, y: Float64[Tensor, "instances pools"], *, most
     table = _Table.of(problem, _Number.each(problem, y, x))
     found = [*_swapped_pools(problem, table), *_undetected(problem, y, x, table)]
     found += [*_larger_errors(problem, y, x), *_number_positive(problem, answers.x)]
-    return _best_of_each_pool(found, reports_of(problem.noise).noun)[:most]
-
-
-def _best_of_each_pool(found: Iterable[Cause], noun: str) -> list[Cause]:
-    """The causes that are worth a mention, the best first; none shares a pool with a better one.
-
-    A swapped pool seems to have failed, too, and a failed one to be swapped.
-    """
-    named: list[Cause] = []
-    for cause in sorted(found, key=lambda cause: -cause.gain):
-        known = any({*cause.pools} & {*one.pools} for one in named)
-        if cause.gain > WORTH and not known:
-            named.append(replace(cause, noun=noun))
-    return named
+    noun = reports_of(problem.noise).noun
+    return [replace(cause, noun=noun) for cause in _best_of_each_pool(found)[:MOST_CAUSES]]
 
 
 def _allowing_outliers(problem: Problem) -> Problem | None:

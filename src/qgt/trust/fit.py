@@ -17,7 +17,7 @@ from qgt.model.categories import Categories
 from qgt.model.factors import pool_costs
 from qgt.model.noise import reports_of, usual_reports
 from qgt.model.prior import Prior
-from qgt.model.problem import Problem
+from qgt.model.problem import Counts, Problem, Values
 
 # What instances of a problem look like: the costs of simulated ones, against which real ones are held.
 #
@@ -36,15 +36,13 @@ from qgt.model.problem import Problem
 # is that of its truth, of which many are known, and what the decoder's errors add, of which few are. The two variances
 # add up, and so does what is not known of them (Welch and Satterthwaite).
 
-Counts = Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"]
-Values = UInt8[Tensor, "instances items"] | Float64[Tensor, "instances items"]  # statuses, or amounts
 MOST_DRAWN = 2**25  # entries drawn at most: instances times items and pools
 MOST_INSTANCES, LEAST_INSTANCES = 100_000, 100  # instances
-FEW_DECODED = 100  # decoded instances below which truths speak too
+FEW_DECODED = 100  # decoded instances, below which simulated truths are used too
 SIMULATED_AT_A_TIME = 2**22
 SMALLEST = 1e-300  # p-value: none is 0
 THREE_ERRORS = 4.5  # nats by which the density of a normal law falls within three standard deviations
-SLACK = 1e-9  # relative: costs this close are equal, but for rounding
+SLACK = 1e-9  # relative: costs this close are equal up to rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +62,7 @@ class Misfit:
         return Misfit(self.pools[which], self.prior[which])
 
 
-def misfit(
-    problem: Problem,
-    y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"],
-    x: Values,
-) -> Misfit:
+def misfit(problem: Problem, y: Counts, x: Values) -> Misfit:
     """How badly calls, or amounts where items have loads, and reports go together.
 
     Example:
@@ -201,24 +195,11 @@ class Reference:
 
     @classmethod
     def of_answers(
-        cls,
-        problem: Problem,
-        y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"],
-        answers: Values,
-        truths: Values,
-        *,
-        generator: Generator,
+        cls, problem: Problem, y: Counts, answers: Values, truths: Values, *, generator: Generator
     ) -> "Reference":
         """A reference of a decoder's own answers to simulated counts, and of more truths where these are few."""
-        return cls.of_misfits(problem, y, misfit(problem, y, answers), truths, generator=generator)
-
-    @classmethod
-    def of_misfits(
-        cls, problem: Problem, y: Tensor, off: Misfit, truths: Values, *, generator: Generator
-    ) -> "Reference":
-        """`of_answers` where the answers' misfits are known already."""
         true = None if len(y) >= FEW_DECODED else MisfitSums.of(misfit(problem, y, truths))
-        return cls.of_sums(problem, MisfitSums.of(off), true, generator=generator)
+        return cls.of_sums(problem, MisfitSums.of(misfit(problem, y, answers)), true, generator=generator)
 
     @classmethod
     def of_sums(
@@ -258,11 +239,6 @@ class MisfitSums(NamedTuple):
         finite = found.pools.nan_to_num(posinf=0.0)
         return cls(found.noise, found.prior, finite.sum(0), finite.square().sum(0))
 
-    def plus(self, other: "MisfitSums") -> "MisfitSums":
-        """Those of more instances."""
-        noise, prior = (torch.cat([self[i], other[i]]) for i in range(2))
-        return MisfitSums(noise, prior, self.total + other.total, self.squares + other.squares)
-
 
 def both(*p: Float64[Tensor, " n"]) -> Float64[Tensor, " n"]:
     """One p-value from several: the least, times their number (Bonferroni)."""
@@ -298,16 +274,13 @@ def share_above(
 INSTANCE_ALARM = 5e-4  # a p-value below this makes an instance suspect
 FILE_ALARM = 1e-2  # and a file
 FILE_HOPELESS = 1e-4  # the fit of a file, without its suspect instances, below which no answer of it is trusted
+GAUSSIAN_MEAN = 200  # instances whose mean misfit is as good as Gaussian
+DRAWN_MEANS = 4000  # means of simulated misfits, beside which that of fewer instances is judged
 BLIND = 4.0  # degrees of freedom below which only the grossest misfit would be seen
 MANY_SUSPECT, MOST_SUSPECT = 3, 0.25  # suspect instances, by number and by share, that condemn a file
 
 
-def instance_fit(
-    problem: Problem,
-    y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"],
-    x: Values,
-    reference: Reference,
-) -> Float64[Tensor, " instances"]:
+def instance_fit(problem: Problem, y: Counts, x: Values, reference: Reference) -> Float64[Tensor, " instances"]:
     """How often an instance of the model fits its answer as badly as this one does.
 
     Example:
@@ -385,12 +358,7 @@ class FileFit:
         )
 
 
-def file_fit(
-    problem: Problem,
-    y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"],
-    x: Values,
-    reference: Reference,
-) -> FileFit:
+def file_fit(problem: Problem, y: Counts, x: Values, reference: Reference) -> FileFit:
     """Hold a whole file against the model: all instances together, and each pool over all instances.
 
     Example:
@@ -560,25 +528,23 @@ def _mean_p(values: Tensor, reference: Tensor, spread: Spread) -> float:
     finite = reference[reference.isfinite()]
     mean = values.mean()
     tail = float(spread.tail(mean[None], number=len(values))[0])
-    if (
-        len(values) >= 200 or len(finite) < FEW_DECODED
-    ):  # the mean is as good as Gaussian, or there is nothing to draw from
+    if len(values) >= GAUSSIAN_MEAN or len(finite) < FEW_DECODED:  # in the second case there is little to draw from
         return tail
     seeded = torch.Generator().manual_seed(0)
-    drawn = finite[torch.randint(len(finite), (4000, len(values)), generator=seeded)].mean(1)
+    drawn = finite[torch.randint(len(finite), (DRAWN_MEANS, len(values)), generator=seeded)].mean(1)
     share = float((drawn >= float(mean) - 1e-9).double().mean())
-    return share if share > 0 else min(max(1 / 4000, 1 / len(finite)), tail)
+    return share if share > 0 else min(max(1 / DRAWN_MEANS, 1 / len(finite)), tail)
 
 
 def _pools_fit(found: Misfit, reference: Reference) -> Float64[Tensor, " pools"]:
     """For each pool the chance that its mean cost over the file is as large: a bound by Bennett's inequality.
 
-    Pools' costs are skewed, and files short: a Gaussian tail would cry wolf.
+    Pools' costs are skewed, and files short: a Gaussian tail would give false alarms.
     """
     n = max(1, len(found.pools))
     finite = found.pools.cpu().nan_to_num(posinf=0.0)
     excess = finite.mean(0) - reference.pool_mean
-    # A pool that was never off in few simulations is not one that is never off: then all pools speak for it.
+    # A pool that was never off in few simulations may be off now and then: the variance of all pools is a lower bound.
     shared = float(reference.pool_variance.mean()) * min(1.0, FEW_DECODED / max(1, len(reference.noise)))
     variance = reference.pool_variance.clamp(min=max(shared, 1e-12))
     largest = (finite.amax(0) if len(finite) else reference.pool_mean) - reference.pool_mean

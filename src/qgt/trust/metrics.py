@@ -29,6 +29,7 @@ from qgt.files import codec
 
 FEW_VALUES = 30  # values that differ from the most frequent one: with fewer their variance is not known
 Z95 = 1.959963984540054  # the normal quantile of a two-sided 95 % interval
+Z99 = 2.5758293035489004  # and of a 99 % interval
 
 
 class Interval(NamedTuple):

@@ -24,7 +24,7 @@ from qgt.decoders.results import Decoded
 from qgt.model.design import Design
 from qgt.model.loads import Loads
 from qgt.model.noise import usual_reports
-from qgt.model.problem import Problem
+from qgt.model.problem import Counts, Problem
 
 # Evidence: what a decoder's behaviour at T instances says about the pooling matrix, one number for each entry.
 #
@@ -241,9 +241,8 @@ def exchange(matrix: UInt8[Tensor, "rows n"], pairs: list[tuple[int, int]]) -> U
 BEST = "best"  # of the estimators: the one whose evidence separates most clearly
 NO_EVIDENCE = 3.0  # above the separation of one Gaussian group that is cut in two (2.65)
 CHANCE = 0.0  # the share of the counts' variance that the best constant guess explains
-SURE_DISTANCE = (
-    0.25  # how far past the split, in units of half the centroids' distance, evidence must be to contradict a claim
-)
+# How far past the split, in units of half the centroids' distance, evidence must be to contradict a claim.
+SURE_DISTANCE = 0.25
 
 
 class Mismatch(NamedTuple):
@@ -436,7 +435,7 @@ def verify(
     *,
     estimator: str = BEST,
     instances: int = 1000,
-    counts: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"] | None = None,
+    counts: Counts | None = None,
     generator: Generator | None = None,
 ) -> VerificationReport:
     """Compare the design that a decoder reveals with the one that `problem` claims.

@@ -1,7 +1,7 @@
 """Accounts: everything a person wants to know of one decoded instance, computed once.
 
-The command, its reports and any page show the same `Account` in different clothes, so they cannot disagree. An account
-never makes an all-clear of a failure: a sample is called negative only where its probability says so (`verdicts.call`).
+The command, its reports and any page show the same `Account`, so they cannot disagree. An account never makes an
+all-clear of a failure: a sample is called negative only where its probability is low enough (`verdicts.call`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from qgt.lab.wording import Alternative, More, Residual
 from qgt.model.categories import Categories, Copies
 from qgt.model.factors import pool_costs
 from qgt.model.noise import Noiseless, usual_reports
-from qgt.model.problem import Problem
+from qgt.model.problem import Counts, Problem
 from qgt.trust.confidence import prior_rates, with_values
 from qgt.trust.diagnosis import Rescue
 from qgt.trust.fit import off_reports
@@ -192,7 +192,7 @@ class Account:
 
 def accounts(
     problem: Problem,
-    y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"],
+    y: Counts,
     names: Sequence[str] | None,
     result: Decoded,
     *,
@@ -226,22 +226,8 @@ def accounts(
     names = numbers(len(y)) if names is None else names
     if not len(names) == len(y) == len(result.x):
         raise ValueError(f"{len(names)} names, {len(y)} rows of y and {len(result.x)} results: give one of each.")
-    # What pools report is held against the answer in parts: where they report categories, a pool for each of them.
-    parts, values = problem.in_parts, problem.values
-    x = result.values if values is None else values.to_parts(result.x)
-    counts = y if values is None else values.part_reports(y)
-    sizes = parts.design.pool_sizes.to(result.x.device, torch.float64)
-    expected = usual_reports(parts.noise, parts.design.count(x), sizes)  # (instances, pools)
-    off = off_reports(parts, counts, x)  # a count that is missing fits anything
-    known = _probabilities(problem, result)  # (instances, items)
-    each = _value_probabilities(problem, result, known)
-    nothing, listed = _found_nothing(result), _listed(problem, result)
-    made = []
-    for i, (name, others) in enumerate(zip(names, listed, strict=True)):
-        of_values, rescue = None if each is None else each[i], (rescues or {}).get(i)
-        about = (counts[i], expected[i], off[i], known[i], of_values, bool(nothing[i]))
-        made.append(_account(problem, _Instance(name, i, *about, *others, rescue, file_fits), result))
-    return made
+    instances = _instances(problem, y, names, result, rescues or {}, file_fits)
+    return [_account(problem, one, result) for one in instances]
 
 
 def numbers(instances: int) -> list[str]:
@@ -263,7 +249,7 @@ def tally(made: Sequence[Account], right: Sequence[bool]) -> dict[Verdict, tuple
 
 @dataclass(frozen=True, eq=False)
 class _Instance:
-    """What was found for all instances together, for one of them."""
+    """One instance's part of what was computed for all instances together."""
 
     name: str
     number: int
@@ -279,17 +265,46 @@ class _Instance:
     file_fits: bool
 
 
+def _instances(
+    problem: Problem, y: Tensor, names: Sequence[str], result: Decoded, rescues: Mapping[int, Rescue], file_fits: bool
+) -> Iterator[_Instance]:
+    # What pools report is held against the answer in parts: where they report categories, a pool for each of them.
+    parts, values = problem.in_parts, problem.values
+    x = result.values if values is None else values.to_parts(result.x)
+    counts = y if values is None else values.part_reports(y)
+    sizes = parts.design.pool_sizes.to(result.x.device, torch.float64)
+    expected = usual_reports(parts.noise, parts.design.count(x), sizes)  # (instances, pools)
+    off = off_reports(parts, counts, x)  # a count that is missing fits anything
+    known = _probabilities(problem, result)  # (instances, items)
+    each = _value_probabilities(problem, result, known)
+    nothing, listed = _found_nothing(result), _listed(problem, result)
+    for i, (name, (alternatives, more)) in enumerate(zip(names, listed, strict=True)):
+        yield _Instance(
+            name,
+            i,
+            y=counts[i],
+            expected=expected[i],
+            off=off[i],
+            probabilities=known[i],
+            values=None if each is None else each[i],
+            nothing=bool(nothing[i]),
+            alternatives=alternatives,
+            more=more,
+            rescue=rescues.get(i),
+            file_fits=file_fits,
+        )
+
+
 def _account(problem: Problem, one: _Instance, result: Decoded) -> Account:
     i, evidence = one.number, result.evidence
     status = Status(int(result.status[i]))
     whole = None if evidence.complete is None else bool(evidence.complete[i])  # None where no answers are listed
-    nothing = one.nothing
-    known = None if nothing or status == Status.INFEASIBLE else _number(evidence.confidence, i)
+    known = None if one.nothing or status == Status.INFEASIBLE else _number(evidence.confidence, i)
     confidence, at_most = (None, known) if whole is False else (known, None)
     fit = _number(evidence.fit, i)
     word = verdict(status, confidence, fit if one.file_fits else 0.0)
-    # What a rescue found holds only if just those counts are wrong: it stands in the words, never in the calls.
-    none = nothing or word is Verdict.IMPOSSIBLE
+    # An answer of a rescue is right only if just those counts are wrong: it is in the words, never in the calls.
+    none = one.nothing or word is Verdict.IMPOSSIBLE
     residuals = () if none else _residuals(problem, one)
     counted = int((~one.y.isnan()).sum())
     made = Account(
@@ -308,7 +323,7 @@ def _account(problem: Problem, one: _Instance, result: Decoded) -> Account:
     )
     if word is Verdict.IMPOSSIBLE:
         return replace(made, words=_why_impossible(problem, one))
-    if nothing:
+    if one.nothing:
         return replace(made, words=OUT_OF_TIME)
     gap = _number(evidence.gap, i) if status == Status.TIME_LIMIT else None
     words = _in_words(problem, made, counted, gap, listed_all=whole is True, file_fits=one.file_fits)

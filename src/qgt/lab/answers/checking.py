@@ -15,8 +15,7 @@ from qgt.decoders.checker import CHECKER_TOLERANCE, check_claims, claims_hold
 from qgt.decoders.results import Decoded, Status
 from qgt.lab.answers.accounts import numbers
 from qgt.lab.wording import NAMED_AT_MOST, in_one_phrase, percent, quoted
-from qgt.model.problem import Problem
-from qgt.trust.fit import Counts
+from qgt.model.problem import Counts, Problem
 
 UNPROVED = "the certificate claims nothing: time ran out before anything was proved"
 FALSE = "the certificate does not show what it claims"

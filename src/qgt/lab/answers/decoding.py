@@ -20,12 +20,12 @@ from qgt.decoders.registry import DECODERS
 from qgt.decoders.results import Decoded, Status
 from qgt.decoders.threads import in_own_thread
 from qgt.lab.answers.accounts import Account, accounts, numbers
-from qgt.model.problem import Problem
+from qgt.model.problem import Counts, Problem
 from qgt.rounds.history import History, by_problem
 from qgt.rounds.stopping import Settle, history_fit
 from qgt.trust.confidence import BoundCalibrated, Calibrated, prior_rates, refuse_short_lists, with_values
 from qgt.trust.diagnosis import Cause, Rescue, likely_causes, load_causes, rescue, second_look
-from qgt.trust.fit import Counts, FileFit, Reference, held_together
+from qgt.trust.fit import FileFit, Reference, held_together
 
 if TYPE_CHECKING:
     from qgt.decoders.neural.decoder import NeuralDecoder
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 # transfers, what is exact where its relaxation is whole, and what takes any design.
 SEARCHED = 5000
 FOR_LARGE_PROBLEMS = ("belief", "linear_program", "gamp")
+SECONDS_PER_PLATE = 5.0  # of search, where nobody says otherwise
+LIMITED_DECODERS = ("certified", "exact")  # those that search until a time limit
 
 
 class DecoderChoice(NamedTuple):
@@ -254,15 +256,14 @@ def decode_history(
         ['unsure', 'certain']
     """
     names, y = _named(names, len(histories)), first_counts(problem, histories)
-    if isinstance(way, BySimulation):  # answers, what simulations or the cache tell of them, and so confidence and fit
-        result, reference = _measured(way, y)
-    else:  # the same by longer lists
-        result, reference = _settled(way, problem, histories)
+    result, reference = way.answers(problem, histories)
     fit, trusted = _file_fit(problem, y, result, reference)
-    causes = _causes(problem, y, result, fit) if isinstance(way, BySimulation) else ()
     rescues = _rescues(histories, result)
     made = _accounts(histories, names, result, rescues, trusted)
-    checked = _checked(way.trust) if isinstance(way, BySimulation) else None
+    causes: Sequence[Cause] = ()
+    checked = None
+    if isinstance(way, BySimulation):
+        causes, checked = _causes(problem, y, result, fit), _checked(way.trust)
     return DecodedSheet(problem, histories, names, result, made, fit, causes, rescues, rounds, checked)
 
 
@@ -285,26 +286,24 @@ class BySimulation:
     device: str = "cpu"
     on_progress: OnInstancesDone | None = None
 
-    def answers(self, y: Counts) -> Decoded:
-        """The decoder's answers."""
+    def answers(self, problem: Problem, histories: Sequence[History]) -> tuple[Decoded, Reference | None]:
+        """Answers, part by part, with their confidence and fit; and what instances of the model look like."""
+        y, parts, done = first_counts(problem, histories), [], 0
+        if self.trust is not None:
+            self.trust.go_on(self.device)  # once for all parts, so that all are judged alike
+        for part in y.split(PART if self.device == "cpu" else PART_ON_GPU):
+            here = part.to(self.device)
+            found = self._decoded(here)
+            parts.append((found if self.trust is None else self.trust.judged(here, found)).cpu())
+            done += len(part)
+            if self.on_progress is not None:
+                self.on_progress(done, len(y))
+        return Decoded.joined(parts), None if self.trust is None else self.trust.learned().reference
+
+    def _decoded(self, y: Tensor) -> Decoded:
         if isinstance(self.decode, BoundDecoder) and self.defectives is not None:
             return self.decode(y, defectives=self.defectives)
         return self.decode(y)
-
-
-def _measured(way: BySimulation, y: Tensor) -> tuple[Decoded, Reference | None]:
-    """Answers, part by part, with their confidence and fit; and what instances of the model look like."""
-    parts, done = [], 0
-    if way.trust is not None:
-        way.trust.go_on(way.device)  # once for all parts, so that all are judged alike
-    for part in y.split(PART if way.device == "cpu" else PART_ON_GPU):
-        here = part.to(way.device)
-        found = way.answers(here)
-        parts.append((found if way.trust is None else way.trust.judged(here, found)).cpu())
-        done += len(part)
-        if way.on_progress is not None:
-            way.on_progress(done, len(y))
-    return Decoded.joined(parts), None if way.trust is None else way.trust.learned().reference
 
 
 def _checked(trust: BoundCalibrated | None) -> ConfidenceCheck | None:
@@ -349,16 +348,15 @@ class ByLongerLists:
     settle: Settle
     generator: Generator
 
-
-def _settled(way: ByLongerLists, problem: Problem, histories: Sequence[History]) -> tuple[Decoded, Reference | None]:
-    """Answers with their confidence and fit over all rounds; and what instances of the first round look like."""
-    result = way.settle(histories)
-    fits, sound = _fits(histories, result, way.generator)
-    marginals = _with_wrong_counts(result, sound, problem)
-    evidence = replace(result.evidence, fit=fits, confidence=_bounds(result) * sound, marginals=marginals)
-    evidence = with_values(problem, result, evidence)
-    alone = len(histories) < 2  # then its own fit says it all
-    return replace(result, evidence=evidence), None if alone else Reference.of(problem, generator=way.generator)
+    def answers(self, problem: Problem, histories: Sequence[History]) -> tuple[Decoded, Reference | None]:
+        """Answers with their confidence and fit over all rounds; and what instances of the first round look like."""
+        result = self.settle(histories)
+        fits, sound = _fits(histories, result, self.generator)
+        marginals = _with_wrong_counts(result, sound, problem)
+        evidence = replace(result.evidence, fit=fits, confidence=_bounds(result) * sound, marginals=marginals)
+        evidence = with_values(problem, result, evidence)
+        alone = len(histories) < 2  # then the instance's own fit is that of the file
+        return replace(result, evidence=evidence), None if alone else Reference.of(problem, generator=self.generator)
 
 
 def _fits(histories: Sequence[History], result: Decoded, generator: Generator) -> tuple[Tensor, Tensor]:

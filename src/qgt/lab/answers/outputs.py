@@ -29,10 +29,21 @@ from qgt.lab import reported
 from qgt.lab.answers.accounts import Account, SampleCall, SampleValue, named_items
 from qgt.lab.answers.decoding import DecodedSheet
 from qgt.lab.plan.loads import not_covered
+from qgt.lab.sheets import plates
 from qgt.lab.sheets.names import check_code, label
 from qgt.lab.sheets.samples import Samples
 from qgt.lab.verdicts import Call, Verdict
-from qgt.lab.wording import CALLED_AT_MOST, NAMED_AT_MOST, Alternative, Residual, beyond, in_one_phrase, percent, quoted
+from qgt.lab.wording import (
+    CALLED_AT_MOST,
+    NAMED_AT_MOST,
+    Alternative,
+    Residual,
+    beyond,
+    in_one_phrase,
+    many,
+    percent,
+    quoted,
+)
 from qgt.model.categories import Categories, Copies
 from qgt.model.problem import Problem, problem_files
 from qgt.pictures import pages
@@ -351,14 +362,10 @@ def plate_maps(
     """
     found = []
     for plate in samples.plate_names:
-        rows, columns = (8, 12) if samples.plate_size(plate) == 96 else (16, 24)
-        at = {
-            well: name
-            for name, on, well in zip(samples.names, samples.plates, samples.wells, strict=True)
-            if on == plate
-        }
+        rows, columns = plates.shape(samples.plate_size(plate))
+        at = samples.on_plate(plate)
         lines = []
-        for letter in "ABCDEFGHIJKLMNOP"[:rows]:
+        for letter in map(plates.row_letter, range(rows)):
             places = [f"{letter}{number}" for number in range(1, columns + 1)]
             lines.append((letter, tuple(_well(place, at.get(place), calls, values or {}) for place in places)))
         found.append(Plate(plate, tuple(range(1, columns + 1)), tuple(lines)))
@@ -414,7 +421,7 @@ def sheet_page(sheet: DecodedSheet, *, title: str, facts: Mapping[str, object], 
     left = len(doubtful) - len(cards)
     more = f"{left} more plates are not certain; they are in the table above." if left else ""
     design, counts = sheet.problem.design, verdict_counts(made)
-    lead = f"{_many(len(made), 'plate')} of {design.items} samples, {_counted_in(sheet)}: "
+    lead = f"{many(len(made), 'plate')} of {design.items} samples, {_counted_in(sheet)}: "
     lead += in_one_phrase([f"{number} {word}" for word, number in counts.items()]) + f". {label(design)}."
     meanings = [(pages.badge(word.value), word.meaning) for word in counts]
     sections = [
@@ -589,10 +596,6 @@ def _next_step(one: Account) -> str:
 
 def _percent(value: float | None) -> str:
     return "not known" if value is None else percent(value)
-
-
-def _many(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 # What a decoded sheet leaves behind: the files that a person keeps, prints or sends on, all made from one account.

@@ -10,16 +10,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qgt.decoders.registry import make_decoder
-from qgt.lab.answers.decoding import DecodedSheet, OnInstancesDone, decode_sheet, usual_decoder
+from qgt.lab.answers.decoding import (
+    LIMITED_DECODERS,
+    SECONDS_PER_PLATE,
+    DecodedSheet,
+    OnInstancesDone,
+    decode_sheet,
+    usual_decoder,
+)
 from qgt.lab.answers.outputs import products, sheet_facts
 from qgt.lab.plan.folder import PlanFolder, read_plan
 from qgt.lab.sheets.counts import CountSheet, read_counts
 from qgt.lab.sheets.samples import Samples
 from qgt.model.problem import Problem
 from qgt.trust.confidence import BoundCalibrated, Calibrated
-
-SECONDS_PER_PLATE = 5.0
-LIMITED_DECODERS = ("certified", "exact")  # those that search until a time limit
 
 
 @dataclass(frozen=True, eq=False)

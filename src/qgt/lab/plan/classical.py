@@ -25,12 +25,11 @@ from qgt.lab.plan.loads import detected, least_load, measures_amounts
 from qgt.model.loads import Loads
 from qgt.model.noise import Noise
 from qgt.model.prior import Sampler
-from qgt.trust.metrics import Interval, wilson
+from qgt.trust.metrics import Z99, Interval, wilson
 
 PLATE_ROWS, PLATE_COLUMNS = 8, 12  # of the plates that are pooled by rows and columns
 ENTRIES = 2**21  # samples that are simulated, all plates together
 MOST_PLATES, FEWEST_PLATES = 10_000, 100
-Z99 = 2.5758293035489004  # the normal quantile of a two-sided 99 % interval
 
 
 @dataclass(frozen=True)
@@ -129,10 +128,8 @@ def _dorfman(x: Tensor, alone: Tensor, owner: Tensor, positive: _Reader) -> Clas
 def _arrays(x: Tensor, alone: Tensor, positive: _Reader) -> ClassicalScheme:
     """Samples fill arrays down their columns; the last array may lack some."""
     items = x.shape[1]
-    place, array = (
-        torch.arange(items) % (PLATE_ROWS * PLATE_COLUMNS),
-        torch.arange(items) // (PLATE_ROWS * PLATE_COLUMNS),
-    )
+    wells = PLATE_ROWS * PLATE_COLUMNS
+    place, array = torch.arange(items) % wells, torch.arange(items) // wells
     arrays = int(array.max()) + 1
     hits, pools = [], 0
     for line, lines in (

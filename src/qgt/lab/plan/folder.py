@@ -19,7 +19,7 @@ import json
 import math
 import secrets
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -156,11 +156,9 @@ def plan_words(plan: Plan) -> list[str]:
         words.append("This saves nothing: test each sample alone instead.")
     words += [*_compared(plan), *_caution(plan)]
     words += [*_dilution_words(plan), *assay_words(question), *household_words(question), *value_words(question)]
-    expected = (
-        "samples are as expected"
-        if question.values is not None
-        else (f"as many samples are positive as expected ({_range(question.positives)})")
-    )
+    expected = "samples are as expected"
+    if question.values is None:
+        expected = f"as many samples are positive as expected ({_range(question.positives)})"
     words.append(f"All of this holds if {expected} and the assay errs as stated (seed {plan.seed}).")
     if question.samples.notes:
         words.append(f"The list of samples: {' '.join(question.samples.notes)}")
@@ -212,17 +210,15 @@ def value_words(question: Question) -> list[str]:
     values, noise = question.values, question.assay
     if values is None:
         return []
-    if isinstance(values, Copies):
-        shares = zip(values.distribution[1:], values.labels[1:], strict=True)
-        counted = "copies of all samples of a pool"
-        reads = f"; each pool has {noise.depth:,} reads" if isinstance(noise, Reads) else ""
-        return [f"Samples: {_shares(shares)}. The assay reports the {counted} together{reads}.", *_risk_words(question)]
+    verb = "have" if isinstance(values, Copies) else "are"
     shares = zip(values.distribution[1:], values.labels[1:], strict=True)
-    named = ", ".join(f"{100 * share:.3g} % are {label}" for share, label in shares)
-    return [
-        f"Samples: {named}, the others negative. The assay counts each of them in every pool.",
-        *_risk_words(question),
-    ]
+    named = ", ".join(f"{100 * share:.3g} % {verb} {label}" for share, label in shares)
+    if isinstance(values, Copies):
+        reads = f"; each pool has {noise.depth:,} reads" if isinstance(noise, Reads) else ""
+        words = f"Samples: {named}. The assay reports the copies of all samples of a pool together{reads}."
+    else:
+        words = f"Samples: {named}, the others negative. The assay counts each of them in every pool."
+    return [words, *_risk_words(question)]
 
 
 def _risk_words(question: Question) -> list[str]:
@@ -230,10 +226,6 @@ def _risk_words(question: Question) -> list[str]:
     if question.samples.risks is None:
         return []
     return ["These are shares of all samples; each sample has its own, by the odds of its risk."]
-
-
-def _shares(shares: Iterable[tuple[float, str]]) -> str:
-    return ", ".join(f"{100 * share:.3g} % have {label}" for share, label in shares)
 
 
 def assay_words(question: Question) -> list[str]:
@@ -299,9 +291,8 @@ def _dilution_words(plan: Plan) -> list[str]:
     one = plan.recommended
     if plan.question.loads is None or one.sensitivity is None:
         return []
-    found = (
-        f"On the simulated plates {100 * one.sensitivity:.1f} % of all positives that a single test detects were found."
-    )
+    share = f"{100 * one.sensitivity:.1f} %"
+    found = f"On the simulated plates {share} of all positives that a single test detects were found."
     if not one.missed:
         return [found]
     return [
@@ -475,11 +466,7 @@ def _by_pool(design: Design, made: Moves) -> Ticks:
 def _sample_maps(samples: Samples) -> list[PlateMap]:
     maps = []
     for plate in samples.plate_names:
-        here = {
-            well: (name, "")
-            for name, own, well in zip(samples.names, samples.plates, samples.wells, strict=True)
-            if own == plate
-        }
+        here = {well: (name, "") for well, name in samples.on_plate(plate).items()}
         maps.append(_map(f"Plate of samples: {plate}", samples.plate_size(plate), here))
     return maps
 
@@ -497,7 +484,8 @@ def _pool_maps(design: Design, made: Moves) -> list[PlateMap]:
 def _map(title: str, size: int, texts: dict[str, tuple[str, str]]) -> PlateMap:
     rows, columns = plates.shape(size)
     nothing = ("", "")
-    wells = [[texts.get(f"{chr(65 + row)}{column + 1}", nothing) for column in range(columns)] for row in range(rows)]
+    letters = map(plates.row_letter, range(rows))
+    wells = [[texts.get(f"{letter}{column + 1}", nothing) for column in range(columns)] for letter in letters]
     return PlateMap(title, wells)
 
 

@@ -23,6 +23,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -30,12 +31,12 @@ from torch import Generator
 
 from qgt.lab.plan.classical import ClassicalScheme, classical_schemes, single_error
 from qgt.lab.plan.loads import detectable, missed_share
-from qgt.lab.plan.question import Question as Question
-from qgt.lab.plan.simulation import Z99, Scout, fewest
+from qgt.lab.plan.question import Question
+from qgt.lab.plan.simulation import Scout, fewest
 from qgt.lab.plan.transfers import fit_triples, has_twins
 from qgt.model.design import Design
 from qgt.model.problem import Problem
-from qgt.trust.metrics import Interval, wilson
+from qgt.trust.metrics import Z99, Interval, wilson
 
 OnStepsDone = Callable[[int, int], None]  # steps done, and of how many
 SPREAD = (1.35, 1.15, 1.0)  # pools of the candidates, over the fewest that did well enough; the surest first
@@ -203,13 +204,8 @@ def plan(
         >>> made.recommended.pools < 12
         True
     """
-    scout = Scout(
-        question.samples,
-        question.prior,
-        question.assay,
-        question.certainty if question.follow_ups else None,
-        int(generator.initial_seed()),
-    )
+    retest_below, seed = question.certainty if question.follow_ups else None, int(generator.initial_seed())
+    scout = Scout(question.samples, question.prior, question.assay, retest_below, seed)
     desk = _Desk(question, scout, progress or (lambda done, total: None), time.perf_counter(), seconds)
     shapes = _shapes(desk)
     measured = _measured(desk, shapes)
@@ -219,16 +215,16 @@ def plan(
     last = {one.design.fingerprint: one for one in [*measured, *tried, recommended]}  # the last figures count
     desk.show(1.0)
     ordered = sorted(last.values(), key=lambda one: (one.tests, one.transfers))
-    if question.values is not None:  # the schemes of today are for positive and negative samples
-        return Plan(question, tuple(ordered), recommended, reached, scout.seed)
-    classical = classical_schemes(
-        question.prior,
-        question.assay,
-        len(question.samples),
-        largest_pool=question.largest_pool,
-        generator=scout.generator("classical"),
-    )
-    return Plan(question, tuple(ordered), recommended, reached, scout.seed, tuple(classical))
+    return Plan(question, tuple(ordered), recommended, reached, scout.seed, _classical(question, scout))
+
+
+def _classical(question: Question, scout: Scout) -> tuple[ClassicalScheme, ...]:
+    """The schemes of today, which are for positive and negative samples; none for copies and categories."""
+    if question.values is not None:
+        return ()
+    prior, assay, items = question.prior, question.assay, len(question.samples)
+    generator = scout.generator("classical")
+    return tuple(classical_schemes(prior, assay, items, largest_pool=question.largest_pool, generator=generator))
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,7 +249,7 @@ class _Desk:
         """Whether a share of the time is over."""
         return time.perf_counter() > self.start + share * self.seconds
 
-    @property
+    @cached_property
     def alone(self) -> float:
         """The share of plates that the first round must get right by itself."""
         if not self.question.follow_ups:
@@ -290,24 +286,17 @@ class _Desk:
 
 def _shapes(desk: _Desk) -> list[DesignShape]:
     """The designs worth measuring."""
-    question, scout = desk.question, desk.scout
+    question = desk.question
     found: list[tuple[int, DesignShape]] = []  # with its place in the spread
     usual = USUAL if question.loads is None else USUAL_FOR_LOADS
     weights, guess = sorted(question.weights, key=lambda weight: abs(weight - usual)), None
-    wanted = desk.alone
     for number, weight in enumerate(weights):
         desk.show(SCOUTING * number / len(weights))
         least, most = question.pool_range(weight)
         if least > most or (found and desk.over(SCOUTING)):
             continue
 
-        def good(pools: int, weight: int = weight) -> bool:
-            end = time.perf_counter() + SCOUTING * desk.seconds / len(weights) / LOOKS
-            design = scout.design(pools, weight)
-            seconds = max(0.0, end - time.perf_counter())
-            tally = scout.first_round(design, SCOUTED, seconds=seconds, hopeless_below=wanted)
-            return tally.success >= wanted
-
+        good = partial(_good_enough, desk, weight, SCOUTING * desk.seconds / len(weights) / LOOKS)
         step = WIDE_STEP if guess is None else NARROW_STEP  # the weight before is a good guess
         best = fewest(good, least, most, first=guess or 2 * least, step=step, ratio=LAST_STEP)
         guess = best or guess
@@ -327,6 +316,14 @@ def _shapes(desk: _Desk) -> list[DesignShape]:
             "pools than any other: allow more pools, larger ones or more transfers."
         )
     return usable
+
+
+def _good_enough(desk: _Desk, weight: int, seconds: float, pools: int) -> bool:
+    """Whether the first round of a design gets enough plates right, as far as is seen in these seconds."""
+    end = time.perf_counter() + seconds
+    design = desk.scout.design(pools, weight)  # which takes time too
+    left = max(0.0, end - time.perf_counter())
+    return desk.scout.first_round(design, SCOUTED, seconds=left, hopeless_below=desk.alone).success >= desk.alone
 
 
 def _triples(pools: int, most: int, items: int) -> list[DesignShape]:

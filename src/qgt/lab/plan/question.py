@@ -343,9 +343,8 @@ ERROR_NUMBERS = {  # how many numbers say how an assay errs
     "positive": (0, 2),
     "reads": (0, 1),
 }
-RARE_POSITIVES = (
-    0.2  # positives on a plate: below it, a number without a sign is more likely meant as a share of the samples
-)
+# Positives on a plate: below it, a number without a sign is more likely meant as a share of the samples.
+RARE_POSITIVES = 0.2
 
 
 def parse_positives(text: str, samples: int) -> tuple[float, float]:
@@ -485,15 +484,12 @@ def parse_assay(kind: str, errors: Sequence[float], depth: int | None = None) ->
         raise ValueError(f"errors={given} is not valid for {kind}: {error}") from error
 
 
-def parse_measured(
-    kind: str, given: Mapping[str, float | str | Path | None], *, loads_data: bytes | None = None
-) -> tuple[Noise, Loads] | None:
+def parse_measured(kind: str, given: Mapping[str, float | str | Path | None]) -> tuple[Noise, Loads] | None:
     """The noise of an assay that measures amounts and the loads of positives; None for an assay that counts.
 
     Args:
         kind: The kind of assay: a name in `MEASURED` or in `ASSAY_NUMBERS`.
         given: Options by their names in `MEASURED`; None, or no entry, takes the usual value.
-        loads_data: The content of the file `loads`, as with an upload.
 
     Example:
         >>> noise, loads = parse_measured("ct", {"sigma": 0.2, "load_mean": 30.0})
@@ -518,7 +514,7 @@ def parse_measured(
         return noise, usual_loads(noise, mean, sd)
     if mean is not None or sd is not None:
         raise ValueError(f"loads={file} and load_mean or load_sd were both given: give the file, or the two numbers.")
-    return noise, read_loads(str(file), noise, loads_data)
+    return noise, read_loads(str(file), noise)
 
 
 def two_stages(kind: str) -> bool:

@@ -29,16 +29,14 @@ from qgt.model.loads import Loads, as_statuses
 from qgt.model.noise import Noise
 from qgt.model.prior import Prior
 from qgt.model.problem import Problem
-from qgt.trust.metrics import wilson
+from qgt.trust.metrics import Z99, wilson
 
 LEAST_PART, MOST_PART = 10, 100  # plates decoded together: after each part one may stop
 LISTED_PART = 25  # plates decoded together at least, where answers are listed: hard ones then take the others' time
 PLATE, HASTY = 0.04, 0.04  # seconds for one plate, shared with the others of its part: few need more than 0.01
-Z99 = 2.5758293035489004  # the normal quantile of a two-sided 99 % interval
 MANY_PLATES = 60  # plates from which on less than a certainty of 99 % may do
-SIMULATION_ODDS = (
-    20.0  # answers that come close are at least 1/odds as probable; longer lists take twice as long, and add little
-)
+# Answers that come close are at least 1/odds as probable; longer lists take twice as long, and add little.
+SIMULATION_ODDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -158,12 +156,7 @@ def judged(
     evidence = found.evidence
     if retest_below is not None and evidence.confidence is not None and evidence.unsettled is not None:
         again = to_test_alone(found, retest_below, uncleared)
-        alone = (
-            _called_alone(x, found, noise, generator)
-            if values is None
-            else _valued_alone(x, found, noise, values, generator)
-        )
-        called = torch.where(again, alone, called)
+        called = torch.where(again, _called_alone(x, found, noise, values, generator), called)
     if x.dtype == torch.uint8:
         return PlateTally(len(x), int((called == x).all(1).sum()), int(again.sum()))
     who = as_statuses(x)
@@ -172,8 +165,12 @@ def judged(
     return PlateTally(len(x), right, int(again.sum()), positives=int(who.sum()), found=int((called * who).sum()))
 
 
-def _called_alone(x: Tensor, found: Decoded, noise: Noise, generator: Generator) -> Tensor:
+def _called_alone(
+    x: Tensor, found: Decoded, noise: Noise, values: Categories | Copies | None, generator: Generator
+) -> Tensor:
     """What each sample would be called after a test of its own: (plates, samples)."""
+    if values is not None:
+        return _valued_alone(x, found, noise, values, generator)
     ones = torch.ones(x.shape, dtype=torch.float64)
     reports = noise.sample(x.to(torch.float64), ones[0], generator=generator)
     if x.dtype != torch.uint8:  # a load is not known, so its test is taken at its word

@@ -24,12 +24,13 @@ from qgt.files import tables
 from qgt.files.grids import Grid, read_grid, read_grids, unescape
 from qgt.lab.reported import Detector, detector, mistaken, noun, read_reports
 from qgt.lab.sheets.cycles import has_targets, machine_table, read_machine, refuse_targets, refuse_without_values
-from qgt.lab.sheets.layouts import LayoutSheet, by_category, layout_of
+from qgt.lab.sheets.layouts import Layout, LayoutSheet, by_category, layout_of
 from qgt.lab.sheets.names import check_code, code_in
 from qgt.lab.sheets.samples import Samples
 from qgt.lab.wording import in_one_phrase
 from qgt.model.design import Design
 from qgt.model.noise import Noise, PerCategory, PerPool, by_pool, noise_of, reports_of
+from qgt.model.problem import Counts
 
 NAMED_MISSING = 6  # missing counts that a note names
 EARLIEST_LAST = 35.0  # cycles: fewer are not all that a machine runs
@@ -51,8 +52,7 @@ class CountSheet:
         1 of 2 counts is missing: P1.
     """
 
-    # NaN where a count is missing; where pools report categories, a number for each of them
-    y: Float64[Tensor, "instances pools"] | Float64[Tensor, "instances pools categories"]
+    y: Counts  # NaN where a count is missing; where pools report categories, a number for each of them
     names: tuple[str, ...] | None  # of the instances; None where the file has none
     notes: tuple[str, ...]  # what was detected: layout, separator, decimal commas, missing counts
 
@@ -191,50 +191,51 @@ def _sheet_names(grid: Grid, one: CountSheet) -> Sequence[str]:
 
 
 def _read_sheet(grid: Grid, design: Design, samples: Samples | None, noise: Noise | None) -> CountSheet:
-    first, notes = _remarks(grid), _code(grid, check_code(design))
-    words = noise is not None and any(_has_words(noise_of(noise, i)) for i in range(design.pools))
-    sheet = LayoutSheet(grid, design.pool_names, () if samples is None else samples.names, first, words)
-    if not sheet.rows:
-        raise ValueError(f"{grid.name}: is empty; give one row per line, cells separated by commas.")
-    layout = layout_of(sheet)
-    texts = [[sheet.cell(*cell) for cell in cells] for cells in layout.cells]
-    values, said = read_reports(texts, noise, lambda i, pool: grid.place(*layout.cells[i][pool]))
-    y = torch.tensor(values, dtype=torch.float64)  # (instances, pools)
-    for i in y.isnan().all(1).nonzero().flatten().tolist():  # a blank sheet is not an all-clear
-        where = grid.place(*layout.cells[i][0])
-        raise ValueError(f"{where} and all other counts of this instance are empty; fill them in.")
-    missing = _missing(sheet.pools, layout.names, y, noise)
-    return CountSheet(y, layout.names, (*grid.notes, *notes, *layout.notes, *said, *missing, *_odd(y, design, noise)))
+    notes = _code(grid, check_code(design))
+    sheet = _sheet(grid, design.pool_names, samples, noise)
+    read = _read_layout(sheet, layout_of(sheet), noise, notes)
+    return replace(read, notes=(*read.notes, *_odd(read.y, design, noise)))
 
 
 def _read_categories(
     grid: Grid, design: Design, samples: Samples | None, noise: Noise | None, categories: Sequence[str]
 ) -> CountSheet:
     """A sheet whose pools report a number for each category."""
-    first, notes = _remarks(grid), _code(grid, check_code(design))
+    notes = _code(grid, check_code(design))
     reports = tuple(f"{pool} {category}" for pool in design.pool_names for category in categories)
     noise = None if noise is None else noise_of_reports(noise, design.pools, len(categories))
+    sheet = _sheet(grid, reports, samples, noise)
+    read = _read_layout(sheet, by_category(sheet, design.pool_names, categories), noise, notes)
+    reported: Tensor = read.y  # (instances, pools * categories)
+    return replace(read, y=reported.unflatten(1, (design.pools, len(categories))))
+
+
+def _sheet(grid: Grid, reports: tuple[str, ...], samples: Samples | None, noise: Noise | None) -> LayoutSheet:
+    """A grid without the remarks at its top; `reports` are the names of the pools, or of pools and categories."""
     words = noise is not None and any(_has_words(noise_of(noise, i)) for i in range(len(reports)))
-    sheet = LayoutSheet(grid, reports, () if samples is None else samples.names, first, words)
+    sheet = LayoutSheet(grid, reports, () if samples is None else samples.names, _remarks(grid), words)
     if not sheet.rows:
         raise ValueError(f"{grid.name}: is empty; give one row per line, cells separated by commas.")
-    layout = by_category(sheet, design.pool_names, categories)
+    return sheet
+
+
+def _read_layout(sheet: LayoutSheet, layout: Layout, noise: Noise | None, notes: Sequence[str]) -> CountSheet:
+    """The reports in the cells that a layout has found."""
+    grid = sheet.grid
     texts = [[sheet.cell(*cell) for cell in cells] for cells in layout.cells]
     values, said = read_reports(texts, noise, lambda i, report: grid.place(*layout.cells[i][report]))
-    y = torch.tensor(values, dtype=torch.float64)  # (instances, pools * categories)
+    y = torch.tensor(values, dtype=torch.float64)  # (instances, reports)
     for i in y.isnan().all(1).nonzero().flatten().tolist():  # a blank sheet is not an all-clear
         where = grid.place(*layout.cells[i][0])
         raise ValueError(f"{where} and all other counts of this instance are empty; fill them in.")
-    missing = _missing(reports, layout.names, y, noise)
-    found = y.unflatten(1, (design.pools, len(categories)))
-    return CountSheet(found, layout.names, (*grid.notes, *notes, *layout.notes, *said, *missing))
+    missing = _missing(sheet.pools, layout.names, y, noise)
+    return CountSheet(y, layout.names, (*grid.notes, *notes, *layout.notes, *said, *missing))
 
 
 def noise_of_reports(noise: Noise, pools: int, categories: int) -> Noise:
     """The noise of every report, where each pool has one for each of so many categories, or just one."""
     if isinstance(noise, PerCategory):
-        first = by_pool(noise.noises[0])
-        if first is None and all(by_pool(one) is None for one in noise.noises):
+        if all(by_pool(one) is None for one in noise.noises):
             return PerPool(list(noise.noises) * pools)
         return PerPool([noise_of(one, pool) for pool in range(pools) for one in noise.noises])
     each = by_pool(noise)
@@ -405,7 +406,7 @@ def _value_table(
 
 
 def _order(kind: str, path: str | Path, sheet: tables.Table, wanted: Sequence[str] | int, owner: str) -> list[int]:
-    """Where each wanted pool, item or instance stands in a file: by name if both sides have names, else by number."""
+    """The place of each wanted item or instance in a file: by name if both sides have names, otherwise by number."""
     line, first, size, names = "column", sheet.first_column, len(sheet.values[0]), sheet.column_names
     if kind == "instance":
         line, first, size, names = "row", sheet.first_row, len(sheet.values), sheet.row_names

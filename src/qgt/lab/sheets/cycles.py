@@ -29,6 +29,7 @@ from qgt.lab.sheets import plates
 from qgt.lab.sheets.headers import (
     AMOUNT,
     CYCLE,
+    NAMED_TEXTS,
     POOL,
     RUNS,
     SAMPLES,
@@ -41,13 +42,13 @@ from qgt.lab.sheets.headers import (
     machine_head,
     rows_said,
 )
-from qgt.lab.sheets.layouts import NAMED_TEXTS, LayoutSheet, unknown
+from qgt.lab.sheets.layouts import LayoutSheet, unknown
 from qgt.lab.sheets.names import coded, proposal_in
 from qgt.lab.sheets.plates import POOL_PLATE
-from qgt.lab.wording import in_one_phrase, quoted
+from qgt.lab.wording import in_one_phrase, many, quoted
 from qgt.model.noise import Noise, noise_of
 
-TOP = 200  # rows among which the header is looked for: settings of a run may take a hundred
+PREAMBLE = 200  # rows among which a machine's header is looked for: settings of a run may take a hundred
 APART = 1.0  # cycles by which replicates may differ: a factor of two in the amount
 NAMED = 6  # names that an error or a note lists
 _NAMES = POOL | frozenset(SAMPLES["names"])
@@ -115,7 +116,7 @@ def machine_table(sheet: LayoutSheet, found: Detector) -> int | None:
         >>> machine_table(LayoutSheet(grid, ("P1", "P2")), Detector(math.inf, 40.0, signed=False))
         1
     """
-    for row in sheet.rows[:TOP]:
+    for row in sheet.rows[:PREAMBLE]:
         heads = _heads(sheet, row)
         if _values(found) & set(heads) and (_NAMES | WELLS) & set(heads) and not _names_pools(sheet, row):
             return row
@@ -130,7 +131,7 @@ def has_targets(sheet: LayoutSheet, found: Detector) -> bool:
 
 def refuse_without_values(sheet: LayoutSheet, found: Detector) -> None:
     """Raise a ValueError for a machine's table that does not have a column of values."""
-    for row in sheet.rows[:TOP]:
+    for row in sheet.rows[:PREAMBLE]:
         heads = set(_heads(sheet, row))
         if (_NAMES | WELLS) & heads and {*TARGETS, *TASKS} & heads and not _names_pools(sheet, row):
             wanted = "Ct, Cq or Cp" if found.cycles else "Quantity, Copies or Concentration"
@@ -296,7 +297,7 @@ def _without_codes(sheet: LayoutSheet, header: int, code: str) -> tuple[LayoutSh
     if not seen:
         return sheet, []
     grid = replace(sheet.grid, rows=tuple(map(tuple, rows)))
-    return replace(sheet, grid=grid), [f"{_many(seen, 'name')} with the check code of the design: {code}."]
+    return replace(sheet, grid=grid), [f"{many(seen, 'name')} with the check code of the design: {code}."]
 
 
 def _refuse_empty(
@@ -395,16 +396,16 @@ def _controls_said(controls: Mapping[int, str]) -> list[str]:
     """A note on the rows of controls and standards, if there are any."""
     if not controls:
         return []
-    kinds = f"{len(controls)} control{'s' if len(controls) > 1 else ''} or standard{'s' if len(controls) > 1 else ''}"
+    kinds = f"{many(len(controls), 'control')} or standard{'s' if len(controls) > 1 else ''}"
     return [f"Not read: {kinds} ({_listed(controls.values())})."]
 
 
 def _wells_said(empty: Sequence[int], omitted: Sequence[int]) -> list[str]:
     """Notes on the rows without a name, and on those that the file marks as omitted."""
-    notes = [f"Not read: {_many(len(empty), 'well')} without a name."] if empty else []
+    notes = [f"Not read: {many(len(empty), 'well')} without a name."] if empty else []
     if omitted:
         rows = in_one_phrase([str(row + 1) for row in omitted], most=NAMED)
-        notes.append(f"Not read: {_many(len(omitted), 'well')} that the file marks as omitted (row {rows}).")
+        notes.append(f"Not read: {many(len(omitted), 'well')} that the file marks as omitted (row {rows}).")
     return notes
 
 
@@ -604,9 +605,8 @@ def _pools(names: Sequence[str]) -> str:
 def _read(sheet: LayoutSheet, groups: _Group, column: int, noise: Noise) -> tuple[dict[int, float], tuple[str, ...]]:
     """The value of each well's row, NaN where it was not measured, and notes on how cells were read."""
     pool_at = {pool: number for number, pool in enumerate(sheet.pools)}
-    lines: list[
-        list[int | None]
-    ] = []  # the rows of the file in a row for each replicate, so that each pool has its place
+    # The rows of the file, in a line for each replicate, so that each pool has its place.
+    lines: list[list[int | None]] = []
     for plate in dict.fromkeys(plate for plate, _ in groups):
         own = {pool: wells for (of, pool), wells in groups.items() if of == plate}
         for place in range(max(map(len, own.values()))):
@@ -672,9 +672,9 @@ def _failures_said(failed: Mapping[int, _Well], values: Mapping[int, float], fou
         return [f"The control {quoted(name)} amplified in every well."]
     detected = [row for row in failed if not math.isnan(values[row]) and values[row] != found.nothing]
     pools = in_one_phrase([_label(well) for well in failed.values()], most=NAMED)
-    also = f" In {_many(len(detected), 'of them', '')} the target amplified." if detected else ""
+    also = f" In {len(detected):,} of them the target amplified." if detected else ""
     return [
-        f"The control {quoted(name)} did not amplify in {_many(len(failed), 'well')}, taken as not measured: {pools}."
+        f"The control {quoted(name)} did not amplify in {many(len(failed), 'well')}, taken as not measured: {pools}."
         f"{also}"
     ]
 
@@ -702,12 +702,12 @@ def _means(
     if trouble:
         well, why = trouble[0]
         more = len(trouble) - 1
-        also = f" {_many(more, 'other pool')} {'have' if more > 1 else 'has'} such wells." if more else ""
+        also = f" {many(more, 'other pool')} {'have' if more > 1 else 'has'} such wells." if more else ""
         raise ValueError(f"{why} for {_pools([well.pool])}{_of(well.plate)}; {_KEEP}.{also}")
     notes = []
     if several:
         notes.append(
-            f"{_many(len(several), 'pool')} {'are means' if len(several) > 1 else 'is the mean'} of replicates."
+            f"{many(len(several), 'pool')} {'are means' if len(several) > 1 else 'is the mean'} of replicates."
         )
     if partly:
         notes.append(
@@ -741,10 +741,6 @@ def _disagreement(
     texts = [sheet.cell(row, columns.value) for row in (first, last)]
     place = sheet.grid.place(first, columns.value)
     return f"{place} holds {texts[0]!r} and row {last + 1} holds {texts[1]!r}, {why}," if why else ""
-
-
-def _many(number: int, what: str, ending: str = "s") -> str:
-    return f"{number} {what}{ending if number != 1 else ''}"
 
 
 def _listed(names: Iterable[str]) -> str:

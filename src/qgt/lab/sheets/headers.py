@@ -7,6 +7,8 @@ and `Proben ID` are the same. Only whole headers are known: `Sample date` is not
 import re
 from collections.abc import Mapping, Sequence
 
+TOP = 60  # rows of a sheet among which the header is looked for
+NAMED_TEXTS = 4  # texts above a table that a note names
 _MARKS = re.compile(r"[\s_\-./:]+")
 _BRACKETS = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
 

@@ -17,7 +17,9 @@ from qgt.lab.sheets.headers import (
     COUNT,
     CYCLES,
     INSTANCE,
+    NAMED_TEXTS,
     POOL,
+    TOP,
     UNREAD,
     WELLS,
     columns_said,
@@ -145,20 +147,7 @@ def wide(sheet: LayoutSheet, top: Sequence[str]) -> Layout:
     """One column for each pool; another may name the instances, and others are left out."""
     grid, rows = sheet.grid, sheet.rows
     grid.refuse_ragged(rows)
-    place: dict[str, int] = {}
-    others = []
-    for column, name in enumerate(top):
-        if name in place:
-            raise ValueError(
-                f"{grid.name}: columns {place[name] + 1} and {column + 1} are both called {name!r}; give each its own "
-                "name."
-            )
-        if name in sheet.known:
-            place[name] = column
-        elif name or column == 0:
-            others.append(column)
-        else:
-            raise ValueError(f"{grid.place(rows[0], column)} has no name; name every column or none.")
+    place, others = _pool_columns(sheet, top)
     strange = [column for column in others if column]
     if strange and len(place) < len(sheet.pools):
         raise ValueError(f"{grid.name}: column {strange[0] + 1} is called {_strange(sheet, top[strange[0]])}")
@@ -169,17 +158,41 @@ def wide(sheet: LayoutSheet, top: Sequence[str]) -> Layout:
         )
     owner = _owner(sheet, top, others)
     unread = [column for column in others if column != owner]
-    for column in unread:
-        named = top[column] in sheet.samples or mangled(top[column], sheet.pools)
-        if named or (head(top[column]) not in UNREAD and sheet.measured(column, rows[1:])):
-            raise ValueError(
-                f"{grid.name}: column {column + 1} is called {_strange(sheet, top[column])} If it is not a pool's, "
-                "delete it."
-            )
+    _refuse_unread(sheet, top, unread)
     notes = [f"Column {top[owner]!r} names the instances."] if owner is not None and unread else []
     names = None if owner is None else row_names(sheet, rows[1:], owner)
     cells = tuple(tuple((row, place[pool]) for pool in sheet.pools) for row in rows[1:])
     return Layout(cells, names, (*notes, *([columns_said([top[column] for column in unread])] if unread else [])))
+
+
+def _pool_columns(sheet: LayoutSheet, top: Sequence[str]) -> tuple[dict[str, int], list[int]]:
+    """The column of each pool that the header names, and the other columns."""
+    place: dict[str, int] = {}
+    others = []
+    for column, name in enumerate(top):
+        if name in place:
+            raise ValueError(
+                f"{sheet.grid.name}: columns {place[name] + 1} and {column + 1} are both called {name!r}; give each "
+                "its own name."
+            )
+        if name in sheet.known:
+            place[name] = column
+        elif name or column == 0:
+            others.append(column)
+        else:
+            raise ValueError(f"{sheet.grid.place(sheet.rows[0], column)} has no name; name every column or none.")
+    return place, others
+
+
+def _refuse_unread(sheet: LayoutSheet, top: Sequence[str], columns: Sequence[int]) -> None:
+    """Raise a ValueError for a column that would be left out, and that may be a pool's."""
+    for column in columns:
+        named = top[column] in sheet.samples or mangled(top[column], sheet.pools)
+        if named or (head(top[column]) not in UNREAD and sheet.measured(column, sheet.rows[1:])):
+            raise ValueError(
+                f"{sheet.grid.name}: column {column + 1} is called {_strange(sheet, top[column])} If it is not a "
+                "pool's, delete it."
+            )
 
 
 def _owner(sheet: LayoutSheet, top: Sequence[str], others: Sequence[int]) -> int | None:
@@ -575,10 +588,9 @@ def _block_cells(sheet: LayoutSheet, block: tuple[int, int], size: int, left: in
     rows, columns = plates.shape(size)
     for i in range(rows):
         letter = sheet.cell(top + 1 + i, side).upper() if top + 1 + i < len(sheet.grid.rows) else ""
-        if letter != chr(65 + i):
-            raise ValueError(
-                f"{sheet.grid.place(top + 1 + i, side)} holds {letter!r}; write the row's letter, {chr(65 + i)}."
-            )
+        own = plates.row_letter(i)
+        if letter != own:
+            raise ValueError(f"{sheet.grid.place(top + 1 + i, side)} holds {letter!r}; write the row's letter, {own}.")
     cells = [(top + 1 + row, side + 1 + column) for column in range(columns) for row in range(rows)]
     for row, column in cells[max(left, 0) :]:
         if sheet.cell(row, column):
@@ -601,9 +613,6 @@ def _title(sheet: LayoutSheet, block: tuple[int, int], blocks: Sequence[tuple[in
 
 
 # Which layout a sheet has: the one whose names are where it has them; a sheet that fits two is refused.
-
-NAMED_TEXTS = 4  # texts above a table that a note names
-TOP = 60  # rows among which a header is looked for
 
 
 def layout_of(sheet: LayoutSheet) -> Layout:

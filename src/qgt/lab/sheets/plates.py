@@ -24,6 +24,16 @@ def shape(size: int) -> tuple[int, int]:
     return SHAPES[size]
 
 
+def row_letter(row: int) -> str:
+    """The letter of a row, counted from 0.
+
+    Example:
+        >>> row_letter(0), row_letter(15)
+        ('A', 'P')
+    """
+    return chr(ord("A") + row)
+
+
 def wells(size: int) -> tuple[str, ...]:
     """All wells of a plate, down the columns, as robots count them.
 
@@ -32,7 +42,7 @@ def wells(size: int) -> tuple[str, ...]:
         (('A1', 'B1', 'C1'), 'A2', 'P24')
     """
     rows, columns = shape(size)
-    return tuple(f"{chr(65 + row)}{column + 1}" for column in range(columns) for row in range(rows))
+    return tuple(f"{row_letter(row)}{column + 1}" for column in range(columns) for row in range(rows))
 
 
 def well(text: str) -> str | None:
@@ -55,7 +65,7 @@ def place_of(name: str) -> tuple[int, int]:
         >>> place_of("B12")
         (1, 11)
     """
-    return ord(name[0]) - 65, int(name[1:]) - 1
+    return ord(name[0]) - ord("A"), int(name[1:]) - 1
 
 
 def position(name: str, size: int) -> int:

@@ -9,11 +9,9 @@ from qgt.arguments import whole
 from qgt.files.grids import CellRow, Grid, csv_bytes, read_grids, unescape
 from qgt.files.tables import has_decimal_commas, number
 from qgt.lab.sheets import plates
-from qgt.lab.sheets.headers import SAMPLES, columns_said, head, rows_said
+from qgt.lab.sheets.headers import NAMED_TEXTS, SAMPLES, TOP, columns_said, head, rows_said
 from qgt.lab.sheets.names import looks_mangled
-
-TOP = 60  # rows among which a header is looked for
-NAMED_TEXTS = 4  # texts above a table that a note names
+from qgt.model.design import refuse_untidy
 
 
 @dataclass(frozen=True)
@@ -43,9 +41,7 @@ class Samples:
                 raise ValueError(f"{name} holds {len(given)} entries for {number} samples: give one for each.")
         _refuse_repeats("names", self.names)
         _refuse_repeats("wells", [f"{p}, {w}" for p, w in zip(self.plates, self.wells, strict=True)])
-        for name in self.names:
-            if not name or name != name.strip() or any(ord(character) < 32 for character in name):
-                raise ValueError(f"names holds {name!r}: give names without line breaks or blanks at their ends.")
+        refuse_untidy("names", self.names)
         for name in self.wells:
             if plates.well(name) != name:
                 raise ValueError(f"wells holds {name!r}: give wells such as A1 or H12.")
@@ -66,9 +62,19 @@ class Samples:
         """The plate and the well of each sample."""
         return dict(zip(self.names, zip(self.plates, self.wells, strict=True), strict=True))
 
+    def on_plate(self, plate: str) -> dict[str, str]:
+        """The sample in each well of a plate that has one.
+
+        Example:
+            >>> Samples.numbered(2).on_plate("Plate 1")
+            {'A1': 'S1', 'B1': 'S2'}
+        """
+        rows = zip(self.names, self.plates, self.wells, strict=True)
+        return {well: name for name, own, well in rows if own == plate}
+
     def plate_size(self, plate: str) -> int:
         """How many wells a plate must have for its samples: 96 or 384."""
-        return plates.smallest([w for p, w in zip(self.plates, self.wells, strict=True) if p == plate])
+        return plates.smallest(list(self.on_plate(plate)))
 
     @classmethod
     def numbered(cls, count: int, *, plate: int = 96) -> "Samples":
@@ -162,20 +168,14 @@ def _read(grid: Grid) -> Samples:
         if "plates" in columns:
             raise ValueError(f"{grid.name}: has plates but no wells; add a column 'well', such as A1.")
         return replace(Samples.placed(names, households=households, risks=risks), notes=notes)
-    wells = [_well(grid, row, columns["wells"]) for row in rows[1:]]
-    plates = texts.get("plates") or ["Plate 1"] * len(names)
-    for row, plate in zip(rows[1:], plates, strict=True):
+    wells = tuple(_well(grid, row, columns["wells"]) for row in rows[1:])
+    on = tuple(texts.get("plates") or ["Plate 1"] * len(names))
+    for row, plate in zip(rows[1:], on, strict=True):
         if not plate:
             raise ValueError(f"{grid.place(row, columns['plates'])} is empty; name the plate of every sample.")
+    own = tuple(households) if households is not None else None
     try:
-        return Samples(
-            tuple(names),
-            tuple(plates),
-            tuple(wells),
-            None if households is None else tuple(households),
-            None if risks is None else tuple(risks),
-            notes,
-        )
+        return Samples(tuple(names), on, wells, own, None if risks is None else tuple(risks), notes)
     except ValueError as error:
         raise ValueError(f"{grid.name}: {error}") from error
 
@@ -307,7 +307,7 @@ def _well(grid: Grid, row: int, column: int) -> str:
         if text.isascii() and text.isdecimal() and 1 <= int(text[:4]) <= 96:
             place, across = int(text) - 1, plates.shape(96)[1]
             down = plates.wells(96)[place]
-            along = f"{chr(65 + place // across)}{place % across + 1}"
+            along = f"{plates.row_letter(place // across)}{place % across + 1}"
             remedy += f" ({text} is {down} counted down the columns, and {along} counted along the rows)"
         raise ValueError(f"{grid.place(row, column)} holds {text!r}; {remedy}.")
     return name
