@@ -25,7 +25,9 @@ from qgt.decoders.loads.tables import NEVER
 
 NEAR_SHARE, NEAR_SCALE, FAR_SCALE = 0.75, 1.1, 2.5  # loads are drawn from two normals, wider than the fit
 PRIOR_SHARE = 0.05  # of draws on the grid that follow the prior, so that no load is left out
-LOOSE = 0.1  # decades: a standard deviation without the pools of an open load, above which a load competes with it
+SOFT_SHARE, SOFTNESS = 0.4, 0.2  # of draws that follow a weaker likelihood, while other open loads are still at the mode
+LOOSE = 0.3  # decades: a standard deviation without the pools of an open load, above which a load competes with it
+OPEN, TIED = 0.1, -0.5  # a load with this deviation, and this correlation with a stronger one, competes as if open
 EXTRA_DIMENSIONS = 2  # of the points, beside one for each place: the normal, and who has the largest part of a sum
 LEAST_AMOUNT = 1e-300
 
@@ -80,7 +82,7 @@ class Proposal(NamedTuple):
         leader = leaders(plates, fitted)
         follows = leader != places
         leads = torch.zeros_like(follows).scatter_reduce(1, leader, follows, "amax")
-        wide = fitted.wide & ~leads
+        wide = (fitted.wide | follows) & ~leads
         narrow = sets.inside & ~wide
         amounts = torch.where(sets.inside, 10.0**sets.logs, 0.0)
         sums = torch.zeros_like(amounts).scatter_add(1, leader, amounts)
@@ -88,11 +90,25 @@ class Proposal(NamedTuple):
         covariance = fitted.covariance
         some = follows.any(1).nonzero()[:, 0]
         if len(some):
-            part = torch.where(leads, amounts / sums.clamp(min=LEAST_AMOUNT), 1.0)[some]
-            hessian = _without(plates.pulls(sets[some]).hessian(), follows[some]) / (part[:, :, None] * part[:, None])
-            covariance = covariance.index_copy(0, some, torch.cholesky_inverse(torch.linalg.cholesky(hessian)))
+            part = amounts / sums.gather(1, leader).clamp(min=LEAST_AMOUNT)
+            by_sums = _covariance_by_sums(plates.pulls(sets[some]).hessian(), part[some], leader[some])
+            covariance = covariance.index_copy(0, some, by_sums)
         root = torch.linalg.cholesky(_without(covariance, ~narrow))
         return cls(centre, root, narrow, wide, leader)
+
+
+def _covariance_by_sums(
+    hessian: Tensor, part: Float64[Tensor, "sets places"], leader: Int64[Tensor, "sets places"]
+) -> Float64[Tensor, "sets places places"]:
+    """The covariance of loads, where the logs of sums take the places of their leaders' loads."""
+    places = torch.arange(leader.shape[1], device=leader.device)
+    mine = leader[:, None, :] == places[:, None]  # (sets, leaders, members)
+    follows = mine & (places != places[:, None])
+    led = follows.any(2)
+    # A leader's log by that of the sum, and by the logs of those that follow.
+    change = torch.where(follows, -part[:, None] / part.clamp(min=LEAST_AMOUNT)[..., None], 0.0)
+    change = change + torch.diag_embed(torch.where(led, 1 / part.clamp(min=LEAST_AMOUNT), 1.0))
+    return torch.cholesky_inverse(torch.linalg.cholesky(change.transpose(1, 2) @ hessian @ change))
 
 
 def leaders(plates: Plates, fitted: Fitted) -> Int64[Tensor, "sets places"]:
@@ -103,16 +119,20 @@ def leaders(plates: Plates, fitted: Fitted) -> Int64[Tensor, "sets places"]:
     sets = fitted.sets
     places = torch.arange(sets.items.shape[1], device=sets.items.device)
     found = places.repeat(len(sets), 1)
-    row, place = (fitted.wide & (sets.inside.sum(1, keepdim=True) > 1)).nonzero(as_tuple=True)
+    deviation = fitted.covariance.diagonal(dim1=1, dim2=2).sqrt()
+    several = sets.inside.sum(1, keepdim=True) > 1
+    row, place = (sets.inside & several & (fitted.wide | (deviation > OPEN))).nonzero(as_tuple=True)
     if not len(row):
         return found
     some, item, own = sets[row], sets.items[row, place], places == place[:, None]
     pulls = plates.pulls(some)
-    loose = _deviations(pulls.hessian(without=plates.members[item] > 0))
+    loose = pulls.hessian(without=plates.members[item] > 0).diagonal(dim1=1, dim2=2).rsqrt()
     given = _deviations(_without(pulls.hessian(), own))
     mine = sets.logs[row, place][:, None]
     stronger = (some.logs > mine) | ((some.logs == mine) & (places < place[:, None]))
-    may = some.inside & ~own & stronger & (loose > LOOSE) & (given < WIDE)
+    correlation = fitted.covariance[row, place] / (deviation[row, place][:, None] * deviation[row])
+    open_or_tied = fitted.wide[row, place][:, None] | (correlation < TIED)
+    may = some.inside & ~own & stronger & (loose > LOOSE) & (given < WIDE) & open_or_tied
     score = torch.full((len(sets), len(places), len(places)), -torch.inf, dtype=torch.float64, device=row.device)
     score[row, place] = torch.where(may, loose, -torch.inf)
     order = torch.where(sets.inside, sets.logs, -torch.inf).argsort(dim=1, descending=True, stable=True)
@@ -227,7 +247,9 @@ class _Split:
     def _drawn(self, law: Tensor, rows: Tensor, place: int, uniform: Tensor) -> Tensor:
         """Draw amounts from laws on the grid."""
         nodes, weights = self.plates.grid
-        law = (1 - PRIOR_SHARE) * law.softmax(1) + PRIOR_SHARE * weights.exp()
+        soft = torch.where((self.follows | self.alone)[rows, place + 1 :].any(1), SOFT_SHARE, 0.0)[:, None]
+        softer = (weights + SOFTNESS * (law - weights)).softmax(1)
+        law = (1 - PRIOR_SHARE - soft) * law.softmax(1) + soft * softer + PRIOR_SHARE * weights.exp()
         up_to = law.cumsum(1)
         level = uniform[rows % self.samples] * up_to[:, -1]
         cell = (up_to <= level[:, None]).sum(1).clamp(max=law.shape[1] - 1)[:, None]

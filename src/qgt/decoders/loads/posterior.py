@@ -31,6 +31,7 @@ UNSAMPLED = 0.01  # the share of all sets together, by their fits, that need not
 FIRST_SAMPLES = 128  # of the first look
 MOST_REFITS = 8  # rounds of fits from better starts, each for sets of one item more
 SETTLED, PRECISE = 0.999, 0.02  # a share above which a set needs no more draws; a relative error that is small enough
+MORE, STILL_ROUGH = 8, 0.05  # times as many draws, for sets whose relative error is still above
 HEAVY, DRAWS = 0.02, 8  # a share above which a set matters; draws of its loads that unlisted positives are held against
 DRAWN, DRAWN_ON_GPU = 2**15, 2**19  # draws of all loads of a set at a time
 
@@ -132,15 +133,17 @@ def _weighed(plates: Plates, close: Fitted, number: int) -> DrawnLoads:
 
 def _weighed_again(plates: Plates, close: Fitted, samples: DrawnLoads, number: int) -> tuple[Fitted, DrawnLoads]:
     """The sets that matter, weighed by more draws; all sets keep as many draws as the first look had, for loads."""
-    owner = close.sets.owner
-    share = (close.evidence - _log_sum(close.evidence, owner, len(plates))[owner]).exp()
-    doubtful = (share > HEAVY) & (share < SETTLED) & (samples.error > PRECISE)
-    rows = doubtful.nonzero()[:, 0]
-    if not len(rows):
-        return close, samples
-    again = _weighed(plates, close[rows], number)
-    better = _with_evidence(close[rows], again).evidence
-    return replace(close, evidence=close.evidence.index_copy(0, rows, better)), samples
+    owner, error = close.sets.owner, samples.error
+    for draws, precise in ((number, PRECISE), (MORE * number, STILL_ROUGH)):
+        share = (close.evidence - _log_sum(close.evidence, owner, len(plates))[owner]).exp()
+        rows = ((share > HEAVY) & (share < SETTLED) & (error > precise)).nonzero()[:, 0]
+        if not len(rows):
+            break
+        again = _weighed(plates, close[rows], draws)
+        better = _with_evidence(close[rows], again).evidence
+        close = replace(close, evidence=close.evidence.index_copy(0, rows, better))
+        error = error.index_copy(0, rows, again.error)
+    return close, samples
 
 
 def _with_evidence(close: Fitted, samples: DrawnLoads) -> Fitted:
