@@ -4,7 +4,7 @@ Loads that the reports settle are drawn from the normal of the fit, made wider. 
 after another from their conditional on the grid, given all loads drawn before.
 
 That is not enough where an open load *competes* with another: a strong item is settled only by pools that a weak one is
-in too. Reports then settle the sum of the two amounts. The weak one may have any part of the sum, and the two may change
+in too. Reports settle the sum of the two amounts. The weak one may have any part of the sum, and the two may change
 places, so the posterior is bent like an L, and the normal of the fit covers one end of it. A draw that happens to land
 on the other end has almost all of the weight, and the evidence is too low without such a draw, and much too high with
 it. There the log of the sum is drawn in place of the strong load; which item has the largest part of the sum is drawn
@@ -25,7 +25,10 @@ from qgt.decoders.loads.tables import NEVER
 
 NEAR_SHARE, NEAR_SCALE, FAR_SCALE = 0.75, 1.1, 2.5  # loads are drawn from two normals, wider than the fit
 PRIOR_SHARE = 0.05  # of draws on the grid that follow the prior, so that no load is left out
-SOFT_SHARE, SOFTNESS = 0.4, 0.2  # of draws that follow a weaker likelihood, while other open loads are still at the mode
+SOFT_SHARE, SOFTNESS = (
+    0.4,
+    0.2,
+)  # of draws that follow a weaker likelihood, while other open loads are still at the mode
 LOOSE = 0.3  # decades: a standard deviation without the pools of an open load, above which a load competes with it
 OPEN, TIED = 0.1, -0.5  # a load with this deviation, and this correlation with a stronger one, competes as if open
 EXTRA_DIMENSIONS = 2  # of the points, beside one for each place: the normal, and who has the largest part of a sum
@@ -298,7 +301,9 @@ def _conditional_of_parts(
         who, one, rest, sums = owner[rows], item[rows], first[rows], others[rows, None].clamp(min=LEAST_AMOUNT)
         part = torch.minimum(10.0**nodes, sums / 2)  # (rows, nodes)
         left = sums - part
-        law = weights + plates.prior.value(torch.zeros_like(left, dtype=torch.int64), left.log10()) - (left / sums).log()
+        law = (
+            weights + plates.prior.value(torch.zeros_like(left, dtype=torch.int64), left.log10()) - (left / sums).log()
+        )
         for here, counted, with_part, with_left in (
             (pools[one], mine[one], True, plates.members[rest].gather(1, pools[one])),
             (pools[rest], mine[rest] & (plates.members[one].gather(1, pools[rest]) == 0), False, None),
