@@ -15,12 +15,13 @@ flat below. That is why loads with a wide posterior are integrated on a grid, gi
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float64, Int64, UInt8
 from torch import Tensor
 
-from qgt.decoders.loads.tables import NEVER, Curves, ReportCurves, prior_curve
+from qgt.decoders.loads.tables import NEVER, Curves, ReportCurves, Slopes, prior_curve
 from qgt.model.loads import Loads
 from qgt.model.prior import ItemCosts
 from qgt.model.problem import Problem
@@ -36,8 +37,6 @@ FIRST_DAMPING, MOST_DAMPING = 0.1, 1e4
 STILL_MOVING = 0.75  # the share of sets up to which those whose loads still move are gathered, to be fitted alone
 SETTLED = 0.01  # nats that a step gained, where loads are at their mode
 FULL_STEP = 1.0  # decades: the longest step of Newton's method
-NEAR_SHARE, NEAR_SCALE, FAR_SCALE = 0.75, 1.1, 2.5  # loads are drawn from two normals, wider than the fit
-PRIOR_SHARE = 0.05  # of draws on the grid that follow the prior, so that no load is left out
 EACH = 0.5 * math.log(2 * math.pi)
 
 
@@ -103,6 +102,25 @@ class Fitted:
     def __getitem__(self, which: Tensor) -> "Fitted":
         parts = self.totals, self.covariance, self.wide, self.evidence
         return Fitted(self.sets[which], *(part[which] for part in parts))
+
+
+class Pulls(NamedTuple):
+    """The totals of some sets, and how the log likelihood of each pool changes with the log10 of its total."""
+
+    outside: Tensor  # (sets, places), bool: places without an item
+    prior: Slopes  # of each load
+    totals: Float64[Tensor, "sets pools"]
+    share: Float64[Tensor, "sets places pools"]  # of each item in a pool's total
+    value: Float64[Tensor, "sets pools"]
+    slope: Float64[Tensor, "sets pools"]
+    curvature: Float64[Tensor, "sets pools"]
+
+    def hessian(self, without: Tensor | None = None) -> Float64[Tensor, "sets places places"]:
+        """Minus the curvature of the log joint in the loads (Gauss-Newton), perhaps without some (sets, pools)."""
+        own = (-self.prior.curvature).clamp(min=LEAST_CURVATURE).masked_fill(self.outside, 1.0)
+        bent = self.curvature.clamp(max=0.0)
+        bent = bent if without is None else bent.masked_fill(without, 0.0)
+        return torch.diag_embed(own) - (self.share * bent[:, None]) @ self.share.transpose(1, 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,11 +247,15 @@ class Plates:
                 break
         return self._laplace(sets, end.updated(rows, now))
 
+    def pulls(self, sets: PositiveSets) -> "Pulls":
+        """What the reports and the prior say of the loads of sets."""
+        return _Terrain.of(self, sets).pulls(sets.logs)
+
     def _laplace(self, sets: PositiveSets, at: "_Surface") -> Fitted:
         """Laplace's method for the loads that the reports settle, the grid for each of the others."""
         sets = replace(sets, logs=at.logs)
         covariance = torch.cholesky_inverse(torch.linalg.cholesky(at.hessian))
-        wide = sets.inside & (covariance.diagonal(dim1=1, dim2=2).sqrt() > WIDE)
+        wide = sets.inside & (self._settled_by_reports(at, sets.inside, covariance) > WIDE)
         narrow = sets.inside & ~wide
         both = (narrow[:, :, None] & narrow[:, None, :]).to(torch.float64)
         block = at.hessian * both + torch.diag_embed((~narrow).to(torch.float64))
@@ -250,101 +272,20 @@ class Plates:
             evidence = evidence.index_add(0, row, integral - there - mode)
         return Fitted(sets, at.totals, covariance, wide, evidence)
 
+    def _settled_by_reports(self, at: "_Surface", inside: Tensor, covariance: Tensor) -> Float64[Tensor, "sets places"]:
+        """Standard deviations of loads about the mode, without what the prior adds where it has several modes.
+
+        A load that the reports leave open would otherwise seem settled, as it is at one of the prior's narrow modes.
+        """
+        if self.loads.values is not None:
+            added = (-self.prior.at(0, at.logs).curvature).clamp(min=LEAST_CURVATURE) - LEAST_CURVATURE
+            reports = at.hessian - torch.diag_embed(torch.where(inside, added, 0.0))
+            covariance = torch.cholesky_inverse(torch.linalg.cholesky(reports))
+        return covariance.diagonal(dim1=1, dim2=2).sqrt()
+
     def log_prior(self, sets: PositiveSets) -> Float64[Tensor, " sets"]:
         """The log prior probability that just these items are positive."""
         return -self.costs.of(sets.statuses(self.problem.items)).clamp(max=-NEVER)
-
-    def sampled(self, fitted: Fitted, points: Float64[Tensor, "samples dimensions"]) -> "DrawnLoads":
-        """The evidence of sets by importance sampling, with loads drawn from the posterior given each set.
-
-        Loads that the reports settle are drawn from the normal of the fit, made wider; the others one after another
-        from their conditional on the grid, given all loads drawn before. `points` are uniform, and fewer than the
-        places of the sets by none: one dimension more than places.
-        """
-        sets, samples = fitted.sets, len(points)
-        places = sets.items.shape[1]
-        narrow = sets.inside & ~fitted.wide
-        both = (narrow[:, :, None] & narrow[:, None, :]).to(torch.float64)
-        root = torch.linalg.cholesky(fitted.covariance * both + torch.diag_embed((~narrow).to(torch.float64)))
-        z = torch.special.ndtri(points[:, :places])  # (samples, places)
-        scale = torch.where(points[:, places] < NEAR_SHARE, NEAR_SCALE, FAR_SCALE)  # (samples,)
-        moved = (root @ z.T).transpose(1, 2) * scale[:, None]  # (sets, samples, places)
-        logs = sets.logs[:, None] + torch.where(narrow[:, None], moved, 0.0)
-        drawn = _log_drawn(z, scale, narrow, root)  # (sets, samples)
-        many = PositiveSets(
-            sets.owner.repeat_interleave(samples),
-            sets.items.repeat_interleave(samples, 0),
-            logs.flatten(0, 1),
-        )
-        totals = self.totals(many)
-        drawn = drawn.flatten()
-        for place in range(places):
-            rows = fitted.wide[:, place].repeat_interleave(samples).nonzero()[:, 0]
-            if len(rows):
-                self._draw_wide(many, totals, drawn, rows, place, points[:, place].repeat(len(sets))[rows])
-        sizes = self.problem.design.pool_sizes.to(self.y.device, torch.float64)
-        y = self.y[many.owner]
-        missing = y.isnan()
-        each = self.problem.noise.log_prob(torch.where(missing, 0.0, y), totals, sizes)
-        density = torch.where(many.inside, self.prior.value(0, many.logs), 0.0).sum(1)
-        low, high = self.loads.span
-        outside = (many.inside & ((many.logs < low) | (many.logs > high))).any(1)
-        joint = torch.where(missing, 0.0, each).sum(1) + density
-        weight = torch.where(outside, -torch.inf, joint - drawn).view(len(sets), samples)
-        return DrawnLoads(self.log_prior(sets), weight, many.logs.view(len(sets), samples, places))
-
-    def _draw_wide(
-        self, many: PositiveSets, totals: Tensor, drawn: Tensor, rows: Tensor, place: int, uniform: Tensor
-    ) -> None:
-        """Draw one place's load from its conditional on the grid, in place."""
-        item = many.items[rows, place]
-        member = self.members[item]
-        base = (totals[rows] - member * (10.0 ** many.logs[rows, place])[:, None]).clamp(min=0.0)
-        law = self.conditional(many.owner[rows], base, torch.arange(len(rows), device=rows.device), item).softmax(1)
-        law = (1 - PRIOR_SHARE) * law + PRIOR_SHARE * self.grid[1].exp()
-        up_to = law.cumsum(1)
-        uniform = uniform * up_to[:, -1]
-        cell = (up_to <= uniform[:, None]).sum(1).clamp(max=law.shape[1] - 1)[:, None]
-        mass = law.gather(1, cell)[:, 0]
-        within = ((uniform - (up_to.gather(1, cell)[:, 0] - mass)) / mass).clamp(0.0, 1.0)
-        logs = self.grid[0][cell[:, 0]] + self.node_step * (within - 0.5)
-        many.logs[rows, place] = logs
-        totals[rows] = base + member * (10.0**logs)[:, None]
-        drawn[rows] += mass.log() - math.log(self.node_step)
-
-
-@dataclass(frozen=True, eq=False)
-class DrawnLoads:
-    """Loads drawn for some sets, with their importance weights."""
-
-    prior: Float64[Tensor, " sets"]  # the log prior of each set
-    weight: Float64[Tensor, "sets samples"]  # logarithms
-    logs: Float64[Tensor, "sets samples places"]
-
-    @property
-    def evidence(self) -> Float64[Tensor, " sets"]:
-        """The mean weight, times the prior of the set: a logarithm."""
-        return self.prior + self.weight.logsumexp(1) - math.log(self.weight.shape[1])
-
-    @property
-    def error(self) -> Float64[Tensor, " sets"]:
-        """The relative standard error of the evidence, as if the points were independent."""
-        share = self.weight.softmax(1)
-        return (share.square().sum(1) - 1 / self.weight.shape[1]).clamp(min=0.0).sqrt()
-
-    def resampled(self, sets: Int64[Tensor, " some"], draws: int) -> Float64[Tensor, "some draws places"]:
-        """Loads of some sets drawn from their posterior, each as often as its weight says."""
-        up_to = self.weight[sets].softmax(1).cumsum(1)
-        level = (torch.arange(draws, dtype=torch.float64, device=up_to.device) + 0.5) / draws
-        which = torch.searchsorted(up_to, level.repeat(len(sets), 1)).clamp(max=up_to.shape[1] - 1)
-        return self.logs[sets[:, None], which]
-
-    def quantiles(self, levels: tuple[float, ...]) -> Float64[Tensor, "sets places levels"]:
-        """Quantiles of each load's posterior, given the set."""
-        logs, order = self.logs.sort(1)
-        share = self.weight.softmax(1)[..., None].expand_as(logs).gather(1, order).cumsum(1)
-        found = [(share < level).sum(1, keepdim=True).clamp(max=logs.shape[1] - 1) for level in levels]
-        return torch.stack([logs.gather(1, at)[:, 0] for at in found], 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -410,8 +351,8 @@ class _Terrain:
         parts = self.members, self.outside, self.curve, self.zero
         return _Terrain(self.plates, *(part[rows] for part in parts))
 
-    def at(self, logs: Float64[Tensor, "sets places"]) -> _Surface:
-        """The log joint of these loads, its slope and its curvature."""
+    def pulls(self, logs: Float64[Tensor, "sets places"]) -> Pulls:
+        """The totals of these loads, and how the log likelihoods change with them."""
         held = self.members * (10.0**logs)[..., None]  # (sets, places, pools); nothing where there is no item
         totals = held.sum(1)
         none = totals <= 0
@@ -419,24 +360,16 @@ class _Terrain:
         value, slope, curvature = self.plates.reports.curves.at(self.curve, some.log10())
         share = held / some[:, None]  # 0 where there is nothing: slopes of such pools do not count
         prior = self.plates.prior.at(0, logs)
-        own = (-prior.curvature).clamp(min=LEAST_CURVATURE).masked_fill(self.outside, 1.0)
-        hessian = (share * curvature.clamp(max=0.0)[:, None]) @ share.transpose(1, 2)
+        return Pulls(self.outside, prior, totals, share, torch.where(none, self.zero, value), slope, curvature)
+
+    def at(self, logs: Float64[Tensor, "sets places"]) -> _Surface:
+        """The log joint of these loads, its slope and its curvature."""
+        pulls = self.pulls(logs)
+        prior = pulls.prior
         return _Surface(
             logs,
-            totals,
-            torch.where(none, self.zero, value).sum(1) + prior.value.masked_fill(self.outside, 0.0).sum(1),
-            (share @ slope[..., None])[..., 0] + prior.slope.masked_fill(self.outside, 0.0),
-            torch.diag_embed(own) - hessian,
+            pulls.totals,
+            pulls.value.sum(1) + prior.value.masked_fill(self.outside, 0.0).sum(1),
+            (pulls.share @ pulls.slope[..., None])[..., 0] + prior.slope.masked_fill(self.outside, 0.0),
+            pulls.hessian(),
         )
-
-
-def _log_drawn(z: Tensor, scale: Tensor, narrow: Tensor, root: Tensor) -> Tensor:
-    """The log density of the loads drawn from the two normals, one wider than the other: (sets, samples)."""
-    number = narrow.sum(1).to(torch.float64)[:, None]  # (sets, 1)
-    volume = torch.where(narrow, root.diagonal(dim1=1, dim2=2), 1.0).log().sum(1)[:, None]
-    square = narrow.to(torch.float64) @ z.square().T * scale.square()  # (sets, samples)
-    parts = [
-        math.log(share) - 0.5 * square / wide**2 - number * (EACH + math.log(wide)) - volume
-        for share, wide in ((NEAR_SHARE, NEAR_SCALE), (1 - NEAR_SHARE, FAR_SCALE))
-    ]
-    return torch.logaddexp(*parts)

@@ -9,13 +9,14 @@ import math
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 from torch import Tensor
 
 from qgt.arguments import positive, whole
 from qgt.decoders.contract import LEAST_PART, BoundDecoder, refuse_unsupported
-from qgt.decoders.loads.evidence import DrawnLoads, Fitted, Plates, PositiveSets
-from qgt.decoders.loads.search import SetListing, SetSearch
+from qgt.decoders.loads.draws import EXTRA_DIMENSIONS, DrawnLoads, drawn_loads
+from qgt.decoders.loads.evidence import Fitted, Plates, PositiveSets
+from qgt.decoders.loads.search import SetListing, SetSearch, first_of, joined_fits
 from qgt.decoders.loads.tables import LEAST_NODES, NEVER
 from qgt.decoders.results import Answers, Decoded, Evidence, Spans, Status
 from qgt.model.prior import FactoredPrior
@@ -25,9 +26,12 @@ INTERVAL = (0.05, 0.95)  # quantiles: the ends of 90 % of a load's posterior
 MOST_TABLES = 2**25  # numbers of all tables of the instances that are decoded at a time
 WIDTH = 3  # sets of an instance that the search goes on from at a time
 BEYOND = 3.0  # nats beyond the odds, within which sets are weighed again by sampling
-MOST_SAMPLED = 48  # sets of an instance that are weighed again
+FIRST_SAMPLED, MOST_SAMPLED = 48, 512  # sets of an instance that are weighed again: the best, and where it matters
+UNSAMPLED = 0.01  # the share of all sets together, by their fits, that need not be weighed again
 FIRST_SAMPLES = 128  # of the first look
+MOST_REFITS = 8  # rounds of fits from better starts, each for sets of one item more
 SETTLED, PRECISE = 0.999, 0.02  # a share above which a set needs no more draws; a relative error that is small enough
+MORE, STILL_ROUGH = 8, 0.05  # times as many draws, for sets whose relative error is still above
 HEAVY, DRAWS = 0.02, 8  # a share above which a set matters; draws of its loads that unlisted positives are held against
 DRAWN, DRAWN_ON_GPU = 2**15, 2**19  # draws of all loads of a set at a time
 
@@ -84,7 +88,7 @@ class LoadPosterior:
 
 def _decoded(options: LoadPosterior, plates: Plates) -> Decoded:
     search = SetSearch(plates, window=math.log(options.odds), width=WIDTH, most_sets=options.most_sets)
-    listing = search.run()
+    listing = _with_better_modes(search, search.run())
     close, rest = _close(listing, len(plates), math.log(options.odds) + BEYOND)
     samples = _weighed(plates, close, FIRST_SAMPLES)
     close = _with_evidence(close, samples)
@@ -93,25 +97,53 @@ def _decoded(options: LoadPosterior, plates: Plates) -> Decoded:
     return _result(plates, listing, close, rest, samples, hidden, math.log(options.odds))
 
 
+def _with_better_modes(search: SetSearch, listing: SetListing) -> SetListing:
+    """The listing, with the sets fitted again whose loads were at the wrong one of several modes."""
+    found, near = listing.fitted, _near(listing.fitted, search)
+    for _ in range(MOST_REFITS):
+        sets = search.fitted_again(found, near)
+        if not len(sets):
+            break
+        again = search.fitted(sets)
+        joined = joined_fits([found, again])
+        # Of equal sets the one with the highest evidence remains.
+        order = joined.evidence.argsort(descending=True, stable=True)
+        keep = order[first_of(search.keys(joined.sets[order]))]
+        near_before = search.keys(found.sets[near])
+        found = joined[keep.sort().values]
+        near = _near(found, search)
+        near = near[~torch.isin(search.keys(found.sets[near]), near_before)]
+    return replace(listing, fitted=found)
+
+
+def _near(found: Fitted, search: SetSearch) -> Int64[Tensor, " near"]:
+    """The sets within the odds."""
+    best = torch.full((len(search.plates),), -torch.inf, dtype=torch.float64, device=found.evidence.device)
+    best = best.scatter_reduce(0, found.sets.owner, found.evidence, "amax")[found.sets.owner]
+    return (found.evidence >= best - search.window).nonzero()[:, 0]
+
+
 def _weighed(plates: Plates, close: Fitted, number: int) -> DrawnLoads:
     """Loads drawn for sets, some sets at a time."""
-    points = _points(number, close.sets.items.shape[1] + 1, plates.y.device)
+    points = _points(number, close.sets.items.shape[1] + EXTRA_DIMENSIONS, plates.y.device)
     most = DRAWN if plates.y.device.type == "cpu" else DRAWN_ON_GPU
     rows = torch.arange(len(close.sets), device=plates.y.device).split(max(1, most // number))
-    return _joined([plates.sampled(close[part], points) for part in rows])
+    return _joined([drawn_loads(plates, close[part], points) for part in rows])
 
 
 def _weighed_again(plates: Plates, close: Fitted, samples: DrawnLoads, number: int) -> tuple[Fitted, DrawnLoads]:
     """The sets that matter, weighed by more draws; all sets keep as many draws as the first look had, for loads."""
-    owner = close.sets.owner
-    share = (close.evidence - _log_sum(close.evidence, owner, len(plates))[owner]).exp()
-    doubtful = (share > HEAVY) & (share < SETTLED) & (samples.error > PRECISE)
-    rows = doubtful.nonzero()[:, 0]
-    if not len(rows):
-        return close, samples
-    again = _weighed(plates, close[rows], number)
-    better = _with_evidence(close[rows], again).evidence
-    return replace(close, evidence=close.evidence.index_copy(0, rows, better)), samples
+    owner, error = close.sets.owner, samples.error
+    for draws, precise in ((number, PRECISE), (MORE * number, STILL_ROUGH)):
+        share = (close.evidence - _log_sum(close.evidence, owner, len(plates))[owner]).exp()
+        rows = ((share > HEAVY) & (share < SETTLED) & (error > precise)).nonzero()[:, 0]
+        if not len(rows):
+            break
+        again = _weighed(plates, close[rows], draws)
+        better = _with_evidence(close[rows], again).evidence
+        close = replace(close, evidence=close.evidence.index_copy(0, rows, better))
+        error = error.index_copy(0, rows, again.error)
+    return close, samples
 
 
 def _with_evidence(close: Fitted, samples: DrawnLoads) -> Fitted:
@@ -149,7 +181,11 @@ def _close(listing: SetListing, instances: int, window: float) -> tuple[Fitted, 
     rank = torch.arange(len(owner), device=owner.device) - torch.searchsorted(owner, owner)
     best = found.evidence[order][torch.searchsorted(owner, torch.arange(instances, device=owner.device))]
     near = found.evidence[order] >= best[owner] - window
-    picked, rest = found[order[near & (rank < MOST_SAMPLED)]], found[order[near & (rank >= MOST_SAMPLED)]]
+    share = (found.evidence[order] - best[owner]).exp()
+    whole = torch.zeros_like(best).index_add_(0, owner, share)
+    before = share.cumsum(0) - share - (whole.cumsum(0) - whole)[owner]  # of better sets
+    matters = (rank < FIRST_SAMPLED) | ((before < (1 - UNSAMPLED) * whole[owner]) & (rank < MOST_SAMPLED))
+    picked, rest = found[order[near & matters]], found[order[near & ~matters]]
     sets = picked.sets.trimmed()
     places = sets.items.shape[1]
     # Places were trimmed in the order of items: fit again so that covariances follow.

@@ -35,6 +35,7 @@ HOPELESS = -9.0  # nats: items whose odds of being positive are surely below are
 REPAIR_SLACK = 10.0  # the same, where one more item is added to a neighbour
 MAY_BE_EMPTY = 4.0  # nats by which a report may be better explained by some total than by none
 NEEDED = 4  # items of a pool, at least, that are looked at where its report needs one, however improbable they are
+POOR_START = 1.0  # nats by which a set's fit is below what a smaller set predicts, where it is fitted again
 ADDS, SWAPS = 6, 3  # the best additions to a set, and the best replacements of each item, that are always fitted
 LIKELY = 5.0  # nats: neighbours predicted to be less than this below the best set are fitted, however many they are
 REPAIRS = 2  # the best additions to a neighbour that explains too little
@@ -97,7 +98,7 @@ class SetSearch:
         ends = annealed(self.plates[hard], candidates, generator=generator)
         back = hard[ends.owner]
         keys = self.keys(replace(ends, owner=back))
-        new = (_first(keys) & ~torch.isin(keys, found.keys)).nonzero()[:, 0]
+        new = (first_of(keys) & ~torch.isin(keys, found.keys)).nonzero()[:, 0]
         if len(new):
             most = torch.full_like(found.number, ENDS)
             new = new[_top(back[new], self.fitted(replace(ends, owner=back)[new]).evidence, most)]
@@ -125,7 +126,7 @@ class SetSearch:
         """The sets at the modes of their loads, some at a time."""
         most = FITTED_AT_A_TIME if self.plates.y.device.type == "cpu" else FITTED_ON_GPU
         parts = [sets[slice(start, start + most)] for start in range(0, len(sets), most)]
-        return _joined_fits([self.plates.fit(part.trimmed()) for part in parts])
+        return joined_fits([self.plates.fit(part.trimmed()) for part in parts])
 
     def _neighbours(self, fitted: Fitted, candidates: Tensor, best: Tensor) -> PositiveSets:
         """The promising neighbours of some sets, with loads to start from."""
@@ -217,6 +218,31 @@ class SetSearch:
         keys = self.keys(sets)[:, None] + self._numbers[: self.plates.problem.items]
         return torch.isin(keys, self.keys(among))
 
+    def fitted_again(self, found: Fitted, near: Int64[Tensor, " near"]) -> PositiveSets:
+        """Sets with one item more than some of the sets found, whose own fits are much worse than predicted from these.
+
+        A set is fitted once, from where it was met first. That may have been the wrong one of its modes: two strong
+        items and a weak one, where the weak one alone explains the plate. The loads are those to start from now.
+        """
+        sets, items = found.sets[near], self.plates.problem.items
+        keys, order = self.keys(found.sets).sort()
+        more = self.keys(sets)[:, None] + self._numbers[:items]
+        place = torch.searchsorted(keys, more).clamp(max=len(keys) - 1)
+        known = torch.where(keys[place] == more, found.evidence[order[place]], torch.inf)  # (near, items)
+        mine = found.evidence[near][:, None]
+        every = torch.arange(items, device=near.device)
+        doubtful = (known < mine - POOR_START) & (sets.statuses(items) == 0)
+        some = torch.where(doubtful, every, NONE)
+        columns = doubtful.any(0).nonzero()[:, 0]
+        if not len(columns):
+            return sets[slice(0, 0)]
+        some, known = some[:, columns], known[:, columns]
+        gain, log = self._gains(sets, found.totals[near], some)
+        hoped = mine + gain
+        best = _best(found, len(self.plates))[sets.owner][:, None]
+        wanted = (hoped > known + POOR_START) & (hoped > best - self.window)
+        return _with(sets, some, torch.where(wanted, hoped, -torch.inf), log, 0, wanted)
+
     def hidden(self, sets: PositiveSets, totals: Tensor) -> Float64[Tensor, "sets items"]:
         """The odds that one more item is positive than those of a set whose pools hold `totals`; members have 0."""
         items = torch.arange(self.plates.problem.items, device=self.plates.y.device).expand(len(sets), -1)
@@ -238,10 +264,10 @@ class _Found:
     def add(self, sets: PositiveSets) -> None:
         """Fit those of the sets that are new, each once."""
         keys = self.search.keys(sets)
-        new = (_first(keys) & ~torch.isin(keys, self.keys)).nonzero()[:, 0]
+        new = (first_of(keys) & ~torch.isin(keys, self.keys)).nonzero()[:, 0]
         if not len(new):
             return
-        self.fitted = _joined_fits([self.fitted, self.search.fitted(sets[new])])
+        self.fitted = joined_fits([self.fitted, self.search.fitted(sets[new])])
         self.keys = torch.cat([self.keys, keys[new]])
         self.expanded = torch.nn.functional.pad(self.expanded, (0, len(new)))
         self.repaired = torch.nn.functional.pad(self.repaired, (0, len(new)))
@@ -367,7 +393,7 @@ def _ranks(owner: Tensor) -> Tensor:
     return torch.arange(len(owner), device=owner.device) - first
 
 
-def _first(keys: Tensor) -> Tensor:
+def first_of(keys: Tensor) -> Tensor:
     """Whether each key is the first of its kind."""
     order = keys.argsort(stable=True)
     new = torch.ones_like(keys, dtype=torch.bool)
@@ -375,7 +401,7 @@ def _first(keys: Tensor) -> Tensor:
     return new
 
 
-def _joined_fits(parts: list[Fitted]) -> Fitted:
+def joined_fits(parts: list[Fitted]) -> Fitted:
     """Several tables of fitted sets as one."""
     sets = PositiveSets.joined([part.sets for part in parts])
     places = sets.items.shape[1]
