@@ -1,6 +1,6 @@
 """Whether the confidence of `LoadPosterior`, as it is and not calibrated, is right: random designs, assays and rates.
 
-    python benchmarks/load_confidence.py --problems 100 --plates 20 -o results/load_confidence.json
+    python benchmarks/load_confidence.py --problems 108 --plates 20 --processes 2 -o results/load_confidence.json
 
 Each problem has 8 to 20 samples in random pools, one of six assays, one of three laws, and a rate of 1 to 20 %.
 Counted are plates, by confidence, and samples called at a probability below 1 % or above 99 %. Plates whose list is not
@@ -8,7 +8,9 @@ complete call nobody, so their samples are not counted.
 """
 
 import argparse
+import functools
 import itertools
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,8 @@ import torch
 from torch import Tensor
 
 import qgt
-from setting import provenance, write
+from qgt.trust.metrics import wilson
+from setting import in_processes, provenance, write
 
 BINS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0000001)
 ASSAYS = {
@@ -76,14 +79,6 @@ def counted(seed: int, plates: int) -> dict[str, Any]:
     }
 
 
-def interval(right: int, number: int) -> tuple[float, float]:
-    """Wilson's interval, 95 %."""
-    z, share = 1.96, right / number
-    middle = (share + z**2 / (2 * number)) / (1 + z**2 / number)
-    half = z / (1 + z**2 / number) * (share * (1 - share) / number + z**2 / (4 * number**2)) ** 0.5
-    return round(middle - half, 4), round(middle + half, 4)
-
-
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Plates in bins of confidence, and calls."""
     confidence = torch.tensor([one for row in rows for one in row["confidence"]], dtype=torch.float64)
@@ -104,18 +99,23 @@ def _bin(confidence: Tensor, right: Tensor, low: float, high: float) -> dict[str
     number, hits = int(inside.sum()), int(right[inside].sum())
     mean = float(confidence[inside].mean()) if number else 0.0
     share = round(hits / number, 4) if number else 0.0
-    ends = interval(hits, number) if number else (0.0, 1.0)
-    return {"from": low, "plates": number, "mean": round(mean, 4), "right": share, "interval": ends}
+    ends = wilson(hits, number) if number else (0.0, 1.0)
+    return {"from": low, "plates": number, "mean": round(mean, 4), "right": share, "interval": [round(end, 4) for end in ends]}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", type=int, default=100)
     parser.add_argument("--plates", type=int, default=20, help="of each problem")
-    parser.add_argument("--first", type=int, default=0, help="the first problem")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so many, with what has ended")
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
-    rows = [counted(given.first + seed, given.plates) for seed in range(given.problems)]
+    work = functools.partial(counted, plates=given.plates)
+    rows: list[dict[str, Any]] = []
+    for row in in_processes(work, range(given.problems), processes=given.processes, seconds=60 * given.minutes):
+        rows.append(row)
+        print(f"{len(rows)} of {given.problems} problems", flush=True)
     found = summary(rows)
     for one in found["bins"]:
         print(one)
