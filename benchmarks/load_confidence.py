@@ -99,8 +99,8 @@ def _bin(confidence: Tensor, right: Tensor, low: float, high: float) -> dict[str
     number, hits = int(inside.sum()), int(right[inside].sum())
     mean = float(confidence[inside].mean()) if number else 0.0
     share = round(hits / number, 4) if number else 0.0
-    ends = wilson(hits, number) if number else (0.0, 1.0)
-    return {"from": low, "plates": number, "mean": round(mean, 4), "right": share, "interval": [round(end, 4) for end in ends]}
+    ends = [round(end, 4) for end in wilson(hits, number)] if number else [0.0, 1.0]
+    return {"from": low, "plates": number, "mean": round(mean, 4), "right": share, "interval": ends}
 
 
 def main() -> None:
