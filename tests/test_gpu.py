@@ -332,6 +332,20 @@ def test_certified_gives_the_same_answers_on_other_models(kind: str) -> None:
     assert torch.equal(qgt.check_certificate(p, y.cuda(), there), proved)
 
 
+def test_loads_have_the_same_posterior_on_a_gpu() -> None:
+    design = qgt.Design.column_regular(pools=24, items=96, weight=4, generator=seeded(0, "cpu"))
+    p = qgt.Problem(design, qgt.Loads(rate=0.015, mean=3.2, sd=1.9, low=0.0), qgt.CycleThreshold(0.25, limit=38.0))
+    y = p.simulate(60, generator=seeded(1, "cpu")).y
+    decode = qgt.LoadPosterior().bind(p)
+    here, there = decode(y), decode(y.cuda())
+    assert here.evidence.confidence is not None and there.evidence.confidence is not None
+    assert there.x.device.type == there.evidence.confidence.device.type == "cuda"
+    assert torch.allclose(here.evidence.confidence, there.evidence.confidence.cpu(), atol=0.02)
+    sure = here.evidence.confidence > 0.6
+    assert int(sure.sum()) > 30
+    assert torch.equal(here.x[sure], there.x.cpu()[sure])
+
+
 # --- verification ---------------------------------------------------------------------------------------------------
 
 
