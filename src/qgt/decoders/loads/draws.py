@@ -84,7 +84,7 @@ class Proposal(NamedTuple):
         sets, places = fitted.sets, torch.arange(fitted.wide.shape[1], device=fitted.wide.device)
         leader = leaders(plates, fitted)
         follows = leader != places
-        leads = torch.zeros_like(follows).scatter_reduce(1, leader, follows, "amax")
+        leads = _followed(leader, follows)
         wide = (fitted.wide | follows) & ~leads
         narrow = sets.inside & ~wide
         amounts = torch.where(sets.inside, 10.0**sets.logs, 0.0)
@@ -98,6 +98,11 @@ class Proposal(NamedTuple):
             covariance = covariance.index_copy(0, some, by_sums)
         root = torch.linalg.cholesky(_without(covariance, ~narrow))
         return cls(centre, root, narrow, wide, leader)
+
+
+def _followed(leader: Int64[Tensor, "sets places"], follows: Bool[Tensor, "sets places"]) -> Tensor:
+    """Which places others follow: (sets, places), bool."""
+    return torch.zeros_like(leader).scatter_add(1, leader, follows.to(torch.int64)) > 0
 
 
 def _covariance_by_sums(
@@ -205,7 +210,7 @@ class _Split:
         self.leader = plan.leader.repeat_interleave(samples, 0)
         self.follows = self.leader != places
         self.alone = plan.wide.repeat_interleave(samples, 0) & ~self.follows
-        leads = torch.zeros_like(self.follows).scatter_reduce(1, self.leader, self.follows, "amax")
+        leads = _followed(self.leader, self.follows)
         # A leader's log is that of the sum so far: its amount is what the others leave.
         amounts = torch.where(many.inside, 10.0**many.logs, 0.0)
         self.sums = torch.where(leads, amounts, 0.0)

@@ -13,6 +13,7 @@ flat below. That is why loads with a wide posterior are integrated on a grid, gi
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -207,22 +208,32 @@ class Plates:
     def conditional(
         self, owner: Int64[Tensor, " pairs"], totals: Float64[Tensor, "rows pools"], row: Tensor, item: Tensor
     ) -> Float64[Tensor, "pairs nodes"]:
-        """The log of the prior of one more item's load times the likelihood of its pools, at each node of the grid.
+        """The log of the prior of one more item's load times the likelihood of its pools, at each node of the grid."""
+        return torch.cat([*self._conditionals(owner, totals, row, item)])
 
-        `logsumexp` over the nodes, less `at_own_pools`, is the log evidence gained by adding the item to what the pools
-        of that row hold already, all other loads kept.
+    def integrated(
+        self, owner: Int64[Tensor, " pairs"], totals: Float64[Tensor, "rows pools"], row: Tensor, item: Tensor
+    ) -> tuple[Float64[Tensor, " pairs"], Int64[Tensor, " pairs"]]:
+        """`conditional` summed over the nodes, a logarithm, and its best node.
+
+        Less `at_own_pools`, it is the log evidence gained by adding the item to what the pools of that row hold
+        already, all other loads kept. The conditionals of millions of pairs would not fit into memory; these do.
         """
+        laws = self._conditionals(owner, totals, row, item)
+        sums, best = zip(*((law.logsumexp(1), law.argmax(1)) for law in laws), strict=True)
+        return torch.cat(sums), torch.cat(best)
+
+    def _conditionals(self, owner: Tensor, totals: Tensor, row: Tensor, item: Tensor) -> Iterator[Tensor]:
+        """`conditional`, some pairs at a time."""
         nodes, weights = self.grid
         pools, mine = self.pools_of
         most = AT_A_TIME if self.y.device.type == "cpu" else AT_A_TIME_ON_GPU
         pairs = max(1, most // (pools.shape[1] * len(nodes)))
-        found = []
         for who, which, one in zip(owner.split(pairs), row.split(pairs), item.split(pairs), strict=True):
             where = pools[one]  # (pairs, weight)
             more = totals[which[:, None], where][..., None] + 10.0**nodes
             each = self.likelihood(who[:, None, None], where[..., None], more)
-            found.append(torch.where(mine[one][..., None], each, 0.0).sum(1) + weights)
-        return torch.cat(found)
+            yield torch.where(mine[one][..., None], each, 0.0).sum(1) + weights
 
     def fit(self, sets: PositiveSets) -> Fitted:
         """The mode of each set's loads from where they are, and the evidence by Laplace's method and the grid."""
@@ -266,7 +277,7 @@ class Plates:
             item, log = sets.items[row, place], sets.logs[row, place]
             before = (at.totals[row] - self.members[item] * (10.0**log)[:, None]).clamp(min=0.0)
             owner, each = sets.owner[row], torch.arange(len(row), device=row.device)
-            integral = self.conditional(owner, before, each, item).logsumexp(1)
+            integral, _ = self.integrated(owner, before, each, item)
             there = self.at_own_pools(owner, at.totals, row, item)
             mode = self.prior.value(0, log)
             evidence = evidence.index_add(0, row, integral - there - mode)

@@ -1,7 +1,7 @@
 """Which sets of positives are worth looking at: from sets found, their neighbours, until the good ones are closed.
 
 A neighbour has one item more, one less, or one or two in place of another. What a neighbour's evidence will be is
-predicted from one integral over the load of the item that comes or goes (`Plates.conditional`); the promising
+predicted from one integral over the load of the item that comes or goes (`Plates.integrated`); the promising
 neighbours are then fitted. The search starts from the empty set, goes on from the best sets that were not yet gone on
 from, and ends where the neighbours of every set within the odds have been looked at (compare Hans, Dobra and West 2007,
 Shotgun stochastic search for large p regression, J. Am. Stat. Assoc. 102, 507-516; here only
@@ -185,11 +185,11 @@ class SetSearch:
             worth &= self._neighbouring[instead_of[:, None], safe]
         row, place = worth.nonzero(as_tuple=True)
         item, owner = some[row, place], sets.owner[row]
-        law = plates.conditional(owner, totals, row, item)  # (pairs, nodes)
-        own = law.logsumexp(1) - plates.at_own_pools(owner, totals, row, item) - plates.costs.flips(x)[row, item]
+        integral, best = plates.integrated(owner, totals, row, item)
+        own = integral - plates.at_own_pools(owner, totals, row, item) - plates.costs.flips(x)[row, item]
         gain = torch.full_like(some, -torch.inf, dtype=torch.float64)
         log = torch.zeros_like(gain)
-        gain[row, place], log[row, place] = own, plates.grid[0][law.argmax(1)]
+        gain[row, place], log[row, place] = own, plates.grid[0][best]
         return gain, log
 
     @cached_property
