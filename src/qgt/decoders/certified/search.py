@@ -443,7 +443,9 @@ class BatchOutcome:
 
 def as_decoded(problem: Problem, y: Tensor, outcome: BatchOutcome, odds: float) -> Decoded:
     """An outcome as a result."""
-    listed, none_found, unexplored = odds > 1, outcome.none_found, outcome.unexplored
+    listed, none_found = odds > 1, outcome.none_found
+    # Where float64 cannot tell costs apart, an x may have been taken for one that costs more than any possible x.
+    unexplored = torch.where(none_found & outcome.coarse, -torch.inf, outcome.unexplored)
     complete = unexplored == torch.inf
     closed = complete | (outcome.best - unexplored <= SEARCH_TOLERANCE) & ~none_found
     status = torch.where(closed, Status.PROVED, Status.TIME_LIMIT)
