@@ -137,7 +137,7 @@ def test_values_that_no_item_has_are_refused(prior: Copies | Categories, uncheck
         for one in (forged, replace(forged, blocks=None)):
             with pytest.raises(ValueError, match=f"the result's {name} has a value of 7: values are 0 to 2"):
                 check_certificate(problem, y, one)
-    with pytest.raises(ValueError, match="the result's x is torch.float64"):
+    with pytest.raises(ValueError, match=r"the result's x is torch\.float64"):
         check_certificate(problem, y, replace(result, x=result.x.double() + 0.4))
 
 
