@@ -241,6 +241,17 @@ def test_costs_too_large_for_float64_prove_nothing(sigma: float) -> None:
         assert int(result.status[0]) == qgt.Status.OK and not bool(result.evidence.complete.any())
 
 
+def test_costs_too_large_for_float64_do_not_look_impossible() -> None:
+    """Every x costs 1e30, which float64 cannot tell from more than any possible x costs."""
+    problem = qgt.Problem(qgt.Design.from_rows(["00"]), qgt.Bernoulli(0.5), qgt.RoundedGaussian(0.4))
+    y = torch.tensor([[1e15], [0.0]], dtype=torch.float64)
+    assert bool(problem.log_joint(torch.ones(2, 2, dtype=torch.uint8), y).isfinite().all())
+    result = qgt.Certified().bind(problem)(y)
+    assert result.status.tolist() == [qgt.Status.TIME_LIMIT, qgt.Status.PROVED]
+    assert result.evidence.complete.tolist() == [False, True] and float(result.evidence.bound[0]) == math.inf
+    assert qgt.check_certificate(problem, y, result).tolist() == [False, True]
+
+
 @pytest.mark.parametrize("sigma", [0.3, 1e-2, 1e-3])
 def test_what_float64_can_tell_apart_is_proved_and_accepted(sigma: float) -> None:
     g = torch.Generator().manual_seed(0)

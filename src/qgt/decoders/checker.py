@@ -830,8 +830,7 @@ def check_claims(
     proof, answers = result.proof, result.evidence.alternatives
     if proof is None or answers is None:
         raise ValueError("the result has no certificates: decode with Certified(certificates=True).")
-    if not 1 <= proof.odds < math.inf:
-        raise ValueError(f"the proof's odds={proof.odds} are not valid: they must be finite, and 1 or more.")
+    _refuse_bad_odds(proof)
     _refuse_unchecked_prior(problem.prior)
     y = check_counts(problem, y, missing=True).cpu()
     _refuse_malformed(problem, y, result, proof)
@@ -993,9 +992,11 @@ def _weights(x: NDArray[np.uint8], cost: Floats) -> tuple[float, Floats]:
 
 def _claims_of_values(problem: Problem, values: Categories | Copies, y: Tensor, result: Decoded) -> Claims:
     """Which claims hold, by the proof of the parts, or by those of the categories where that proof has no leaves."""
+    _refuse_other_values(values, result)
     parts, reports = to_parts(values, result), values.part_reports(y)
     if result.blocks is None or result.proof is None:
         return check_claims(problem.in_parts, reports, parts)
+    _refuse_bad_odds(result.proof)
     _refuse_malformed(problem.in_parts, reports, parts, result.proof)
     together = (result.proof.spans.numbers > 0).cpu()
     verdicts = _Categories.of(problem, y, result).verdicts(together)
@@ -1021,7 +1022,9 @@ class _Categories:
     @classmethod
     def of(cls, problem: Problem, y: Tensor, result: Decoded) -> "_Categories":
         """Refuse results of categories that do not belong together."""
-        assert isinstance(problem.prior, Categories) and result.blocks is not None  # as the caller saw
+        assert result.blocks is not None  # as the caller saw
+        if not isinstance(problem.prior, Categories):
+            raise ValueError(f"the result has blocks, which are of categories, and {problem.prior} has none.")
         levels = problem.prior.levels
         if len(result.blocks) != levels:
             raise ValueError(f"the result has {len(result.blocks)} blocks, and there are {levels} categories.")
@@ -1131,6 +1134,23 @@ class _Category(NamedTuple):
 
 
 # --- 10. The border -------------------------------------------------------------------------------------------------
+
+
+def _refuse_bad_odds(proof: Proof) -> None:
+    """Odds below 1 would move the limit below the answer's cost, and then every answer would seem to be the best."""
+    if not 1 <= proof.odds < math.inf:  # NaN is not
+        raise ValueError(f"the proof's odds={proof.odds} are not valid: they must be finite, and 1 or more.")
+
+
+def _refuse_other_values(values: Categories | Copies, result: Decoded) -> None:
+    """Raise a ValueError where an answer has a value that no item has: its parts would be those of another value."""
+    answers = result.evidence.alternatives
+    given = {"x": result.x} | ({} if answers is None else {"alternatives": answers.x})
+    for name, x in given.items():
+        if x.dtype != torch.uint8:
+            raise ValueError(f"the result's {name} is {x.dtype}: it must be {torch.uint8}.")
+        if bool((x > values.levels).any()):
+            raise ValueError(f"the result's {name} has a value of {int(x.max())}: values are 0 to {values.levels}.")
 
 
 def _refuse_malformed(problem: Problem, y: Tensor, result: Decoded, proof: Proof) -> None:

@@ -101,6 +101,54 @@ def test_a_worse_answer_is_refused() -> None:
     assert not bool(check_certificate(problem, y, forged).any())
 
 
+def claiming_the_last(problem: Problem, y: torch.Tensor, result: Decoded) -> tuple[Decoded, torch.Tensor]:
+    """The least probable listed answer of each instance as its only answer, and which of these are not the best."""
+    answers = result.evidence.alternatives
+    last = answers.x[answers.spans.ends - 1]
+    log_joint = problem.log_joint(last, y)
+    alone = Answers(Spans(torch.arange(1, len(y) + 1)), last, log_joint, torch.zeros_like(log_joint))
+    evidence = replace(result.evidence, log_joint=log_joint, confidence=None, alternatives=alone)
+    return replace(result, x=last, evidence=evidence), log_joint < result.evidence.log_joint - 1e-3
+
+
+@pytest.mark.parametrize("odds", [0.99, 1e-6, float("nan"), float("inf"), 0.0, -1.0])
+def test_odds_that_would_ask_nothing_are_refused(odds: float) -> None:
+    # With odds below 1 the limit is below the answer's cost, and no combination of answers is below the limit.
+    problem = problem_of()
+    _, y, result = decoded(problem)
+    forged, wrong = claiming_the_last(problem, y, result)
+    assert bool(wrong.any()) and not bool(check_certificate(problem, y, forged)[wrong].any())
+    with pytest.raises(ValueError, match="odds"):
+        check_certificate(problem, y, replace(forged, proof=replace(forged.proof, odds=odds)))
+
+
+@pytest.mark.parametrize("prior", [Copies(frequency=0.3), Categories((0.2, 0.2)), Categories((0.2, 0.2), reported=[2])])
+def test_values_that_no_item_has_are_refused(prior: Copies | Categories, unchecked: None) -> None:
+    # The parts of 7 copies are those of 2, and the parts of category 7 are those of the first.
+    design = Design.bernoulli(pools=5, items=6, generator=torch.Generator().manual_seed(0))
+    problem = Problem(design, prior, SparseInteger(rate=0.1, bound=1))
+    _, y, result = decoded(problem, instances=4)
+    top = 2 if isinstance(prior, Copies) else 0
+    answers = result.evidence.alternatives
+    others = {"x": replace(result, x=torch.where(result.x == top, 7, result.x).to(torch.uint8))}
+    listed = replace(answers, x=torch.where(answers.x == top, 7, answers.x).to(torch.uint8))
+    others["alternatives"] = replace(result, evidence=replace(result.evidence, alternatives=listed))
+    for name, forged in others.items():
+        for one in (forged, replace(forged, blocks=None)):
+            with pytest.raises(ValueError, match=f"the result's {name} has a value of 7: values are 0 to 2"):
+                check_certificate(problem, y, one)
+    with pytest.raises(ValueError, match=r"the result's x is torch\.float64"):
+        check_certificate(problem, y, replace(result, x=result.x.double() + 0.4))
+
+
+def test_blocks_of_a_problem_without_categories_are_refused() -> None:
+    problem = Problem(Design.from_rows(["11", "11"]), Copies(frequency=0.3, ploidy=2))
+    y = torch.tensor([[2.0, 2.0]], dtype=torch.float64)
+    result = Certified().bind(problem)(y)
+    with pytest.raises(ValueError, match="the result has blocks, which are of categories"):
+        check_certificate(problem, y, replace(result, blocks=(result, result)))
+
+
 def test_a_category_s_list_or_leaves_that_lack_something_are_refused() -> None:
     problem = problem_of()
     _, y, result = decoded(problem)

@@ -108,7 +108,8 @@ class CertifiedUntilDoubtful:
     """`Certified` without certificates, whose lists are long only while the answer looks sure: for `rounds.stopping`.
 
     Once the answers found show that the best one has less than `stop_confidence` of the weight, only answers more than
-    1/coarse_odds as probable are looked for: `evidence.complete` is False, and the work is shorter.
+    1/coarse_odds as probable are looked for: `evidence.complete` is False, and the work is shorter. Where time ran out
+    before that shorter list was complete, the confidence is NaN.
     """
 
     odds: float
@@ -145,15 +146,21 @@ class CertifiedUntilDoubtful:
             first = short(y)
             confidence = first.evidence.confidence
             sure = (first.status == Status.PROVED) & (confidence is not None and confidence >= self.stop_confidence)
-            whole = first.evidence.complete  # of a list that is cut short nobody knows what its answers weigh
-            known = None if confidence is None or whole is None else torch.where(whole, confidence, 0.0)
-            doubtful = replace(first.evidence, complete=torch.zeros_like(sure), confidence=known)
+            doubtful = replace(_weighed(first).evidence, complete=torch.zeros_like(sure))
             parts = [replace(first, evidence=doubtful).pick((~sure).nonzero()[:, 0])]
-            parts += [long(y[sure])] if bool(sure.any()) else []
+            parts += [_weighed(long(y[sure]))] if bool(sure.any()) else []
             order = torch.cat([(~sure).nonzero()[:, 0], sure.nonzero()[:, 0]])
             return Decoded.joined(parts).pick(order.argsort())
 
         return BoundDecoder(problem, decode, takes_missing=True)
+
+
+def _weighed(result: Decoded) -> Decoded:
+    """The result with a confidence of NaN where a list is not complete: nobody knows what its answers weigh."""
+    confidence, complete = result.evidence.confidence, result.evidence.complete
+    if confidence is None or complete is None:
+        return result
+    return replace(result, evidence=replace(result.evidence, confidence=torch.where(complete, confidence, torch.nan)))
 
 
 def _bound(problem: Problem, options: SearchOptions, odds: float, time_limit: float | None) -> BoundDecoder:

@@ -349,6 +349,7 @@ def settle_large(problem: Problem, y: Tensor, options: SearchOptions, deadline: 
 def outcome_of(settled: list[Settled], options: SearchOptions, device: torch.device) -> BatchOutcome:
     """What is known of instances, as what a search of them all would have found."""
     best = torch.tensor([one.cost for one in settled], dtype=torch.float64, device=device)
+    unexplored = torch.tensor([one.unexplored for one in settled], dtype=torch.float64, device=device)
     found, leaves = [], []
     for i, one in enumerate(settled):
         for some in one.found:
@@ -360,8 +361,9 @@ def outcome_of(settled: list[Settled], options: SearchOptions, device: torch.dev
         answer=torch.stack([one.x for one in settled]).to(device),
         none_found=torch.zeros_like(best, dtype=torch.bool),
         coarse=torch.tensor([one.coarse for one in settled], device=device),
-        unexplored=torch.tensor([one.unexplored for one in settled], dtype=torch.float64, device=device),
+        unexplored=unexplored,
         limit=best + options.slack - SEARCH_TOLERANCE,
+        stopped=options.stopped(best, unexplored),
         found=found,
         leaves=leaves if options.keep_leaves else None,
     )

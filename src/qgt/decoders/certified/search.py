@@ -84,6 +84,10 @@ class SearchOptions:
     coarse_slack: float = 0.0
     most_bytes: float = 2e9  # of open nodes, leaves and answers: beyond them the search ends
 
+    def stopped(self, best: Tensor, unexplored: Tensor) -> Tensor:
+        """Whether a search with a `stop_confidence` ended before even the shorter list was complete: (instances,)."""
+        return (unexplored < best + self.coarse_slack - SEARCH_TOLERANCE) & (self.stop_confidence > 0)
+
 
 @dataclass(frozen=True, eq=False)
 class KnownStart:
@@ -425,6 +429,7 @@ class BatchOutcome:
     unexplored: Tensor  # (instances,), float64: no x that was not looked at costs less; infinite where there is none
     coarse: Tensor  # (instances,), bool: costs are too large for float64, and nothing is proved
     limit: Tensor  # (instances,), float64: what costs less is listed
+    stopped: Tensor  # (instances,), bool: even the shorter list of a `stop_confidence` lacks answers
     found: list[Found]
     leaves: list[Leaves] | None  # None where no proofs are kept
 
@@ -433,17 +438,20 @@ class BatchOutcome:
         """What a search found; what is still open is a leaf too, shown as far as it was."""
         best, answer, options = search.best, search.answer, search.options
         unexplored = search.unexplored()
+        stopped = options.stopped(best, unexplored)
         listed = torch.minimum(unexplored, best + options.coarse_slack)
         unexplored = torch.where(search.cut_short, listed, unexplored)
         leaves = [*search.leaves, *search.open_leaves()] if options.keep_leaves else None
         limit = best + options.slack - SEARCH_TOLERANCE
         none_found, too_large = best >= search.worst, coarse(search.tables.costs, search.tables.which)
-        return cls(best, answer, none_found, unexplored, too_large, limit, search.found, leaves)
+        return cls(best, answer, none_found, unexplored, too_large, limit, stopped, search.found, leaves)
 
 
 def as_decoded(problem: Problem, y: Tensor, outcome: BatchOutcome, odds: float) -> Decoded:
     """An outcome as a result."""
-    listed, none_found, unexplored = odds > 1, outcome.none_found, outcome.unexplored
+    listed, none_found = odds > 1, outcome.none_found
+    # Where float64 cannot tell costs apart, an x may have been taken for one that costs more than any possible x.
+    unexplored = torch.where(none_found & outcome.coarse, -torch.inf, outcome.unexplored)
     complete = unexplored == torch.inf
     closed = complete | (outcome.best - unexplored <= SEARCH_TOLERANCE) & ~none_found
     status = torch.where(closed, Status.PROVED, Status.TIME_LIMIT)
@@ -459,6 +467,7 @@ def as_decoded(problem: Problem, y: Tensor, outcome: BatchOutcome, odds: float) 
     weight = weight / torch.zeros_like(outcome.best).index_add_(0, owner, weight)[owner]
     confidence = torch.zeros_like(outcome.best)
     confidence[~none_found] = weight[first]
+    confidence = torch.where(outcome.stopped, torch.nan, confidence)
     marginals = torch.zeros_like(x, dtype=torch.float64)
     marginals.index_add_(0, owner, weight[:, None] * answers.x).clamp_(max=1.0)
     if isinstance(problem.prior, Prior):
