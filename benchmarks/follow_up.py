@@ -22,6 +22,7 @@ import multiprocessing
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,7 @@ class Case:
         return Setting(ITEMS, prior, noise)
 
 
+@cache
 def bound(rate: float, noise: float) -> float:
     """The entropy of x over what the best first pool tells: fewer tests would each have to tell more than that."""
     return fewest_tests(qgt.SparseInteger(noise, 1) if noise else qgt.Noiseless(), rate, items=ITEMS)

@@ -52,9 +52,10 @@ def test_costs_are_those_of_the_policy_on_the_truths_of_the_decoders(ran):
     assert by["halves"].costs.tests == int(alone.tests.sum()) and by["halves"].costs.rounds == int(alone.rounds.sum())
 
 
-def test_rows_keep_each_instance_and_are_the_same_by_any_way(ran, tmp_path):
+def test_rows_keep_each_instance_and_are_the_same_again(ran, tmp_path):
+    """In processes of their own they are the same too: tests/study/test_running.py compares those of a policy."""
     study, found, db = ran
-    qgt.run_study(study, tmp_path / "study.db", workers=2)
+    qgt.run_study(study, tmp_path / "study.db")
     again = qgt.study_results(study, tmp_path / "study.db")
     assert [one.costs for one in found] == [one.costs for one in again]
     with StudyStore(db, reading=True) as store:
