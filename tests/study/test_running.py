@@ -60,7 +60,7 @@ def test_results_are_those_of_the_library(tmp_path):
 
 
 def test_results_are_the_same_for_any_number_of_workers(tmp_path):
-    decoders, policies = {**DECODERS, "network": NETWORK}, {"policy": {"kind": "follow_up", "first": 3}}
+    decoders, policies = {**DECODERS, "network": NETWORK}, {"policy": {"kind": "scheme", "name": "individual"}}
     study = Study.from_plain(small(decoders=decoders, policies=policies, designs=1, instances=200, max_failures=60))
     counted = []
     for workers in (1, 2):
