@@ -57,14 +57,12 @@ def test_no_forgery_is_accepted_and_no_honest_certificate_refused(noise: str, al
 
 @pytest.mark.usefixtures("unchecked")  # a third faster; what types are passed is checked in every other test
 def test_every_kind_of_forgery_occurs() -> None:
-    g, seen = torch.Generator().manual_seed(0), set[str]()
-    # Searches that ran out of time are forged in the benchmark: here none is that hard.
-    expected = set(KINDS) - {"status: proved, where time ran out"}
+    g, seen = torch.Generator().manual_seed(0), Counter[str]()
     for noise in ("D = 1", "outliers", "rounded Gaussian", "noiseless"):
         for case in some_cases(noise, 8, 14, alike=False):
-            if seen != expected:
-                seen.update(one.kind for one in forged(case, g))
-    assert seen == expected
+            seen.update(one.kind for one in forged(case, g))
+    # Searches that ran out of time are forged in the benchmark: here none is that hard.
+    assert set(seen) == set(KINDS) - {"status: proved, where time ran out"}
     assert len(KINDS) >= 40
 
 
