@@ -77,7 +77,7 @@ class Case:
         return Setting(ITEMS, prior, noise)
 
 
-@cache
+@cache  # a table of a hundred rows has eight settings
 def bound(rate: float, noise: float) -> float:
     """The entropy of x over what the best first pool tells: fewer tests would each have to tell more than that."""
     return fewest_tests(qgt.SparseInteger(noise, 1) if noise else qgt.Noiseless(), rate, items=ITEMS)
