@@ -13,8 +13,12 @@ gc.disable()  # while modules are imported and tests collected: all of that stay
 
 
 def pytest_collection_finish():
-    """From here on garbage is collected, but what was imported and collected is not searched for it again."""
+    """From here on garbage is collected, but what was imported and collected is not searched for it again.
+
+    Collecting after every 700 new objects, as Python does by itself, took 1 to 4 % of the time of the files measured.
+    """
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
     gc.enable()
 
 

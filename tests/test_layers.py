@@ -8,6 +8,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -62,6 +63,17 @@ def module_name(path: str) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts) or "qgt"
 
 
+@cache
+def parsed(text: str) -> ast.Module:
+    """All modules of the library take a second, and several tests look at them."""
+    return ast.parse(text)
+
+
+def called(function: ast.expr) -> str | None:
+    """The last name of what is called: g of `f.g()`."""
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
+
+
 def imported(path: str, tree: ast.AST, modules: set[str]) -> Iterator[tuple[str, int]]:
     """Every module of ours that a file imports, with the line."""
     package = ["qgt", *path.split("/")[:-1]]
@@ -79,7 +91,7 @@ def imported(path: str, tree: ast.AST, modules: set[str]) -> Iterator[tuple[str,
             base = ".".join([*above, *([node.module] if node.module else [])])
             wholes = [f"{base}.{alias.name}" for alias in node.names]
             names = [whole if ours(whole) in modules else base for whole in wholes]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__"):
+        elif isinstance(node, ast.Call) and called(node.func) in ("import_module", "__import__"):
             names = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
         for name in names:
             if (module := ours(name)) is not None:
@@ -97,7 +109,7 @@ def faults(sources: Mapping[str, str]) -> list[str]:
             found.append(f"{path} is in no room: give it a place in ROOMS")
         if HOMELESS & set(module.split(".")):
             found.append(f"{path}: a homeless function means a missing concept; name the module after it")
-        below = list(imported(path, ast.parse(text), modules))
+        below = list(imported(path, parsed(text), modules))
         graph[module] = {name for name, _ in below}
         for name, line in below:
             there = height(name)
@@ -143,14 +155,14 @@ def test_imports_only_point_down():
 def test_every_room_says_what_lives_there():
     for path, text in sources().items():
         if path.endswith("/__init__.py"):
-            assert len(ast.get_docstring(ast.parse(text)) or "") > 80, f"{path} does not say what lives there"
+            assert len(ast.get_docstring(parsed(text)) or "") > 80, f"{path} does not say what lives there"
 
 
 def public_classes(sources: Mapping[str, str]) -> dict[str, list[str]]:
     """Where each class is defined whose name does not begin with an underscore."""
     found: dict[str, list[str]] = {}
     for path, text in sources.items():
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(parsed(text)):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found.setdefault(node.name, []).append(path)
     return found
@@ -168,7 +180,7 @@ def test_constants_say_of_what():
     """A bare `MOST` says nothing where it is imported, and a search for it finds ten."""
     bare = {"CHUNK", "CLOSE", "FAR", "KEPT", "LEAST", "MOST", "NUMBERS", "STEPS"}
     for path, text in sources().items():
-        for node in ast.parse(text).body:
+        for node in parsed(text).body:
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
             names = {one.id for target in targets if target for one in ast.walk(target) if isinstance(one, ast.Name)}
             assert not names & bare, f"{path}:{node.lineno} has a constant that does not say of what"
@@ -183,14 +195,14 @@ def test_the_rooms_reading_order_is_that_of_their_imports():
     modules = {module_name(path) for path in files}
     for place, name in enumerate(order):
         path = f"decoders/certified/{name}.py"
-        used = {module for module, _ in imported(path, ast.parse(files[path]), modules)} & modules
+        used = {module for module, _ in imported(path, parsed(files[path]), modules)} & modules
         assert used <= {f"decoders.certified.{before}" for before in order[:place]}, name
 
 
 def test_the_parts_need_torch_only():
     allowed = {"torch", "jaxtyping", "qgt"} | sys.stdlib_module_names
     for name in ("design", "lists", "constructions", "noise"):
-        tree = ast.parse((SOURCE / f"model/{name}.py").read_text("utf-8"))
+        tree = parsed((SOURCE / f"model/{name}.py").read_text("utf-8"))
         tops = {
             alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
         }

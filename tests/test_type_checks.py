@@ -1,6 +1,7 @@
 """The checks of types and shapes that every test runs under can fail."""
 
 import dataclasses
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -68,3 +69,35 @@ def test_the_library_is_checked() -> None:
 
 def test_the_checks_can_be_left_out(unchecked: None) -> None:
     assert Box("3").size == "3"
+
+
+def test_functions_inside_functions_are_checked_each_time() -> None:
+    def adding(number: int) -> Callable[[object], object]:
+        @type_checks.checked
+        def add(other: int) -> int:
+            return number + other if number < 9 else "9"
+
+        return add
+
+    assert [adding(number)(1) for number in (1, 2, 3)] == [2, 3, 4]
+    for number in (1, 2):
+        with pytest.raises(BeartypeCallHintParamViolation):
+            adding(number)("1")
+    with pytest.raises(BeartypeCallHintReturnViolation):
+        adding(9)(1)
+
+
+def test_annotations_of_an_inner_function_may_depend_on_the_outer_one() -> None:
+    def taking(kind: object) -> Callable[[object], object]:
+        @type_checks.checked
+        def take(one: kind) -> object:
+            return one
+
+        return take
+
+    two, three = (Float64[Tensor, str(size)] | None for size in (2, 3))
+    assert taking(int)(1) == 1 and taking(str)("1") == "1"
+    assert len(taking(two)(torch.zeros(2).double())) == 2 and taking(three)(None) is None
+    for kind, one in ((int, "1"), (str, 1), (two, torch.zeros(3).double()), (three, torch.zeros(2).double())):
+        with pytest.raises(BeartypeCallHintParamViolation):
+            taking(kind)(one)

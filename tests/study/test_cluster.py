@@ -164,9 +164,13 @@ def test_a_training_that_nobody_waits_for_ends(tmp_path: Path, monkeypatch: pyte
                 time.sleep(0.05)
             os.kill(os.getpid(), signal.SIGINT)
 
+        training = NetworkTraining((task,), "cpu", stacked=False)
+        # A shell starts what it runs in the background with Ctrl-C ignored, and a test run waited here for ever.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         threading.Thread(target=interrupt, daemon=True).start()
         with pytest.raises(KeyboardInterrupt):
-            list(train_on_cluster([NetworkTraining((task,), "cpu", stacked=False)], tmp_path, made.scheduler_address))
+            list(train_on_cluster([training], tmp_path, made.scheduler_address))
+        signal.signal(signal.SIGINT, before)
         deadline = time.monotonic() + 10
         while (seen := len(epochs)) and time.monotonic() < deadline:
             time.sleep(0.3)

@@ -1,6 +1,7 @@
 """Policies in studies: the same truths as decoders, costs beside outcomes, and the same rows however they are run."""
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from qgt.pictures.figures import policies_figure
 from qgt.rounds.history import Setting
 from qgt.rounds.policies import run_policy
 from qgt.rounds.schemes import Scheme
+from qgt.study.batch import BatchJob, decode_batch
 from qgt.study.store import PolicyCosts, Spent, StudyStore
 
 PLAIN = {
@@ -52,14 +54,17 @@ def test_costs_are_those_of_the_policy_on_the_truths_of_the_decoders(ran):
     assert by["halves"].costs.tests == int(alone.tests.sum()) and by["halves"].costs.rounds == int(alone.rounds.sum())
 
 
-def test_rows_keep_each_instance_and_are_the_same_by_any_way(ran, tmp_path):
+def test_rows_keep_each_instance_and_are_the_same_from_a_job_that_was_sent(ran, tmp_path):
+    """Workers get jobs as pickles and send rows back; tests/study/test_running.py runs a policy in processes."""
     study, found, db = ran
-    qgt.run_study(study, tmp_path / "study.db", workers=2)
-    again = qgt.study_results(study, tmp_path / "study.db")
-    assert [one.costs for one in found] == [one.costs for one in again]
-    with StudyStore(db, reading=True) as store:
-        rows = list(store.rows(study.tasks[1].key))
-    assert len(rows) == 2 and PolicyCosts.total(row.spent.costs for row in rows) == found[1].costs
+    for task, result in zip(study.tasks, found, strict=True):
+        with StudyStore(db, reading=True) as store:
+            rows = list(store.rows(task.key))
+        sent = [pickle.loads(pickle.dumps(BatchJob(task, row.batch, "cpu", tmp_path))) for row in rows]
+        again = [pickle.loads(pickle.dumps(decode_batch(job))) for job in sent]
+        assert [(row.score, row.spent) for row in again] == [(row.score, row.spent) for row in rows]
+        costs = [row.spent.costs for row in rows if row.spent is not None]
+        assert PolicyCosts.total(costs) == result.costs and len(costs) in (0, len(rows))
 
 
 def test_costs_have_the_interval_of_their_mean():

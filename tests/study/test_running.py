@@ -60,14 +60,15 @@ def test_results_are_those_of_the_library(tmp_path):
 
 
 def test_results_are_the_same_for_any_number_of_workers(tmp_path):
-    decoders = {**DECODERS, "network": NETWORK}
-    study = Study.from_plain(small(decoders=decoders, designs=1, instances=200, max_failures=60))
+    decoders, policies = {**DECODERS, "network": NETWORK}, {"policy": {"kind": "scheme", "name": "individual"}}
+    study = Study.from_plain(small(decoders=decoders, policies=policies, designs=1, instances=200, max_failures=60))
     counted = []
-    for workers in (1, 3):
+    for workers in (1, 2):
         run_study(study, tmp_path / f"{workers}.db", workers=workers, networks=tmp_path / "networks")
         counted.append(counts(study, tmp_path / f"{workers}.db"))
     assert counted[0] == counted[1]
     assert all(one.finished for one in counted[0])
+    assert [one.decoder for one in counted[0] if one.costs is not None] == ["policy"] * 2
     # Some tasks stop early, all at the end of a batch, and some do not.
     sizes = {one.score.instances for one in counted[0]}
     assert min(sizes) < max(sizes) == 200

@@ -111,8 +111,7 @@ def pools_needed(noise: Noise, rate: float, *, items: int, size: int) -> float:
     most = int((weights > 1e-9).nonzero().max())  # counts beyond it do not happen
     _, probability = _reports(noise, most, size)  # (true counts, reports)
     weights = weights[: most + 1]
-    given = sum(float(w) * _entropy(row) for w, row in zip(weights, probability, strict=True))
-    learned = _entropy(weights @ probability) - given
+    learned = _entropy(weights @ probability) - _mean_entropy(weights, probability)
     return items * _entropy_nats(rate) / math.log(2) / learned if learned > 0 else math.inf
 
 
@@ -148,8 +147,7 @@ def _told(noise: Noise, weights: Tensor, size: int) -> float:
         return _entropy(weights)  # no report tells more
     _, probability = _reports(noise, most, size)  # (totals, reports)
     weights = weights[: most + 1]
-    given = sum(float(w) * _entropy(row) for w, row in zip(weights, probability, strict=True))
-    return _entropy(weights @ probability) - given
+    return _entropy(weights @ probability) - _mean_entropy(weights, probability)
 
 
 def fewest_tests(noise: Noise, rate: float, *, items: int) -> float:
@@ -181,8 +179,7 @@ def _learned(noise: Noise, defectives: int, size: int) -> float:
         _, (error,) = _reports(noise, 0, size)
         return _entropy(_summed(weights, error)) - _entropy(error)
     _, probability = _reports(noise, most, size, least=least)  # (true counts, reports)
-    given = sum(float(w) * _entropy(row) for w, row in zip(weights, probability, strict=True))
-    return _entropy(weights @ probability) - given
+    return _entropy(weights @ probability) - _mean_entropy(weights, probability)
 
 
 def _summed(one: Tensor, other: Tensor) -> Tensor:
@@ -236,6 +233,11 @@ def _likely(n: int, p: float) -> tuple[Tensor, Tensor]:
 
 def _entropy(probability: Tensor) -> float:
     return float(-torch.xlogy(probability, probability).sum()) / math.log(2)
+
+
+def _mean_entropy(weights: Tensor, rows: Tensor) -> float:
+    """The mean of the entropies of some distributions, one in each row."""
+    return float(-(weights @ torch.xlogy(rows, rows).sum(1))) / math.log(2)
 
 
 def _entropy_nats(rate: float) -> float:
