@@ -1,7 +1,6 @@
 """Tables of the network for any design."""
 
 from pathlib import Path
-from typing import Any
 
 from page_tables.cells import read
 from qgt.files.documents import markdown_table
@@ -40,13 +39,12 @@ def speed_table(root: Path) -> str:
 
 
 def tuned_table(root: Path) -> str:
-    """One design: the network as it ships, fine-tuned, and networks for this design alone."""
-    lines: list[list[Any]] = []
-    for row in read(root, "any_design").get("one_design", []):
-        share = _share(row["right"], row["instances"])
-        lines.append([row["problem"], row["network"], row["seconds"], f"{row['instances']:,}", share])
-    header = ["problem", "network", "seconds of training", "instances", "success rate, 95 % interval"]
-    return markdown_table(header, lines)
+    """Networks for one design beside the pretrained one, on the same instances."""
+    found = read(root, "any_design").get("one_design", [])
+    cells = {(row["problem"], row["network"]): _share(row["right"], row["instances"]) for row in found}
+    problems, networks = (list(dict.fromkeys(key[place] for key in cells)) for place in (0, 1))
+    rows = [[problem, *(cells.get((problem, network), "-") for network in networks)] for problem in problems]
+    return markdown_table(["problem", *networks], rows)
 
 
 def _share(right: int | None, instances: int) -> str:

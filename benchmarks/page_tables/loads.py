@@ -1,5 +1,6 @@
 """Tables about amounts: plates exactly right by decoder, and how fast."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -147,5 +148,17 @@ def trust_table(root: Path) -> str:
     return markdown_table(header, rows)
 
 
+def confidence_table(root: Path) -> str:
+    """The confidence as `LoadPosterior` gives it, against the share of plates that are right."""
+    found = read(root, "load_confidence")["bins"]
+    ends = [f"{one['from']:g}" for one in found] + ["1"]
+    rows = []
+    for one, (low, high) in zip(found, itertools.pairwise(ends), strict=True):
+        right = "{:.3f} ({:.3f} to {:.3f})".format(one["right"], *one["interval"])
+        rows.append([f"{low} to {high}", str(one["plates"]), f"{one['mean']:.3f}", right])
+    return markdown_table(["confidence", "plates", "mean confidence", "share right, 95 % interval"], rows)
+
+
 TABLES = {"loads": loads_table, "loads_misfit": misfit_table, "loads_speed": speed_table}
 TABLES |= {"loads_targets": targets_table, "load_tests": tests_table, "load_rounds": trust_table}
+TABLES |= {"load_confidence": confidence_table}

@@ -62,6 +62,7 @@ PAGES: dict[str, tuple[Source, ...]] = {
         Source("Every decoder", "loads.py", "loads", WHOLE),
         Source("Targets", "loads.py speed", "loads_speed", WHOLE),
         Source("Targets", "loads.py speed --device cpu", "loads_speed_cpu", WHOLE),
+        Source("Confidence without calibration", "load_confidence.py", "load_confidence", WHOLE),
         Source("Certain after rounds", "load_tests.py rounds", "load_rounds"),
         Source("Where the model is wrong", "loads.py misfit", "loads_misfit", WHOLE),
     ),
