@@ -92,7 +92,7 @@ def test_networks_are_beside_the_others_of_their_row(tmp_path: Path, tables: Cal
     (row,) = (line for line in page.read_text("utf-8").splitlines() if "3 categories" in line)
     cells = [cell.strip() for cell in row.split("|")[1:-1]]
     assert cells[:4] == ["3 categories", "30", "10 %", "0.90 (0.83 to 0.94)"]
-    assert cells[-2:] == ["0.80 (0.71 to 0.87)", "0.80 (0.79 to 0.81)"]
+    assert cells[-2:] == ["0.80 (0.71 to 0.87)", "0.800 (0.792 to 0.808)"]
 
 
 def test_a_reproduction_takes_the_committed_ones_place(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 
 def provenance(device: "torch.device | str") -> dict[str, str | int]:

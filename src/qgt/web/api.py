@@ -19,7 +19,6 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.openapi.utils import validation_error_definition, validation_error_response_definition
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictStr, ValidationError
 from starlette.concurrency import run_in_threadpool
@@ -702,8 +701,6 @@ def _text(value: float | str | None) -> str:
 
 
 METHODS = ("get", "post")
-# Shapes of errors that earlier descriptions named and no request ever answered; programs made from them import them.
-EARLIER = {"HTTPValidationError": validation_error_response_definition, "ValidationError": validation_error_definition}
 TOKEN = {"type": "http", "scheme": "bearer", "description": "Needed where the server has a token, and only there."}
 
 
@@ -721,7 +718,7 @@ def about_api(request: Request) -> Response:
     facts = {
         "routes": routes,
         "sent": sent,
-        "answered": {name: one for name, one in shapes if name not in sent and name not in EARLIER},
+        "answered": {name: one for name, one in shapes if name not in sent},
         "prefix": PREFIX,
         "address": str(request.base_url).rstrip("/"),
     }
@@ -735,7 +732,7 @@ def _described() -> dict[str, Any]:
     described["security"] = [{}, {"token": []}]  # one of the two: a server may have no token
     described["components"]["securitySchemes"] = {"token": TOKEN}
     named = {shape.__name__: shape.model_json_schema() for shape in (SentCounts, RoundCounts)}
-    described["components"]["schemas"] |= {**named, **EARLIER}
+    described["components"]["schemas"] |= named
     return described
 
 
