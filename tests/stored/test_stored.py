@@ -81,7 +81,7 @@ def test_a_rounds_own_table_is_read_by_its_names(stored, tmp_path):
 
 
 def test_a_round_that_the_page_stored_takes_counts(stored, tmp_path):
-    """As 0.1 proposed it on the page: a record whose pools have names without a code, and no reasons."""
+    """As it was proposed on the page; pools of 0.1 have names without a code, and no reasons."""
     shutil.copy(stored / "runs.db", tmp_path / "runs.db")
     record = json.loads((stored / "round2" / "round.json").read_text())
     with in_background(Settings(tmp_path, port=0, calibrate=0.3)) as state:
@@ -95,7 +95,8 @@ def test_a_round_that_the_page_stored_takes_counts(stored, tmp_path):
         )
         with httpx.Client(base_url=state.settings.address, timeout=60) as client:
             where = f"/api/v1/runs/{run.id}/versions/1/follow-up"
-            assert [one["pool"] for one in client.get(where).json()["pools"]] == ["R2-1", "R2-2"]
+            pools = [one["pool"] for one in client.get(where).json()["pools"]]
+            assert pools == [name for name, _ in plates[0]["pools"]]
             assert client.get(f"/runs/{run.id}/versions/1/follow-up").status_code == 200
             assert client.post(f"{where}/counts", json={"counts": [1, 1]}).json()["version"] == 2
             assert client.get(f"/api/v1/runs/{run.id}/versions/2?wait=60").json()["rounds"] == 2

@@ -120,12 +120,12 @@ def test_other_code_has_other_rows_and_other_networks(mine, tmp_path, no_plugins
     assert not set(before[1]) & set(after[1])
 
 
-def test_rows_that_need_no_plugin_are_of_the_version_alone(tmp_path, no_plugins, monkeypatch):
+def test_rows_that_need_no_plugin_depend_on_the_version_of_results_alone(tmp_path, no_plugins, monkeypatch):
     before = [task.key for task in Study.from_plain(small()).tasks]
     (tmp_path / "mine.py").write_text(MINE)
     load_plugin(tmp_path / "mine.py")
     assert [task.key for task in Study.from_plain(small()).tasks] == before
-    monkeypatch.setattr("qgt.study.plan.__version__", "0.0.0")
+    monkeypatch.setattr("qgt.study.plan.RESULTS_SINCE", "0.0.0")
     assert not {task.key for task in Study.from_plain(small()).tasks} & set(before)
 
 

@@ -31,7 +31,6 @@ from qgt.model.problem import Instances, Problem, Spec
 from qgt.rounds.policies import FollowUp, Policy
 from qgt.rounds.schemes import Scheme
 from qgt.trust.metrics import METRICS
-from qgt.version import __version__
 
 # Seeds and names from content: what a result depends on, hashed, so that order and workers change nothing.
 
@@ -209,6 +208,9 @@ def _recipe(where: str, table: codec.Table) -> Recipe:
 
 Value = int | float | str
 KEYS = frozenset({"instances", "max_failures", "batch", "designs", "metric", "verify", "grid", "decoders", "policies"})
+# The version since which equal tasks have equal results, up to chance. A version that changes on purpose what decoders
+# answer raises it: rows of both must not be mixed. Any other version goes on with the studies of earlier ones.
+RESULTS_SINCE = "0.1.0"
 WHOLE_KEYS = ("instances", "batch", "max_failures", "verify")
 
 
@@ -230,7 +232,7 @@ class Task:
     @cached_property
     def key(self) -> str:
         """The hash of everything that determines the results."""
-        code = {"qgt": __version__, **self.sources}
+        code = {"qgt": RESULTS_SINCE, **self.sources}
         return digest_of("task", self.fingerprint, self.entry.content, self.block, self.batch, code)
 
     @cached_property
