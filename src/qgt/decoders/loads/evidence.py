@@ -321,7 +321,7 @@ class _Surface:
         """The loads after a step of Newton's method."""
         unit = torch.eye(self.logs.shape[1], dtype=damping.dtype, device=damping.device)
         stiff = torch.addcmul(self.hessian, damping[:, None, None] * unit, self.hessian)
-        # Where there is no root, the step is no number and is not taken; asking whether there is one would wait.
+        # If the matrix has no root, the step is NaN and is not taken. Asking for an error would wait for the GPU.
         root = torch.linalg.cholesky_ex(stiff).L
         step = torch.cholesky_solve(self.slope[..., None], root)[..., 0]
         return self.logs + step.clamp(-FULL_STEP, FULL_STEP)
