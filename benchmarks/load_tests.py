@@ -57,9 +57,8 @@ ITEMS, LARGEST, GOAL, CERTAIN = 96, 32, 0.99, 0.99
 NOISE = qgt.CycleThreshold(sigma=0.25, intercept=37.0, limit=38.0)
 RATES = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1)
 GUESS = {0.005: 18, 0.01: 22, 0.02: 28, 0.03: 34, 0.05: 48, 0.1: 80}  # pools of one stage, where the search begins
-MANY, MANY_WEIGHTS, FEW_WEIGHTS = 0.02, (3, 4), (3, 4, 5)  # weights of one stage, from this rate on and below
+WEIGHTS = (3, 4, 5)  # of one stage
 FIRST_STAGES, FIRST_STAGE_WEIGHTS = (0.25, 0.31, 0.37, 0.43, 0.5, 0.6, 0.7), (2, 3)  # of two stages; pools as shares
-WIDE, LATER_STAGES = 0.02, (0.5, 0.6, 0.7)  # above this rate only what was best below it, with weight 3
 COMP_WEIGHTS = (2, 3, 4, 5, 6, 7, 8)
 DRAWN = 4000  # plates of each rate: the first half to choose by, the second to measure on
 FRESH = 60.0  # seconds for plates to measure on, however long the searches took
@@ -349,11 +348,10 @@ def tasks_of(rates: Sequence[float], plates: int, seed: int, device: str) -> Ite
     """All searches, the shortest first: when time is over, whole rates are done."""
     for rate in sorted(rates):
         yield Task("detected", rate, 0, plates, seed, "cpu")
-        for weight in FIRST_STAGE_WEIGHTS if rate <= WIDE else FIRST_STAGE_WEIGHTS[-1:]:
-            shares = FIRST_STAGES if rate <= WIDE else LATER_STAGES
-            sizes = {max(fewest_pools(weight), round(share * GUESS[rate])) for share in shares}
+        for weight in FIRST_STAGE_WEIGHTS:
+            sizes = {max(fewest_pools(weight), round(share * GUESS[rate])) for share in FIRST_STAGES}
             yield from (Task(TWO, rate, weight, plates, seed, device, pools) for pools in sorted(sizes))
-        for weight in MANY_WEIGHTS if rate >= MANY else FEW_WEIGHTS:
+        for weight in WEIGHTS:
             yield Task(ONE, rate, weight, plates, seed, device)
 
 
