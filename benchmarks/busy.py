@@ -5,10 +5,13 @@
 Neighbours are processes that this script starts, each of which keeps a core busy. The three ways take turns within a
 run, so that whatever else the machine does befalls all of them; the load at the start of each row is written down.
 `split` is how decoders worked before they shared out batches: torch splits each operation over its threads.
+`processes`: processes that run already decode a part of the batch each, and share nothing. No threads can
+be faster; two cores of a virtual machine may be two threads of one core.
 """
 
 import argparse
 import contextlib
+import functools
 import multiprocessing
 import os
 import statistics
@@ -16,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -56,30 +59,64 @@ def ways(decode: BoundDecoder, threads: int) -> dict[str, tuple[BoundDecoder, in
     return {"one": (decode, 1), "split": (split, threads), "shared": (decode, threads)}
 
 
-def seconds(decode: Callable[[torch.Tensor], object], y: torch.Tensor, threads: int) -> float:
-    """How long a batch takes."""
-    torch.set_num_threads(threads)  # this process is the benchmark's own
-    start = time.perf_counter()
-    decode(y)
-    return time.perf_counter() - start
+class Part:
+    """What one of several processes decodes of a batch."""
+
+    parts: ClassVar[list[Callable[[], object]]]
+
+    @classmethod
+    def prepare(cls, pools: int, batch: int, parts: int) -> None:
+        """Bind the decoder, in a process of its own; the part is chosen later."""
+        torch.set_num_threads(1)
+        decode, y = bound(pools, batch)
+        cls.parts = [functools.partial(decode, part) for part in y.chunk(parts)]
+
+    @classmethod
+    def run(cls, part: int) -> None:
+        """Decode one part."""
+        cls.parts[part]()
 
 
-def row(pools: int, batch: int, busy: int, given: argparse.Namespace) -> dict[str, Any]:
-    """The median of each way, and the median ratios to one thread in the same turn."""
+def bound(pools: int, batch: int) -> tuple[BoundDecoder, torch.Tensor]:
+    """The decoder and the counts of a row."""
     problem = paper_problem(pools=pools, noise=NOISE, seed=0)
     y = problem.simulate(batch, generator=torch.Generator().manual_seed(1)).y
     decode = qgt.Certified(time_limit=None if pools == max(POOLS) else EASY).bind(problem)
     assert isinstance(decode, BoundDecoder)
     decode(y[:1])
+    return decode, y
+
+
+@contextlib.contextmanager
+def processes(pools: int, batch: int, number: int) -> Iterator[Callable[[], object]]:
+    """Decodes a batch in so many processes."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(number, Part.prepare, (pools, batch, number)) as pool:
+        yield lambda: pool.map(Part.run, range(min(number, batch)), chunksize=1)
+
+
+def seconds(decode: Callable[[], object], threads: int) -> float:
+    """How long a batch takes."""
+    torch.set_num_threads(threads)  # this process is the benchmark's own
+    start = time.perf_counter()
+    decode()
+    return time.perf_counter() - start
+
+
+def row(pools: int, batch: int, busy: int, given: argparse.Namespace) -> dict[str, Any]:
+    """The median of each way, and the median ratios to one thread in the same turn."""
+    decode, y = bound(pools, batch)
     found: dict[str, list[float]] = {}
-    with neighbours(busy):
+    with neighbours(busy), processes(pools, batch, given.threads) as in_processes:
+        in_processes()  # all of them have started
         load = os.getloadavg()[0]
         for _ in range(given.turns):
             for name, (way, threads) in ways(decode, given.threads).items():
-                found.setdefault(name, []).append(seconds(way, y, threads))
+                found.setdefault(name, []).append(seconds(functools.partial(way, y), threads))
+            found.setdefault("processes", []).append(seconds(in_processes, given.threads))
     ratios = {
         f"{name}_to_one": statistics.median(a / b for a, b in zip(found[name], found["one"], strict=True))
-        for name in ("split", "shared")
+        for name in ("split", "shared", "processes")
     }
     medians = {name: statistics.median(times) for name, times in found.items()}
     return {"pools": pools, "batch": batch, "neighbours": busy, "load": load, **medians, **ratios}
@@ -93,11 +130,12 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--pools", type=int, nargs="+", default=POOLS)
     parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)
+    parser.add_argument("--neighbours", type=int, nargs="+", default=NEIGHBOURS)
     given = parser.parse_args()
     rows = []
     for pools in given.pools:
         for batch in given.batches:
-            for busy in NEIGHBOURS:
+            for busy in given.neighbours:
                 rows.append(row(pools, batch, busy, given))
                 print(rows[-1], flush=True)
     about = {**provenance("cpu"), "threads": given.threads, "turns": given.turns, "cores": os.cpu_count()}
