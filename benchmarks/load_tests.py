@@ -58,7 +58,7 @@ NOISE = qgt.CycleThreshold(sigma=0.25, intercept=37.0, limit=38.0)
 RATES = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1)
 GUESS = {0.005: 18, 0.01: 22, 0.02: 28, 0.03: 34, 0.05: 48, 0.1: 80}  # pools of one stage, where the search begins
 WEIGHTS = (3, 4, 5)  # of one stage
-FIRST_STAGES, FIRST_STAGE_WEIGHTS = (0.25, 0.31, 0.37, 0.43, 0.5, 0.6, 0.7), (2, 3)  # of two stages; pools as shares
+FIRST_STAGES, FIRST_STAGE_WEIGHTS = (0.31, 0.37, 0.43, 0.5, 0.6, 0.7), (2, 3)  # of two stages; pools as shares
 COMP_WEIGHTS = (2, 3, 4, 5, 6, 7, 8)
 DRAWN = 4000  # plates of each rate: the first half to choose by, the second to measure on
 FRESH = 60.0  # seconds for plates to measure on, however long the searches took
