@@ -3,6 +3,7 @@
     python benchmarks/models.py                                     # this machine, one thread, all models
     python benchmarks/models.py --device cuda --instances 20000 --minutes 5
     python benchmarks/models.py --models missing households         # those whose names contain one of these words
+    python benchmarks/models.py --before OTHER_CHECKOUT             # another version too: results/models_before.json
 
 Each model has a *plain twin*: items of one rate, counts with errors of at most 1 (the paper's setting), and as much
 information. A tenth of 33 counts is missing: the twin has 30 pools. A Gaussian error that rounds to another count in
@@ -18,6 +19,9 @@ Instances have a share of `--minutes`: a batch that takes longer ends early, and
 
 import argparse
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,13 +33,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-import qgt
-from qgt.decoders.certified.nodes import Nodes
-from qgt.decoders.certified.search import Search
-from setting import BOUND, ITEMS, RATE, provenance, synchronize, write
+import qgt  # and nothing else of ours: another version of the library runs this file too
 
+ITEMS, RATE, BOUND = 100, 0.06, 1  # the paper's
 OFF = qgt.SparseInteger(0.1, BOUND)
 HOMES = qgt.Households(size=4, seed_rate=0.1, attack_rate=0.6)
+LONGEST = 30.0  # seconds for a batch of one of two versions
 PAIRED_RATES = [0.01, 0.03, 0.06, 0.1, 0.16, 0.25]
 RATES = [0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.14]  # the middles of seven parts of the rates from 1 to 15 %
 
@@ -156,9 +159,11 @@ MODELS: dict[str, Callable[[int], tuple[Work, list[Work]]]] = {
 @contextmanager
 def counted_nodes() -> Iterator[list[int]]:
     """How many nodes are relaxed."""
+    from qgt.decoders.certified.search import Search
+
     relax, nodes = Search._relax, [0]
 
-    def counting(search: Search, some: Nodes, iterations: int) -> Nodes:
+    def counting(search: Any, some: Any, iterations: int) -> Any:
         nodes[0] += len(some.owner)
         return relax(search, some, iterations)
 
@@ -185,10 +190,9 @@ class Clock:
 
 def seconds_of(decode: Callable[[], qgt.Decoded], device: str) -> tuple[float, qgt.Decoded]:
     now = time.process_time if device == "cpu" else time.perf_counter
-    synchronize(device)
     start = now()
     result = decode()
-    synchronize(device)
+    result.x.cpu()  # waits for the device
     return now() - start, result
 
 
@@ -229,6 +233,39 @@ def measured(name: str, arguments: argparse.Namespace, clock: Clock) -> dict[str
     return row
 
 
+def rate(name: str, arguments: argparse.Namespace) -> float:
+    """Proofs a second of the model alone, by whatever version of the library runs this file; a first turn warms up."""
+    batch = MODELS[name](arguments.instances)[0]
+    y, found = batch.y.to(arguments.device), 0.0
+    for _ in range(2):
+        decode = qgt.Certified(odds=arguments.odds, time_limit=LONGEST / len(y)).bind(batch.problem)
+        seconds, result = seconds_of(lambda: decode(y), arguments.device)  # noqa: B023
+        found = int((result.status == qgt.Status.PROVED).sum()) / seconds
+    return round(found, 1)
+
+
+def rates_of(checkout: Path, names: list[str], arguments: argparse.Namespace) -> dict[str, float]:
+    """The same of the version in a checkout, in a process of its own."""
+    given = ["--device", arguments.device, "--instances", str(arguments.instances), "--odds", str(arguments.odds)]
+    command = [sys.executable, __file__, "--rates", *names, *given]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(checkout / "src"), os.environ.get("PYTHONPATH", "")]),
+    }
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return dict(json.loads(line) for line in done.stdout.splitlines())
+
+
+def compared(names: list[str], arguments: argparse.Namespace) -> None:
+    """This version and another one, in one run."""
+    from setting import provenance, write
+
+    before, now = (rates_of(one, names, arguments) for one in (arguments.before, Path(__file__).parents[1]))
+    rows = [{"model": name, "before": before[name], "now": now[name]} for name in names]
+    measured_on = {"instances": arguments.instances, **provenance(arguments.device)}
+    write(Path("results/models_before.json"), {"measured on": measured_on, "rows": rows})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
@@ -238,10 +275,20 @@ def main() -> None:
     parser.add_argument("--odds", type=float, default=1.0)
     parser.add_argument("--minutes", type=float, default=5.0, help="in all")
     parser.add_argument("-o", "--output", type=Path, default=Path("results/models.json"))
+    parser.add_argument("--before", type=Path, help="a checkout of another version: compare with it")
+    parser.add_argument("--rates", nargs="*", help="only print proofs a second of these models")
     arguments = parser.parse_args()
     if arguments.device == "cpu":
         torch.set_num_threads(1)  # so that CPU time means something
+    for name in arguments.rates or ():
+        print(json.dumps([name, rate(name, arguments)]), flush=True)
+    if arguments.rates:
+        return None
     names = [name for name in MODELS if any(words in name for words in arguments.models)]
+    if arguments.before:
+        return compared(names, arguments)
+    from setting import provenance, write
+
     clock = Clock(time.perf_counter() + 60 * arguments.minutes, 2 * len(names) * (arguments.repeats + 1))
     stored = json.loads(arguments.output.read_text()) if arguments.output.exists() else {"rows": []}
     stored["measured on"] = stored.get("measured on", {}) | {arguments.device: provenance(arguments.device)}
@@ -251,6 +298,7 @@ def main() -> None:
         stored["rows"] = [old[one, on] for on in ("cpu", "cuda") for one in MODELS if (one, on) in old]
         print(json.dumps(row), flush=True)
         write(arguments.output, stored)
+    return None
 
 
 if __name__ == "__main__":

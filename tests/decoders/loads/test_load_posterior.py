@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import qgt
+from qgt.decoders.loads import posterior
 from qgt.decoders.loads.evidence import NONE, Plates, PositiveSets
 from qgt.decoders.loads.search import candidates
 from qgt.lab.verdicts import Call
@@ -191,3 +192,31 @@ def test_statuses_are_left_to_other_decoders() -> None:
     assert "Certified" in str(qgt.LoadPosterior().supports(problem))
     with pytest.raises(ValueError, match=r"odds=0\.5"):
         qgt.LoadPosterior(odds=0.5)
+
+
+def test_a_batch_is_decoded_in_parts_where_memory_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = qgt.Problem(
+        qgt.Design.column_regular(pools=8, items=16, weight=3, generator=torch.Generator().manual_seed(2)),
+        qgt.Loads(rate=0.1, mean=3.0, sd=1.0),
+        qgt.CycleThreshold(0.25),
+    )
+    y = problem.simulate(7, generator=torch.Generator().manual_seed(3)).y
+    decode, whole, sizes = qgt.LoadPosterior().bind(problem), posterior._decoded, []
+    expected = decode(y)
+
+    def with_little_memory(options: qgt.LoadPosterior, plates: Plates) -> qgt.Decoded:
+        sizes.append(len(plates))
+        if len(plates) > most:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return whole(options, plates)
+
+    monkeypatch.setattr(posterior, "_decoded", with_little_memory)
+    monkeypatch.setattr(posterior, "MOST_PLATES", 5)
+    most = 2
+    result = decode(y)
+    assert sizes == [5, 3, 2, 1, 2, 2]
+    assert torch.equal(result.x, expected.x) and result.amounts is not None and expected.amounts is not None
+    torch.testing.assert_close(result.amounts, expected.amounts, rtol=0.05, atol=0.0)
+    most = 0
+    with pytest.raises(torch.OutOfMemoryError):
+        decode(y)

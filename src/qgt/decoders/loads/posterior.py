@@ -6,6 +6,7 @@ counts, but the probabilities are those of the model: of the answer, of every se
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -24,6 +25,7 @@ from qgt.model.problem import Problem
 
 INTERVAL = (0.05, 0.95)  # quantiles: the ends of 90 % of a load's posterior
 MOST_TABLES = 2**25  # numbers of all tables of the instances that are decoded at a time
+MOST_PLATES = 64  # at a time on a CPU: a plate with a long list takes 60 MB, and larger batches are no faster there
 WIDTH = 3  # sets of an instance that the search goes on from at a time
 BEYOND = 3.0  # nats beyond the odds, within which sets are weighed again by sampling
 FIRST_SAMPLED, MOST_SAMPLED = 48, 512  # sets of an instance that are weighed again: the best, and where it matters
@@ -81,9 +83,26 @@ class LoadPosterior:
             if not len(y):
                 return _nothing(problem, y)
             rows = max(1, MOST_TABLES // (LEAST_NODES * problem.pools))
-            return Decoded.joined([_decoded(self, Plates.of(problem, loads, costs, part)) for part in y.split(rows)])
+            if y.device.type == "cpu":
+                rows = min(rows, MOST_PLATES)
+
+            def decode_part(part: Tensor) -> Decoded:
+                return _decoded(self, Plates.of(problem, loads, costs, part))
+
+            return Decoded.joined([one for part in y.split(rows) for one in _as_memory_allows(decode_part, part)])
 
         return BoundDecoder(problem, decode, takes_missing=True, least_part=LEAST_PART)
+
+
+def _as_memory_allows(decode_part: Callable[[Tensor], Decoded], y: Tensor) -> list[Decoded]:
+    """Decode halves where the memory of a GPU is not enough: it depends on the lists that are found."""
+    try:
+        return [decode_part(y)]
+    except torch.OutOfMemoryError:
+        if len(y) == 1:
+            raise
+    torch.cuda.empty_cache()
+    return [one for half in y.chunk(2) for one in _as_memory_allows(decode_part, half)]
 
 
 def _decoded(options: LoadPosterior, plates: Plates) -> Decoded:
