@@ -306,7 +306,7 @@ class _Run:
         step, raising = STEP, None
         if given is not None:
             step = STEP_WITH_SHARES
-            raising = Raising.start(given, state.shares, SHARES_HALF / step / len(given.shares.places))
+            raising = Raising.start(given, state.shares, SHARES_HALF / step / given.shares.places.shape[1])
         lower, upper = (fixed == 1).float(), (fixed != 0).float()
         before = torch.cumsum(rows.lengths, 0) - rows.lengths
         shifts = (rows.start + before + step * rows.slopes).float()
@@ -330,7 +330,7 @@ class _Run:
         for _ in range(iterations):
             torch.sub(self.x, weights, out=x).addmm_(self.pi, model.matrix, alpha=step)
             if raising is not None:
-                x.sub_(raising.given.by_item(raising.shares), alpha=step)
+                x.sub_(raising.by_item(), alpha=step)
             if self.charges is not None:
                 self.charges.cut_(x, step)
             x.clamp_(self.lower, self.upper)
@@ -363,8 +363,7 @@ class _Run:
         mean, none = self.total / self.since, self.x[:, :0]
         if self.raising is None:
             return Multipliers(self.pi, none), Multipliers(mean, none)
-        given, (last, total) = self.raising.given, (self.raising.shares, self.raising.total)
-        return Multipliers(self.pi, given.allowed(last)), Multipliers(mean, given.allowed(total / self.since))
+        return Multipliers(self.pi, self.raising.last), Multipliers(mean, self.raising.mean(self.since))
 
     def restart(self, pi: Tensor, shares: Tensor) -> None:
         """Go on from the given multipliers, and forget the mean."""

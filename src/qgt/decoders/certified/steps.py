@@ -182,7 +182,7 @@ class Shares:
     """The charges of a batch's tables, and which places of a table (pools, width) are items' memberships."""
 
     items: Tensor  # (pools, width): the items of each pool, and beyond them the number of all items
-    places: Tensor  # (degree, items): where each item has its memberships, and beyond them pools times width
+    places: Tensor  # (items, degree): where each item has its memberships, and beyond them pools times width
     uneven: bool  # whether there is anything beyond them
     charges: Tensor  # (values,), float64
     which: Tensor  # (instances, pools)
@@ -202,9 +202,9 @@ class Shares:
         items = every.new_full((number * width,), n).index_put_((place,), item)
         order, degree = item.argsort(stable=True), pools.sum(0).long()
         before = every - (degree.cumsum(0) - degree)[item[order]]
-        places = place.new_full((int(degree.max()), n), number * width)
-        places[before, item[order]] = place[order]
-        uneven = bool((degree < len(places)).any())
+        places = place.new_full((n, int(degree.max())), number * width)
+        places[item[order], before] = place[order]
+        uneven = bool((degree < places.shape[1]).any())
         return cls(items.view(number, width), places, uneven, charges, tables.which)
 
     def none(self, nodes: int) -> Tensor:
@@ -213,7 +213,7 @@ class Shares:
 
     def of_memberships(self, shares: Tensor) -> Tensor:
         """The shares of the design's memberships alone, pool by pool: (nodes, memberships)."""
-        return shares.flatten(1)[:, (self.items < self.places.shape[1]).flatten()]
+        return shares.flatten(1)[:, (self.items < len(self.places)).flatten()]
 
     def at(self, owner: Tensor, fixed: Tensor) -> "Given":
         """What there is to share in some nodes."""
@@ -241,7 +241,7 @@ class Given:
 
     def by_item(self, shares: Tensor) -> Tensor:
         """What is given to each item: (nodes, items)."""
-        flat, places = shares.flatten(1), self.shares.places
+        flat, places = shares.flatten(1), self.shares.places.T
         if self.shares.uneven:
             flat = torch.nn.functional.pad(flat, (0, 1))
         return flat.index_select(1, places.flatten()).view(-1, *places.shape).sum(1)
@@ -269,39 +269,69 @@ class Given:
 
 @dataclass(eq=False)
 class Raising:
-    """Shares that rise with the relaxed x of their items, in an iteration; those of fixed items stay at 0."""
+    """Shares that rise with the relaxed x of their items, in an iteration; those of fixed items stay at 0.
+
+    Nodes are the last axis here, so that what is gathered are rows. All that a step needs has its memory from the
+    start: with fresh pages for every result a step takes ten times as long.
+    """
 
     given: Given
     step: float
-    charge: Tensor  # (nodes, pools), float32: what may be given out
-    shares: Tensor  # (nodes, pools, width)
-    total: Tensor  # (nodes, pools, width): of the shares since the last restart
-    threshold: Tensor  # (nodes, pools): of the last projection
+    charge: Tensor  # (pools, nodes), float32: what may be given out
+    shares: Tensor  # (pools times width + 1, nodes): beyond all places there is 0
+    total: Tensor  # (pools times width, nodes): of the shares since the last restart
+    threshold: Tensor  # (pools, nodes): of the last projection
+    x: Tensor  # (items + 1, nodes): memory, 0 beyond all items
+    near: Tensor  # (pools times width, nodes): memory
 
     @classmethod
     def start(cls, given: Given, shares: Tensor, step: float) -> "Raising":
-        """Begin from what is allowed of some shares."""
-        charge = torch.where(given.open, given.charge, -torch.inf).float()  # what is due is not shared
-        shares = given.allowed(shares)
-        return cls(given, step, charge, shares, torch.zeros_like(shares), torch.zeros_like(charge))
+        """Begin from what is allowed of some shares: (nodes, pools, width)."""
+        charge = torch.where(given.open, given.charge, -torch.inf).float().T.contiguous()  # what is due is not shared
+        rows = _nodes_last(given.allowed(shares))
+        total, x = torch.zeros_like(rows[:-1]), rows.new_zeros(len(given.shares.places) + 1, rows.shape[1])
+        return cls(given, step, charge, rows, total, torch.zeros_like(charge), x, torch.empty_like(total))
 
     def pick(self, keep: Tensor) -> "Raising":
         """Some of the nodes."""
-        parts = self.charge, self.shares, self.total, self.threshold
-        return Raising(self.given.pick(keep), self.step, *(part[keep] for part in parts))
+        parts = self.charge, self.shares, self.total, self.threshold, self.x, self.near
+        return Raising(self.given.pick(keep), self.step, *(part.index_select(1, keep) for part in parts))
 
     def restart(self, shares: Tensor) -> None:
-        """Go on from other shares, and forget the mean."""
-        self.shares, self.total = shares.clone(), torch.zeros_like(shares)
+        """Go on from other shares, (nodes, pools, width), and forget the mean."""
+        self.shares = _nodes_last(shares)
+        self.total.zero_()
+
+    def by_item(self) -> Tensor:
+        """What is given to each item: (nodes, items)."""
+        return torch.nn.functional.embedding_bag(self.given.shares.places, self.shares, mode="sum").T
 
     def rise(self, x: Tensor) -> None:
         """One step up, and the projection back by one step of Newton's method from the last threshold."""
-        items = self.given.shares.items
-        x = torch.nn.functional.pad(x, (0, 1)).index_select(1, items.flatten()).view(-1, *items.shape)
-        shares = torch.add(self.shares, x, alpha=self.step)
-        over = (shares - self.threshold[:, :, None]).clamp_(min=0.0)
-        number = over.sign().sum(2).clamp_(min=1.0)
-        self.threshold += (over.sum(2) - self.charge) / number
-        self.threshold.clamp_(min=0.0)
-        self.shares = shares.sub_(self.threshold[:, :, None]).clamp_(min=0.0)
-        self.total += self.shares
+        pools = self.given.shares.items
+        self.x[:-1] = x.T
+        torch.index_select(self.x, 0, pools.flatten(), out=self.near)
+        self.shares[:-1].add_(self.near, alpha=self.step)
+        shares, over = (part.view(*pools.shape, len(x)) for part in (self.shares[:-1], self.near))
+        torch.sub(shares, self.threshold[:, None], out=over).clamp_(min=0.0)
+        above = over.sum(1).sub_(self.charge)
+        self.threshold.add_(above.div_(over.sign_().sum(1).clamp_(min=1.0))).clamp_(min=0.0)
+        shares.sub_(self.threshold[:, None]).clamp_(min=0.0)
+        self.total += self.shares[:-1]
+
+    @property
+    def last(self) -> Tensor:
+        """The shares now, as far as they are allowed: (nodes, pools, width)."""
+        return self._allowed(self.shares[:-1])
+
+    def mean(self, steps: int) -> Tensor:
+        """The mean of so many steps since the last restart, as far as it is allowed: (nodes, pools, width)."""
+        return self._allowed(self.total / steps)
+
+    def _allowed(self, shares: Tensor) -> Tensor:
+        return self.given.allowed(shares.T.contiguous().view(-1, *self.given.shares.items.shape))
+
+
+def _nodes_last(shares: Tensor) -> Tensor:
+    """Shares (nodes, pools, width) as (pools times width + 1, nodes), with zeros in the end."""
+    return torch.nn.functional.pad(shares.flatten(1), (0, 1)).T.contiguous()
