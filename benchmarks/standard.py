@@ -3,8 +3,8 @@
     python benchmarks/standard.py --processes 12        # rows of a decoder on a problem, one thread each
     qgt bench standard -o results/standard.json         # the same, one row after the other
 
-Rows that the file has are measured again only with `--again`. Give fewer processes than the machine has cores: the time
-limit of decoders that search counts seconds by the clock.
+Rows that the file has are measured again only with `--again`; the file names the machine of its first rows. Give fewer
+processes than the machine has cores: the time limit of decoders that search counts seconds by the clock.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qgt.study.standard import StandardResults, StandardRow, run_standard, standard_decoders, standard_problems
-from setting import in_processes
+from setting import in_processes, provenance
 
 OUTPUT = Path("results/standard.json")
 SLOW = ("certified", "exact", "pretrained", "load_posterior")  # first, so that none of them is alone in the end
@@ -41,7 +41,8 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="measure all rows again")
     parser.add_argument("-o", "--output", type=Path, default=OUTPUT)
     given = parser.parse_args()
-    rows = [] if given.again or not given.output.exists() else list(StandardResults.load(given.output).rows)
+    stored = None if given.again or not given.output.exists() else StandardResults.load(given.output)
+    rows, made_on = ([], provenance("cpu")) if stored is None else (list(stored.rows), stored.made_on)
     known = {(row.problem, row.decoder) for row in rows}
     names = [*SLOW, *(name for name in standard_decoders() if name not in SLOW)]
     order = [(one.name, name) for name in names for one in standard_problems()]
@@ -49,7 +50,8 @@ def main() -> None:
     for row in in_processes(measured, tasks, processes=given.processes, seconds=60 * given.minutes):
         rows.append(row)
         print(row.problem, row.decoder, row.right, row.instances, f"{row.seconds:.1f} s", flush=True)
-        StandardResults(sorted(rows, key=lambda row: order.index((row.problem, row.decoder)))).save(given.output)
+        ordered = sorted(rows, key=lambda row: order.index((row.problem, row.decoder)))
+        StandardResults(ordered, made_on=made_on).save(given.output)
 
 
 if __name__ == "__main__":

@@ -145,8 +145,32 @@ def many_items_table(root: Path) -> str:
     return markdown_table(["N", "decoder", "proved", "median, s", "mean, s"], lines)
 
 
+def many_hard_table(root: Path) -> str:
+    """What is proved within a minute where items are in many pools."""
+    lines = []
+    for row in read(root, "many_items")["hard"]:
+        shares = [f"{row[name]} of {row['instances']}" for name in ("proved", "right")]
+        gaps = sorted(row["gaps"])
+        spread = f"{gaps[0]:.1f} to {gaps[-1]:.1f}" if gaps else "-"
+        lines.append([f"{row['items']:,}", *shares, f"{row['median']:.1f}", f"{row['most']:.1f}", spread])
+    return markdown_table(
+        ["N", "proved", "all items right", "median, s", "most, s", "gaps without a proof, nats"], lines
+    )
+
+
+def models_before_table(root: Path) -> str:
+    """Proofs a second before every model had the engine's speed, and now."""
+    lines = [
+        [row["model"], f"{row['before']:,.0f}", f"{row['now']:,.0f}", f"{row['now'] / row['before']:.1f}"]
+        for row in read(root, "models_before")["rows"]
+    ]
+    return markdown_table(["model", "before: proved a second", "now", "times as many"], lines)
+
+
 TABLES = {
     "many_items": many_items_table,
+    "many_hard": many_hard_table,
+    "models_before": models_before_table,
     "false_proofs": false_proofs_table,
     "agreement": agreement_table,
     "certified_success": certified_success_table,

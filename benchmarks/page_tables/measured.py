@@ -43,7 +43,9 @@ PAGES: dict[str, tuple[Source, ...]] = {
         Source("Recorded kernels", "certified.py recordings", "certified", _certified("recordings on cuda")),
         Source("Other models", "models.py", "models", (("measured on", "cpu"), ("measured on", "cuda"))),
         Source("Larger problems", "certified.py growth", "certified", _certified("growth", "growth on cuda")),
-        Source("Many items in small pools", "many_items.py", "many_items", BLANK),
+        Source("Before and now", "models.py --before", "models_before", BLANK),
+        Source("Many items in small pools", "many_items.py", "many_items", (("rows measured on",),)),
+        Source("Many items in many pools", "many_items.py --hard", "many_items", (("hard measured on",),)),
         Source("A map of models", "map.py", "map", BLANK),
     ),
     "decoders": (
