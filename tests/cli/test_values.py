@@ -205,7 +205,7 @@ def test_a_round_of_other_categories_is_refused(capsys: pytest.CaptureFixture[st
 def test_exchanged_columns_are_named_and_nothing_is_called(capsys: pytest.CaptureFixture[str]) -> None:
     text = Path("categories.toml").read_text().replace("rates = [0.05, 0.05]", "rates = [0.09, 0.01]")
     Path("variants.toml").write_text(text)
-    run("simulate variants.toml --instances 12 -o counts.csv --seed 4", capsys)
+    run("simulate variants.toml --instances 6 -o counts.csv --seed 4", capsys)
     good = json.loads(run("decode counts.csv --problem variants.toml --calibrate 1 --json", capsys, 0, 1))
     assert good["causes"] == [] and good["file_fit"]["p"] > 0.01
     header, *lines = rows("counts.csv")
