@@ -111,7 +111,9 @@ PER_CATEGORY = NOISE.replace("noise = {", 'noise = { kind = "per_category", nois
 
 
 @pytest.mark.parametrize("kind, noise", [*((kind, NOISE) for kind in PRIORS), ("categories", PER_CATEGORY)])
-def test_a_follow_up_round_settles_plates(kind: str, noise: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_follow_up_round_settles_plates(
+    kind: str, noise: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     few = Path(f"{kind}.toml").read_text().replace("pools = 16", "pools = 8").replace("weight = 5", "weight = 4")
     Path("few.toml").write_text(few.replace(NOISE, noise))
     run("simulate few.toml --instances 3 -o counts.csv --truth truth.csv --seed 1", capsys)
@@ -137,6 +139,7 @@ def test_a_follow_up_round_settles_plates(kind: str, noise: str, capsys: pytest.
     assert Path("proofs.zip").exists()
     large = [f"{line}9" if line[-1].isdigit() else line for line in filled[1:]]
     Path("round2/counts.csv").write_text("\n".join([*filled[:1], *large]) + "\n")
+    monkeypatch.setattr("qgt.lab.answers.decoding.RESCUE", 0.3)  # seconds for what cannot be found
     run(given, capsys, 1)  # counts that are far too large are not believed
 
 
