@@ -225,10 +225,12 @@ def test_exchanged_columns_are_named_and_nothing_is_called(capsys: pytest.Captur
 
 
 @pytest.mark.parametrize("options", ["--categories A=4%,B=2%", "--allele 3%"])
-def test_samples_with_risks_are_planned_and_decoded(options: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_samples_with_risks_are_planned_and_decoded(
+    options: str, quick_plans: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = ["sample,risk", *(f"S{number},{0.2 if number % 4 == 0 else 0.01}" for number in range(1, 21))]
     Path("ward.csv").write_text("\n".join(lines) + "\n")
-    out = run(f"plan --samples ward.csv {options} --certainty 70% --seconds 1 -o plan", capsys)
+    out = run(f"plan --samples ward.csv {options} --certainty 70% --seconds 600 -o plan", capsys)
     assert "each sample has its own, by the odds of its risk" in " ".join(out.split())
     run("simulate plan/problem.toml --instances 2 -o counts.csv --truth truth.csv --seed 1", capsys)
     run("decode counts.csv --problem plan -o calls.csv --calibrate 1", capsys, 0, 1)

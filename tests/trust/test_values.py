@@ -72,9 +72,9 @@ def test_decoders_that_list_nothing_are_calibrated_too(unchecked: None) -> None:
 def test_what_is_calibrated_is_kept_and_read_again(tmp_path: object, unchecked: None) -> None:
     from pathlib import Path
 
-    problem, decoder = problem_of(PRIORS[0]), Certified(certificates=False)
+    problem, decoder = calibrated(PRIORS[0]).problem, Certified(certificates=False)
     y = problem.simulate(4, generator=torch.Generator().manual_seed(4)).y
-    config = Calibrated(decoder, seconds=1.0, simulations=100, cache=Path(str(tmp_path)))
+    config = Calibrated(decoder, seconds=60.0, simulations=100, cache=Path(str(tmp_path)))
     first, again = config.bind(problem)(y), config.bind(problem)(y)
     assert torch.equal(first.evidence.confidence, again.evidence.confidence)  # type: ignore[arg-type]
     assert torch.equal(first.evidence.values, again.evidence.values)  # type: ignore[arg-type]
