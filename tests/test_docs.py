@@ -43,9 +43,16 @@ def page_id(page: Path) -> str:
 pages = pytest.mark.parametrize("page", PAGES, ids=page_id)
 
 
+@pytest.fixture(scope="session")
+def calibrations(tmp_path_factory):
+    """Where the commands of the pages keep what simulations taught, as those of one user do."""
+    return tmp_path_factory.mktemp("calibrations")
+
+
 @pytest.fixture(autouse=True)
-def rough(monkeypatch):
-    """Stop simulating early: how precise a confidence is is tested elsewhere."""
+def rough(monkeypatch, no_cache, calibrations):
+    """Stop simulating early, and simulate a problem once: how precise a confidence is is tested elsewhere."""
+    monkeypatch.setenv("QGT_CACHE", str(calibrations))
     monkeypatch.setattr("qgt.trust.confidence.PRECISE", 0.05)
     monkeypatch.setattr("qgt.cli.decoding.AHEAD", 0.1)
     for name, plates in {"SCOUTED": 20, "MEASURED": 20, "CONFIRMED": 40}.items():
@@ -266,6 +273,7 @@ def test_the_commands_of_a_page_run_one_after_the_other_in_an_empty_folder(
 ):
     text = page.read_text("utf-8")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("qgt.trust.fit.MOST_INSTANCES", 5000)
     for _, body in blocks(text, "toml"):
         name = re.match(r"# (\S+\.toml)\n", body)
         assert name, "a file of such a page begins with its name in a comment"

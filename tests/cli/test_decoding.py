@@ -18,8 +18,9 @@ DECODE = f"{GIVEN} -o calls.csv"
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A problem with answers of many kinds; in all.csv also counts that no x explains."""
+    """A problem with answers of many kinds; in all.csv also counts that no x explains, and far too many are wrong."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(decoding, "RESCUE", 0.3)  # seconds in which they are looked for in vain
     monkeypatch.setenv("COLUMNS", "100")
     g = torch.Generator().manual_seed(3)
     design = qgt.Design.bernoulli(pools=14, items=60, generator=g)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,24 +13,33 @@ import qgt
 from qgt.learning.steps import Together
 
 sys.path.insert(0, str(Path(__file__).parent))
-from one_of_two import CONFIG, NETWORK, problem
+from one_of_two import CONFIG, NETWORK, main, problem
 
 
-def test_two_processes_train_what_one_does(tmp_path: Path) -> None:
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_two_processes_train_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process is the first of the two."""
     script, meeting = Path(__file__).with_name("one_of_two.py"), tmp_path / "meeting"
-    surroundings = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    surroundings["PYTHONPATH"] = str(Path(qgt.__file__).parents[1])
-    started = [
-        subprocess.Popen(
-            [sys.executable, str(script), str(rank), str(meeting), str(tmp_path / str(rank))],
-            env=surroundings,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in (0, 1)
-    ]
-    told = [process.communicate(timeout=300)[1] for process in started]
-    assert [process.returncode for process in started] == [0, 0], told
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    surroundings = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(qgt.__file__).parents[1])}
+    other = subprocess.Popen(
+        [sys.executable, str(script), "1", str(meeting), str(tmp_path / "1")],
+        env=surroundings,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        main("0", str(meeting), str(tmp_path / "0"))
+    finally:
+        told = other.communicate(timeout=300)[1]
+    assert other.returncode == 0, told
     first, second = (qgt.load(tmp_path / str(rank)) for rank in (0, 1))
     alone = qgt.train(problem(), NETWORK, CONFIG, generator=torch.Generator().manual_seed(3))
     moved = 0.0

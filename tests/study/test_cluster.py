@@ -235,7 +235,7 @@ def test_addresses_that_they_could_not_are_taken(address: str) -> None:
 
 
 def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qgt.study.cluster.WAIT", 1.0)
+    monkeypatch.setattr("qgt.study.cluster.WAIT", 0.3)
     with pytest.raises(ValueError, match="does not answer"):
         run_study(Study.from_plain(small()), tmp_path / "study.db", scheduler="tcp://127.0.0.1:1")
 

@@ -97,10 +97,11 @@ def test_more_noise(noise: qgt.Noise, words: str) -> None:
     assert first.kind == "noise" and words in first.words
 
 
-@pytest.mark.parametrize("times", [5.0, 0.1])
-def test_another_prevalence(times: float) -> None:
+@pytest.mark.parametrize(("times", "plates"), [(5.0, 12), (0.1, PLATES)])  # with 173 and 12 positives
+def test_another_prevalence(times: float, plates: int) -> None:
     problem = setting()
-    (first, *_) = causes(simulated(qgt.Problem(problem.design, qgt.Bernoulli(0.03 * times), problem.noise)))
+    other = qgt.Problem(problem.design, qgt.Bernoulli(0.03 * times), problem.noise)
+    (first, *_) = causes(simulated(other, plates=plates))
     assert first.kind == "prevalence" and first.words.endswith("% of the items are defective, not 3.0 %")
     share = float(first.words.split(" %")[0]) / 100
     assert 0.6 < share / (0.03 * times) < 1.6

@@ -8,10 +8,14 @@ from qgt.web.settings import Settings
 
 @pytest.fixture(autouse=True, scope="module")
 def rough():
-    """Stop simulating early: how precise confidence is is tested elsewhere."""
+    """Stop simulating early: how precise confidence and plans are is tested elsewhere."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("qgt.trust.confidence.PRECISE", 0.05)
         patch.setattr("qgt.trust.fit.MOST_INSTANCES", 5000)
+        patch.setattr("qgt.web.start.EXAMPLE_PLATES", 40)
+        patch.setattr("qgt.web.start.INSTANCES", 40)
+        for name, plates in {"SCOUTED": 20, "MEASURED": 20, "CONFIRMED": 40}.items():
+            patch.setattr(f"qgt.lab.plan.planning.{name}", plates)
         yield
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from visits import held, small_plan, visiting
+from visits import held, visiting, written_plan
 
-from qgt.lab.plan.folder import plan_files
 from qgt.model.noise import PositiveNegative, SparseInteger
 from qgt.web.api import PREFIX
 from qgt.web.settings import Settings
@@ -295,7 +294,7 @@ def with_a_file_twice(files):
 
 @pytest.mark.parametrize("folder", ["", "plan/"])
 def test_a_plan_made_elsewhere(post, folder):
-    made = post("/runs?name=Elsewhere", content=zipped(plan_files(small_plan()), folder))
+    made = post("/runs?name=Elsewhere", content=zipped(written_plan(None, None)[1], folder))
     assert made.status_code == 201, made.text
     assert (made.json()["name"], made.json()["samples"]) == ("Elsewhere", 12)
 
@@ -318,7 +317,7 @@ def test_a_plan_made_elsewhere(post, folder):
 )
 def test_bad_plans_are_refused(visitor, post, change, words):
     before = len(visitor.store.runs())
-    answer = post("/runs", content=change(plan_files(small_plan())))
+    answer = post("/runs", content=change(dict(written_plan(None, None)[1])))
     assert answer.status_code == 422
     assert words in answer.json()["error"]
     assert len(visitor.store.runs()) == before

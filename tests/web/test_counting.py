@@ -9,6 +9,7 @@ from html import unescape
 
 import pytest
 import torch
+from visits import small_plan
 
 import qgt
 from qgt.model.noise import PositiveNegative
@@ -321,20 +322,27 @@ def test_a_large_workbook_is_refused_before_it_is_read(visitor, refused):
 # --- cycle thresholds -------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def cycles_decoder():
+    """A decoder of cycle thresholds for the pools of any small plan; it is calibrated once, by the first sheet."""
+    prior, noise = qgt.Loads(rate=0.1, mean=3.5, sd=1.0), qgt.CycleThreshold(sigma=0.25, limit=38.0)
+    problem = qgt.Problem(small_plan().problem.design, prior, noise)
+    return qgt.Calibrated(qgt.LoadPosterior(), seconds=1.0).bind(problem)
+
+
 @pytest.fixture
-def cycles_run(visitor):
+def cycles_run(visitor, cycles_decoder):
     """A run whose assay reports cycle thresholds, and what its pools report."""
     run, planned = visitor.run()
-    prior, noise = qgt.Loads(rate=0.1, mean=3.5, sd=1.0), qgt.CycleThreshold(sigma=0.25, limit=38.0)
-    problem = qgt.Problem(planned.design, prior, noise)
-    decoder = qgt.Calibrated(qgt.LoadPosterior(), seconds=1.0).bind(problem)
+    decoder, problem = cycles_decoder, cycles_decoder.problem
+    assert torch.equal(planned.design.matrix, problem.design.matrix)
     prepared = visitor.app_state.bench.prepared(run)
     named = dataclasses.replace(prepared, name="load_posterior", problem=problem, decoder=decoder)
     visitor.app_state.bench._runs.put(run, named)
     amounts = torch.zeros(1, problem.items, dtype=torch.float64)
     amounts[0, POSITIVE[0]] = 1000.0
     totals = amounts @ problem.design.matrix.to(amounts).T
-    (usual,) = noise.usual_report(totals, problem.design.pool_sizes.to(amounts)).tolist()
+    (usual,) = problem.noise.usual_report(totals, problem.design.pool_sizes.to(amounts)).tolist()
     return run, problem, ["not detected" if cycle == math.inf else round(cycle, 2) for cycle in usual]
 
 

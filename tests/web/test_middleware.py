@@ -1,13 +1,15 @@
 """The guard: who may ask, from where, and how much."""
 
+import asyncio
 import re
 import socket
+from contextlib import closing
 from dataclasses import replace
 
 import httpx
 import pytest
 
-from qgt.web.app import in_background
+from qgt.web.app import _listening, in_background
 from qgt.web.middleware import host_name
 from qgt.web.settings import Settings, new_token
 
@@ -50,13 +52,13 @@ def test_other_names_do_not(visitor, host):
     ],
 )
 def test_forms_come_from_our_own_pages(visitor, headers, status):
-    answer = visitor.client.post("/sign-in", data={"word": visitor.word()}, headers=headers)
+    answer = visitor.client.post("/sign-in", data={"word": visitor.word}, headers=headers)
     assert answer.status_code == status
 
 
 def test_our_own_origin_passes(visitor):
     origin = str(visitor.client.base_url).rstrip("/")
-    answer = visitor.client.post("/sign-in", data={"word": visitor.word()}, headers={"Origin": origin})
+    answer = visitor.client.post("/sign-in", data={"word": visitor.word}, headers={"Origin": origin})
     assert answer.status_code == 303
 
 
@@ -68,7 +70,7 @@ def test_every_form_needs_the_word(visitor):
     assert len(posts) >= 5
     for path in posts:
         path = re.sub(r"\{version\}", "1", re.sub(r"\{\w+\}", "0123456789abcdef", path))
-        for data in ({}, {"word": "guess"}, {"word": visitor.word()[:-1]}):
+        for data in ({}, {"word": "guess"}, {"word": visitor.word[:-1]}):
             answer = visitor.client.post(path, data=data)
             assert answer.status_code in (403, 404), path
         assert visitor.client.post(path, data={"word": ""}).status_code in (403, 404)
@@ -89,6 +91,24 @@ def test_pages_hold_no_script_of_their_own_and_name_no_other_machine(visitor):
         text = visitor.get(path).text
         assert not re.search(r"<script(?! src=\"/static/)|\son\w+=|javascript:|style=", text)
         assert not re.search(r"(src|href|action)=\"(https?:)?//", text)
+
+
+def test_no_part_of_an_answer_waits_for_an_acknowledgement(settings):
+    """Each answer is sent in two parts; with Nagle's algorithm the second waited 40 ms."""
+
+    async def at_once(own):
+        found = asyncio.get_running_loop().create_future()
+
+        def served(reader, writer):
+            with closing(writer):
+                found.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+        async with await asyncio.start_server(served, sock=own):
+            with socket.create_connection(own.getsockname()):
+                return await found
+
+    with _listening(settings) as own:
+        assert asyncio.run(at_once(own))
 
 
 def test_a_large_body_is_refused(settings):

@@ -153,7 +153,7 @@ def test_the_demo_opens_where_decoders_differ(visitor):
 
 def test_a_samples_file_is_read_and_refused_by_its_place(visitor):
     files = {"file": ("s.csv", b"sample,plate,well\na,X,A1\nb,X,A1\n")}
-    answer = visitor.client.post("/plan", data={"word": visitor.word(), **form_of()}, files=files)
+    answer = visitor.client.post("/plan", data={"word": visitor.word, **form_of()}, files=files)
     assert answer.status_code == 422
     assert "The file of samples" in answer.text or "wells" in answer.text
 
@@ -161,7 +161,7 @@ def test_a_samples_file_is_read_and_refused_by_its_place(visitor):
 def test_how_a_samples_file_was_read_is_said(visitor):
     text = "Screening KW 46\nProben-ID;Geburtsjahr\n" + "".join(f"Größe {n};1971\n" for n in range(12))
     files = {"file": ("s.csv", text.encode("cp1252"))}
-    data = {"word": visitor.word(), **form_of()}
+    data = {"word": visitor.word, **form_of()}
     draft = visitor.finished(visitor.client.post("/plan", data=data, files=files, follow_redirects=True))
     made = visitor.post(draft.url.path, {"candidate": "0"})
     run = visitor.get(f"/runs/{made.url.path.split('/')[2]}")
@@ -258,7 +258,7 @@ def test_the_demo_is_the_same_for_the_same_seed(visitor):
 def test_a_restart_loses_nothing(settings):
     with visiting(settings) as visitor:
         run, problem = visitor.run("Kept")
-        word = visitor.word()
+        word = visitor.word
         sent = visitor.post(f"/runs/{run}/counts", typed(problem), follow=False)
         assert sent.status_code == 303  # acknowledged, and not decoded: nobody has looked
         assert visitor.store.result(run, 1) is None

@@ -2,29 +2,38 @@
 
 import csv
 import re
+from functools import cache
 
 import pytest
 import torch
 from visits import POOLS, SAMPLES
 
+from qgt.lab.plan.folder import plan_files, read_plan
 from qgt.lab.plan.planning import Candidate, Plan
 from qgt.lab.plan.question import Question
 from qgt.lab.plan.simulation import Scout
 from qgt.lab.sheets.samples import Samples
 from qgt.model.categories import Categories, Copies
 from qgt.model.noise import Noiseless, PerCategory, PositiveNegative, Reads, SparseInteger
-from qgt.web.planning import add_run
+from qgt.web.planning import keep_plan
 
 VARIANTS = Categories((0.08, 0.08), names=["variant A", "variant B"])
 ALLELE = Copies(frequency=0.05, ploidy=2)
 
 
-def run_of(visitor, values, assay=None, pools=POOLS):
+@cache
+def written(values, assay, pools):
+    """A plan and its files, written once."""
     question = Question(Samples.numbered(SAMPLES), (0.0, 0.0), assay or Noiseless(), 0.9, values=values)
     scout = Scout(question.samples, question.prior, question.assay, None, seed=0)
     one = Candidate(scout.design(pools, 4), 4, 50, 49, 0.0, 3.5)
     made = Plan(question, (one,), one, False, seed=0)
-    return add_run(visitor.app_state, "Monday", made, 10.0), made.problem
+    return made, plan_files(made)
+
+
+def run_of(visitor, values, assay=None, pools=POOLS):
+    made, files = written(values, assay, pools)
+    return keep_plan(visitor.app_state, "Monday", files, read_plan("plan", files)), made.problem
 
 
 def reports(problem, truth):

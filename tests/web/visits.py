@@ -4,9 +4,11 @@ import re
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache, cached_property
 
 import httpx
 
+from qgt.lab.plan.folder import plan_files, plan_words, read_plan
 from qgt.lab.plan.planning import Candidate, Plan
 from qgt.lab.plan.question import Question
 from qgt.lab.plan.simulation import Scout
@@ -14,7 +16,7 @@ from qgt.lab.sheets.samples import Samples
 from qgt.model.noise import Noiseless
 from qgt.web.app import in_background
 from qgt.web.jobs import Job
-from qgt.web.planning import add_run
+from qgt.web.planning import keep_plan
 from qgt.web.state import AppState
 
 SAMPLES, POOLS = 12, 8
@@ -27,6 +29,13 @@ def small_plan(names=None, assay=None):
     scout = Scout(question.samples, question.prior, question.assay, None, seed=0)
     one = Candidate(scout.design(POOLS, 4), 4, 50, 49, 0.0, 3.5)
     return Plan(question, (one,), one, False, seed=0)
+
+
+@cache
+def written_plan(names, assay):
+    """A small plan and its files, written once: drawing the picture among them takes most of the time of a new run."""
+    made = small_plan(names, assay)
+    return made, plan_files(made)
 
 
 def typed(problem, positives=(2, 7), name="Plate 1"):
@@ -48,17 +57,21 @@ class Visitor:
 
     def run(self, name="Monday", names=None, assay=None):
         """A new run of a small plan, and its problem."""
-        made = small_plan(names, assay)
-        return add_run(self.app_state, name, made, 10.0), made.problem
+        made, files = written_plan(names and tuple(names), assay)
+        return keep_plan(
+            self.app_state, name, files, read_plan("plan", files), lines=plan_words(made)[1:]
+        ), made.problem
 
     def get(self, path, **options):
         return self.client.get(path, **options)
 
+    @cached_property
     def word(self):
+        """What every form of a server's pages carries, from the first page that is asked for."""
         return re.search(r'name="word" value="(\w+)"', self.get("/").text)[1]
 
     def post(self, path, fields=None, *, files=None, follow=True):
-        data = {"word": self.word(), **(fields or {})}
+        data = {"word": self.word, **(fields or {})}
         return self.client.post(path, data=data, files=files, follow_redirects=follow)
 
     def enter(self, run, fields, *, files=None):
