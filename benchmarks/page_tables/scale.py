@@ -67,10 +67,10 @@ def busy_table(root: Path) -> str:
     """Batches beside busy neighbours: threads by instances, and torch's threads, beside one thread."""
     lines = []
     for row in read(root, "busy")["rows"]:
-        times = [f"{1000 * row['one']:,.0f}", f"{row['shared_to_one']:.2f}", f"{row['split_to_one']:.2f}"]
-        lines.append([f"{row['batch']:,}", row["neighbours"], *times])
-    header = ["plates", "busy neighbours", "one thread, ms", "threads of qgt, times as long", "torch's threads"]
-    return markdown_table(header, lines)
+        ratios = [f"{row[f'{way}_to_one']:.2f}" for way in ("shared", "processes", "split")]
+        lines.append([f"{row['batch']:,}", row["neighbours"], f"{1000 * row['one']:,.0f}", *ratios])
+    header = ["plates", "busy neighbours", "one thread, ms", "threads of qgt, times as long", "two processes"]
+    return markdown_table([*header, "torch's threads"], lines)
 
 
 def first_plate_table(root: Path) -> str:
