@@ -2,11 +2,11 @@
 
     python benchmarks/busy.py --output results/busy.json
 
-Neighbours are processes that this script starts, each of which keeps a core busy. The three ways take turns within a
+Neighbours are processes that this script starts, each of which keeps a core busy. The four ways take turns within a
 run, so that whatever else the machine does befalls all of them; the load at the start of each row is written down.
 `split` is how decoders worked before they shared out batches: torch splits each operation over its threads.
-`processes`: processes that run already decode a part of the batch each, and share nothing. No threads can
-be faster; two cores of a virtual machine may be two threads of one core.
+`processes` divides the batch among processes that are running already and share nothing, so threads cannot be expected
+to be faster.
 """
 
 import argparse

@@ -379,7 +379,7 @@ def _asked(ask, address: str, tally: Tally, done: Done) -> httpx.Response:  # ty
             return answer
         tally.add("busy", 0.0, 429)
         time.sleep(float(answer.headers["Retry-After"]) * random.uniform(0.5, 1.5))
-        end = time.monotonic() + PATIENCE  # a busy server has answered: waiting for it is no loss of connection
+        end = time.monotonic() + PATIENCE  # the server has answered, so the wait for a lost one begins anew
 
 
 # --- kills ----------------------------------------------------------------------------------------------------------

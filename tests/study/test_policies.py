@@ -1,7 +1,7 @@
 """Policies in studies: the same truths as decoders, costs beside outcomes, and the same rows however they are run."""
 
 import json
-import pickle
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
@@ -32,6 +32,14 @@ PLAIN = {
 }
 
 
+def sent(thing):
+    """What arrives where a process sends something to another one."""
+    receiver, sender = Pipe(duplex=False)
+    with receiver, sender:
+        sender.send(thing)
+        return receiver.recv()
+
+
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     """The study, its results, and where its rows are."""
@@ -55,13 +63,13 @@ def test_costs_are_those_of_the_policy_on_the_truths_of_the_decoders(ran):
 
 
 def test_rows_keep_each_instance_and_are_the_same_from_a_job_that_was_sent(ran, tmp_path):
-    """Workers get jobs as pickles and send rows back; tests/study/test_running.py runs a policy in processes."""
+    """Jobs are sent to workers, and rows are sent back; tests/study/test_running.py runs a policy in processes."""
     study, found, db = ran
     for task, result in zip(study.tasks, found, strict=True):
         with StudyStore(db, reading=True) as store:
             rows = list(store.rows(task.key))
-        sent = [pickle.loads(pickle.dumps(BatchJob(task, row.batch, "cpu", tmp_path))) for row in rows]
-        again = [pickle.loads(pickle.dumps(decode_batch(job))) for job in sent]
+        jobs = [sent(BatchJob(task, row.batch, "cpu", tmp_path)) for row in rows]
+        again = [sent(decode_batch(job)) for job in jobs]
         assert [(row.score, row.spent) for row in again] == [(row.score, row.spent) for row in rows]
         costs = [row.spent.costs for row in rows if row.spent is not None]
         assert PolicyCosts.total(costs) == result.costs and len(costs) in (0, len(rows))

@@ -288,7 +288,7 @@ def test_a_plan_says_what_pooling_loses(small):
 
 def test_the_promise_holds_on_new_plates(small):
     problem = Problem(small.recommended.design, small.question.prior, small.question.assay)
-    seen = simulated_plates(problem, 100, retest_below=0.8, generator=seeded(99), seconds=600.0)
+    seen = simulated_plates(problem, 200, retest_below=0.8, generator=seeded(99), seconds=600.0)
     low, high = wilson(seen.right, seen.plates, 4.0)
     assert low <= small.recommended.interval.high and high >= small.recommended.interval.low
 

@@ -323,7 +323,7 @@ class Instance:
 
 
 def settle_large(problem: Problem, y: Tensor, options: SearchOptions, deadline: float | None) -> list[Settled | None]:
-    """Decode instances on the CPU; None where no possible x is known to begin with, or the program takes too long."""
+    """Decode instances on the CPU; None where no possible x is known to begin with, or the program is not solved."""
     factors = problem.factors(y)
     duals = _duals(problem, factors, deadline)
     relaxed = torch.stack([dual.x for dual in duals])

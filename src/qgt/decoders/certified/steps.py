@@ -281,20 +281,23 @@ class Raising:
     shares: Tensor  # (pools times width + 1, nodes): beyond all places there is 0
     total: Tensor  # (pools times width, nodes): of the shares since the last restart
     threshold: Tensor  # (pools, nodes): of the last projection
-    x: Tensor  # (items + 1, nodes): memory, 0 beyond all items
-    near: Tensor  # (pools times width, nodes): memory
+    x: Tensor = field(init=False)  # (items + 1, nodes): memory, 0 beyond all items
+    near: Tensor = field(init=False)  # (pools times width, nodes): memory
+
+    def __post_init__(self) -> None:
+        self.near = torch.empty_like(self.total)
+        self.x = self.total.new_zeros(len(self.given.shares.places) + 1, self.total.shape[1])
 
     @classmethod
     def start(cls, given: Given, shares: Tensor, step: float) -> "Raising":
         """Begin from what is allowed of some shares: (nodes, pools, width)."""
         charge = torch.where(given.open, given.charge, -torch.inf).float().T.contiguous()  # what is due is not shared
         rows = _nodes_last(given.allowed(shares))
-        total, x = torch.zeros_like(rows[:-1]), rows.new_zeros(len(given.shares.places) + 1, rows.shape[1])
-        return cls(given, step, charge, rows, total, torch.zeros_like(charge), x, torch.empty_like(total))
+        return cls(given, step, charge, rows, torch.zeros_like(rows[:-1]), torch.zeros_like(charge))
 
     def pick(self, keep: Tensor) -> "Raising":
         """Some of the nodes."""
-        parts = self.charge, self.shares, self.total, self.threshold, self.x, self.near
+        parts = self.charge, self.shares, self.total, self.threshold
         return Raising(self.given.pick(keep), self.step, *(part.index_select(1, keep) for part in parts))
 
     def restart(self, shares: Tensor) -> None:

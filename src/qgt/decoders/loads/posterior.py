@@ -25,7 +25,7 @@ from qgt.model.problem import Problem
 
 INTERVAL = (0.05, 0.95)  # quantiles: the ends of 90 % of a load's posterior
 MOST_TABLES = 2**25  # numbers of all tables of the instances that are decoded at a time
-MOST_PLATES = 64  # at a time on a CPU: a plate with a long list takes 60 MB, and larger batches are no faster there
+MOST_PLATES = 64  # that a CPU decodes together: more are not faster, and each may take 60 MB of memory
 WIDTH = 3  # sets of an instance that the search goes on from at a time
 BEYOND = 3.0  # nats beyond the odds, within which sets are weighed again by sampling
 FIRST_SAMPLED, MOST_SAMPLED = 48, 512  # sets of an instance that are weighed again: the best, and where it matters
