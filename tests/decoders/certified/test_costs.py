@@ -120,17 +120,17 @@ def test_charges_are_cut_off_as_the_proximal_map_says() -> None:
     assert members.charge.tolist() == [3.5, 0.0] and members.slope.tolist() == [-0.5, -0.5, -0.5, 0.0]
     v = 1.5 * torch.rand(50, 4, generator=g) - 0.3
     fixed = torch.full(v.shape, FREE, dtype=torch.int8)
-    step = 0.2
-    cut = members.charges(fixed).cut_(v.clone(), step).clamp(0.0, 1.0)
+    step = 0.05 + 0.3 * torch.rand(50, 1, generator=g)
+    cut = members.charges(fixed, step).cut_(v.clone()).clamp(0.0, 1.0)
 
     def cost(x: torch.Tensor) -> torch.Tensor:
-        return step * 3.5 * x[:, :3].amax(1) + 0.5 * (x - v).square().sum(1)
+        return step[:, 0] * 3.5 * x[:, :3].amax(1) + 0.5 * (x - v).square().sum(1)
 
     for _ in range(300):
         near = (cut + 0.05 * torch.randn(cut.shape, generator=g)).clamp(0.0, 1.0)
         assert bool((cost(cut) <= cost(near) + 1e-6).all())
     fixed[:, 0] = 1  # the charge is due: nothing is cut off
-    assert torch.equal(members.charges(fixed).cut_(v.clone(), step).clamp(max=1.0), v.clamp(max=1.0))
+    assert torch.equal(members.charges(fixed, step).cut_(v.clone()).clamp(max=1.0), v.clamp(max=1.0))
 
 
 # --- forgeries ------------------------------------------------------------------------------------------------------

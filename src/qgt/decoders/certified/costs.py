@@ -143,12 +143,12 @@ class Members:
         some = (self.charge > 0).nonzero()[:, 0]
         return (self.group[:, None] == some).float(), self.charge[some]
 
-    def charges(self, fixed: Tensor) -> "Charges":
-        """The charges of some nodes, whose largest relaxed x may be cut off."""
+    def charges(self, fixed: Tensor, step: Tensor) -> "Charges":
+        """The charges of some nodes, whose largest relaxed x may be cut off in steps of their own, (nodes, 1)."""
         inside, charge = self.inside
         due = (((fixed == 1) | (fixed <= LeafItem.SOME)).float() @ inside).clamp_(max=1.0)
         uncut = ~((fixed < 0) & (inside.sum(1) > 0)) * NEVER_CUT
-        return Charges(inside, charge, uncut, due, torch.zeros_like(due), uncut.clone())
+        return Charges(inside, step * charge, uncut, due, torch.zeros_like(due), uncut.clone())
 
 
 @dataclass(eq=False)
@@ -156,7 +156,7 @@ class Charges:
     """What the largest relaxed x of each group is charged, in some nodes of an iteration."""
 
     inside: Tensor  # (items, groups), float32
-    charge: Tensor  # (groups,)
+    charge: Tensor  # (nodes, groups), float32: times the node's step
     uncut: Tensor  # (nodes, items), float32: 0 where an item is free and in a group, otherwise more than any x
     due: Tensor  # (nodes, groups), float32: 1 where nothing is cut off, as the charge is due in any case
     top: Tensor  # (nodes, groups): at which the last x were cut off
@@ -170,20 +170,19 @@ class Charges:
 
     def pick(self, keep: Tensor) -> "Charges":
         """Some of the nodes."""
-        uncut, due, top, tops = (part[keep] for part in (self.uncut, self.due, self.top, self.tops))
-        return Charges(self.inside, self.charge, uncut, due, top, tops, self.rounds)
+        charge, uncut, due = self.charge[keep], self.uncut[keep], self.due[keep]
+        return Charges(self.inside, charge, uncut, due, self.top[keep], self.tops[keep], self.rounds)
 
-    def cut_(self, x: Tensor, step: float) -> Tensor:
+    def cut_(self, x: Tensor) -> Tensor:
         """The proximal map, in place: the largest free x of each group are cut off, by step times the charge in all.
 
         It is a projection on a simplex. Its threshold is found by Newton's method: in a few rounds at first, and then,
         because x changes little from one iteration to the next, in one round from the last threshold.
         """
-        charge = step * self.charge
         over, left, number = self.scratch
         for _ in range(self.rounds):
             torch.sub(x, self.tops, out=over).clamp_(min=0.0)
-            torch.mm(over, self.inside, out=left).sub_(charge)
+            torch.mm(over, self.inside, out=left).sub_(self.charge)
             torch.mm(over.sign_(), self.inside, out=number).clamp_(min=1.0)
             self.top.add_(left.div_(number)).clamp_(0.0, 1.0)
             torch.maximum(self.top, self.due, out=self.top)

@@ -20,6 +20,10 @@ all instances. A row that costs nothing whatever its count is has the multiplier
 multiplier goes to 0 slowly, and what is left of it costs the bound as much as there are items in the row. So instances
 of which counts are missing have inverses of their own (`Metrics`). Where pools share out what they charge (`steps`),
 the shares are more dual variables of the same method.
+
+The method converges for every step t of x and c, with 1/t for pi, but at its best where t is the ratio of the ways that
+x and pi have to go. That ratio differs from problem to problem by a factor of twenty, so every node has a step of its
+own, by the sizes of its x and pi (`steps_of`).
 """
 
 import threading
@@ -101,9 +105,11 @@ def places(order: Tensor) -> Tensor:
 
 # The relaxation of many nodes.
 
-STEP = 0.05  # of the primal variables, for costs of a few nats
-STEP_WITH_SHARES = 0.2
-SHARES_HALF = 0.5  # of the dual step is for shares, the rest for the other multipliers
+FIRST_STEP = 0.05  # of x and c, while all multipliers are 0
+STEP_BY_SIZE = 3.0  # the step of a node, over the size of its x beside that of its multipliers
+LEAST_STEP, MOST_STEP = 0.02, 0.3
+STEP_WITH_SHARES = 0.6
+SHARES_PART = 0.3  # of the dual step is for shares, the rest for the other multipliers
 CHECK = 20  # iterations between looks at the bound
 LARGE_MATRIX, CHECK_LARGE = 2**17, 10  # entries of A from which a look costs little beside ten iterations
 RESTART = 100  # iterations between restarts from the best multipliers
@@ -277,6 +283,17 @@ def relax(
     return Relaxed(best, found)
 
 
+def steps_of(model: Model, state: Iterates) -> Tensor:
+    """The step of each node's x and counts: (nodes, 1).
+
+    Nobody knows how far x and pi have to go. Roots set out from 0 with both, so what they need is the ratio of the
+    sizes, that of pi in the metric of the method; for most nodes further down the same ratio is good.
+    """
+    size = ((state.pi @ model.matrix).square().sum(1) + state.pi.square().sum(1)).sqrt()
+    step = STEP_BY_SIZE * state.x.norm(dim=1) / size
+    return torch.where(size > 0, step.clamp(LEAST_STEP, MOST_STEP), FIRST_STEP)[:, None]
+
+
 @dataclass
 class _Run:
     """The iteration on the nodes still worked on."""
@@ -291,65 +308,65 @@ class _Run:
     begin: Tensor  # (nodes, rows)
     x: Tensor
     counts: Tensor
-    pi: Tensor
-    total: Tensor  # of the multipliers since the last restart
+    scaled: Tensor  # (nodes, rows): the step times the multipliers, which no step then is a factor of
+    total: Tensor  # of that since the last restart
     charges: Charges | None  # of the prior's groups
     raising: Raising | None  # the charges of pools, shared out
     metric: Tensor | None  # (nodes, rows, rows) or (rows, rows): the preconditioner where it is not the model's
-    step: float
+    step: Tensor  # (nodes, 1): of x and counts
     since: int = 0
 
     @classmethod
     def start(
         cls, model: Model, rows: Rows, fixed: Tensor, state: Iterates, given: Given | None, metric: Tensor | None
     ) -> "_Run":
-        step, raising = STEP, None
+        step, raising = steps_of(model, state), None
         if given is not None:
-            step = STEP_WITH_SHARES
-            raising = Raising.start(given, state.shares, SHARES_HALF / step / given.shares.places.shape[1])
+            step = torch.full_like(step, STEP_WITH_SHARES)
+            raising = Raising.start(given, state.shares, SHARES_PART / STEP_WITH_SHARES / given.shares.places.shape[1])
         lower, upper = (fixed == 1).float(), (fixed != 0).float()
         before = torch.cumsum(rows.lengths, 0) - rows.lengths
         shifts = (rows.start + before + step * rows.slopes).float()
         x = torch.clamp(state.x, lower, upper)
-        zero = torch.zeros_like(state.pi)
+        scaled = step * state.pi
         members = model.members
-        charges = members.charges(fixed) if members is not None and members.charged else None
+        charges = members.charges(fixed, step) if members is not None and members.charged else None
         return cls(
             model, rows, fixed, lower, upper, shifts, rows.lengths.float(), rows.start.float(), x,
-            state.counts.clone(), state.pi.clone(), zero, charges, raising, metric, step,
+            state.counts.clone(), scaled, torch.zeros_like(scaled), charges, raising, metric, step,
         )  # fmt: skip
 
     def advance(self, iterations: int) -> None:
         """The method itself: x and c step down the Lagrangian, pi and shares step up at their extrapolation."""
         model, members, raising, step = self.model, self.model.members, self.raising, self.step
-        up = 1 / step if raising is None else (1 - SHARES_HALF) / step
+        up = 1.0 if raising is None else 1 - SHARES_PART
         weights = (step * (model.weights if members is None else model.weights + members.slope)).float()
         zeros = torch.zeros_like(self.lengths)
         # The loop works in memory of its own: fresh pages for every result would take longer than the sums do.
         x, counts, near, moved = (torch.empty_like(part) for part in (self.x, self.counts, self.counts, self.shifts))
         for _ in range(iterations):
-            torch.sub(self.x, weights, out=x).addmm_(self.pi, model.matrix, alpha=step)
+            torch.sub(self.x, weights, out=x).addmm_(self.scaled, model.matrix)
             if raising is not None:
-                x.sub_(raising.by_item(), alpha=step)
+                x.sub_(raising.by_item(), alpha=STEP_WITH_SHARES)
             if self.charges is not None:
-                self.charges.cut_(x, step)
+                self.charges.cut_(x)
             x.clamp_(self.lower, self.upper)
             # The proximal map of an envelope: along each of its pieces in turn.
-            torch.sub(torch.sub(self.counts, self.pi, alpha=step, out=near), self.shifts, out=moved)
+            torch.sub(torch.sub(self.counts, self.scaled, out=near), self.shifts, out=moved)
             torch.sum(moved.clamp_(zeros, self.lengths), 0, out=counts).add_(self.begin)
             # What is behind is not looked at again: its memory takes what lies ahead, and then the next x.
             ahead_x, ahead_counts = self.x.lerp_(x, 2.0), self.counts.lerp_(counts, 2.0)
             if self.metric is None:
-                self.pi.addmm_(ahead_x, model.pull, alpha=-up).addmm_(ahead_counts, model.inverse, alpha=up)
+                self.scaled.addmm_(ahead_x, model.pull, alpha=-up).addmm_(ahead_counts, model.inverse, alpha=up)
             else:
                 apart = torch.addmm(ahead_counts, ahead_x, model.matrix.T, alpha=-1)
                 own = self.metric.dim() == 3
                 towards = torch.bmm(apart[:, None], self.metric)[:, 0] if own else apart @ self.metric
-                self.pi.add_(towards, alpha=up)
+                self.scaled.add_(towards, alpha=up)
             if raising is not None:
                 raising.rise(ahead_x)
             self.x, x, self.counts, counts = x, ahead_x, counts, ahead_counts
-            self.total += self.pi
+            self.total += self.scaled
         self.since += iterations
 
     @property
@@ -360,14 +377,14 @@ class _Run:
     @property
     def multipliers(self) -> tuple[Multipliers, Multipliers]:
         """The last ones, and the mean of those since the last restart."""
-        mean, none = self.total / self.since, self.x[:, :0]
+        last, mean, none = self.scaled / self.step, self.total / (self.since * self.step), self.x[:, :0]
         if self.raising is None:
-            return Multipliers(self.pi, none), Multipliers(mean, none)
-        return Multipliers(self.pi, self.raising.last), Multipliers(mean, self.raising.mean(self.since))
+            return Multipliers(last, none), Multipliers(mean, none)
+        return Multipliers(last, self.raising.last), Multipliers(mean, self.raising.mean(self.since))
 
     def restart(self, pi: Tensor, shares: Tensor) -> None:
         """Go on from the given multipliers, and forget the mean."""
-        self.pi, self.total, self.since = pi.clone(), torch.zeros_like(pi), 0
+        self.scaled, self.total, self.since = self.step * pi, torch.zeros_like(pi), 0
         if self.raising is not None:
             self.raising.restart(shares)
 
@@ -376,9 +393,10 @@ class _Run:
         return _Run(
             self.model, self.rows.pick(keep), self.fixed[keep], self.lower[keep], self.upper[keep],
             self.shifts[:, keep], self.lengths[:, keep], self.begin[keep], self.x[keep], self.counts[keep],
-            self.pi[keep], self.total[keep], None if self.charges is None else self.charges.pick(keep),
+            self.scaled[keep], self.total[keep], None if self.charges is None else self.charges.pick(keep),
             None if self.raising is None else self.raising.pick(keep),
-            self.metric if self.metric is None or self.metric.dim() == 2 else self.metric[keep], self.step, self.since,
+            self.metric if self.metric is None or self.metric.dim() == 2 else self.metric[keep], self.step[keep],
+            self.since,
         )  # fmt: skip
 
 
