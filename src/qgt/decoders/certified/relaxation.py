@@ -112,7 +112,8 @@ STEP_WITH_SHARES = 0.6
 SHARES_PART = 0.3  # of the dual step is for shares, the rest for the other multipliers
 CHECK = 20  # iterations between looks at the bound
 LARGE_MATRIX, CHECK_LARGE = 2**17, 10  # entries of A from which a look costs little beside ten iterations
-RESTART = 100  # iterations between restarts from the best multipliers
+RESTART = 60  # iterations between restarts from the best multipliers
+ROUGH = 1e-3  # nats by which looks in float32 may be off: nodes are let go where their bounds are enough beyond doubt
 MOST_METRICS = 2**30  # entries of preconditioners: 4 GB, those of 400,000 instances with 35 pools
 METRICS_AT_A_TIME = 2**22  # entries that are inverted together, in float64
 
@@ -254,33 +255,26 @@ def relax(
 
     Without `enough` every node takes all iterations, and the kernels that run depend on no value: they can be recorded.
     """
-    best = torch.full_like(rows.cost, -torch.inf)
-    found = Iterates(*(part.clone() for part in state))
-    at = torch.arange(len(best), device=best.device)  # the nodes still worked on
+    found = Relaxed(torch.full_like(rows.cost, -torch.inf), Iterates(*(part.clone() for part in state)))
     run = _Run.start(model, rows, fixed, state, given, metric)
     check = CHECK if enough is None or model.matrix.numel() < LARGE_MATRIX else CHECK_LARGE
     for done in range(check, iterations + 1, check):
         run.advance(check)
-        for multipliers in run.multipliers:
-            bound = lower_bound(model, run.rows, run.fixed, multipliers, run.given)
-            better = bound > best[at]
-            best[at] = torch.where(better, bound, best[at])
-            found.pi[at] = torch.where(better[:, None], multipliers.pi, found.pi[at])
-            if given is not None:
-                found.shares[at] = torch.where(better[:, None, None], multipliers.shares, found.shares[at])
+        run.look()
         if done % RESTART == 0:
-            run.restart(found.pi[at], found.shares[at])
+            run.restart()
         if enough is None:
             continue
-        open_ = best[at] < enough[at]
+        open_ = run.bound < enough[run.at] + (0.0 if given is None else ROUGH)
         if float(open_.float().mean()) < 0.75:  # shrinking costs a copy
-            found.x[at], found.counts[at] = run.x, run.counts
-            left = open_.nonzero()[:, 0]
-            at, run = at[left], run.pick(left)
-            if not len(at):
+            run.pick((~open_).nonzero()[:, 0]).write(found)
+            run = run.pick(open_.nonzero()[:, 0])
+            if not len(run.at):
                 break
-    found.x[at], found.counts[at] = run.x, run.counts
-    return Relaxed(best, found)
+    run.write(found)
+    if given is None:
+        return found
+    return found._replace(bound=lower_bound(model, rows, fixed, found.state.multipliers, given))
 
 
 def steps_of(model: Model, state: Iterates) -> Tensor:
@@ -299,6 +293,7 @@ class _Run:
     """The iteration on the nodes still worked on."""
 
     model: Model
+    at: Tensor  # (nodes,): their places among all
     rows: Rows
     fixed: Tensor
     lower: Tensor
@@ -314,7 +309,9 @@ class _Run:
     raising: Raising | None  # the charges of pools, shared out
     metric: Tensor | None  # (nodes, rows, rows) or (rows, rows): the preconditioner where it is not the model's
     step: Tensor  # (nodes, 1): of x and counts
-    since: int = 0
+    bound: Tensor  # (nodes,), float64: the best one seen; rough where pools share out charges
+    best: Tensor  # (nodes, rows): its multipliers; `raising` has its shares
+    since: int = 0  # iterations since the last restart
 
     @classmethod
     def start(
@@ -324,6 +321,7 @@ class _Run:
         if given is not None:
             step = torch.full_like(step, STEP_WITH_SHARES)
             raising = Raising.start(given, state.shares, SHARES_PART / STEP_WITH_SHARES / given.shares.places.shape[1])
+        at, never = torch.arange(len(fixed), device=fixed.device), torch.full_like(rows.cost, -torch.inf)
         lower, upper = (fixed == 1).float(), (fixed != 0).float()
         before = torch.cumsum(rows.lengths, 0) - rows.lengths
         shifts = (rows.start + before + step * rows.slopes).float()
@@ -332,8 +330,8 @@ class _Run:
         members = model.members
         charges = members.charges(fixed, step) if members is not None and members.charged else None
         return cls(
-            model, rows, fixed, lower, upper, shifts, rows.lengths.float(), rows.start.float(), x,
-            state.counts.clone(), scaled, torch.zeros_like(scaled), charges, raising, metric, step,
+            model, at, rows, fixed, lower, upper, shifts, rows.lengths.float(), rows.start.float(), x,
+            state.counts.clone(), scaled, torch.zeros_like(scaled), charges, raising, metric, step, never, state.pi,
         )  # fmt: skip
 
     def advance(self, iterations: int) -> None:
@@ -369,34 +367,51 @@ class _Run:
             self.total += self.scaled
         self.since += iterations
 
-    @property
-    def given(self) -> Given | None:
-        """What pools have to share."""
-        return None if self.raising is None else self.raising.given
+    def look(self) -> None:
+        """Keep the better of the last multipliers and the mean of those since the last restart, where it is the best.
 
-    @property
-    def multipliers(self) -> tuple[Multipliers, Multipliers]:
-        """The last ones, and the mean of those since the last restart."""
-        last, mean, none = self.scaled / self.step, self.total / (self.since * self.step), self.x[:, :0]
+        Shares are looked at in float32, because there are far more of them than of anything else.
+        """
+        for scaled, steps in ((self.scaled, 1), (self.total, self.since)):
+            pi = scaled / (steps * self.step)
+            bound = self._bound(pi, mean=scaled is self.total)
+            better = bound > self.bound
+            self.bound = torch.where(better, bound, self.bound)
+            self.best = torch.where(better[:, None], pi, self.best)
+            if self.raising is not None:
+                self.raising.keep(better)
+
+    def _bound(self, pi: Tensor, *, mean: bool) -> Tensor:
+        """What multipliers show, with the last shares or their mean."""
+        multipliers = Multipliers(pi, pi[:, :0])
         if self.raising is None:
-            return Multipliers(last, none), Multipliers(mean, none)
-        return Multipliers(last, self.raising.last), Multipliers(mean, self.raising.mean(self.since))
+            return lower_bound(self.model, self.rows, self.fixed, multipliers, None)
+        reduced = reduced_costs(self.model, multipliers, None) + self.raising.show(self.since if mean else None)
+        return least_items(self.model, self.fixed, reduced) + least_pools(self.model, self.rows, multipliers, None)
 
-    def restart(self, pi: Tensor, shares: Tensor) -> None:
-        """Go on from the given multipliers, and forget the mean."""
-        self.scaled, self.total, self.since = self.step * pi, torch.zeros_like(pi), 0
+    def restart(self) -> None:
+        """Go on from the best multipliers, and forget the mean."""
+        self.scaled, self.total, self.since = self.step * self.best, torch.zeros_like(self.total), 0
         if self.raising is not None:
-            self.raising.restart(shares)
+            self.raising.restart()
+
+    def write(self, found: Relaxed) -> None:
+        """Put what was found where it belongs among all nodes."""
+        found.bound[self.at] = self.bound
+        for whole, part in zip(found.state, (self.x, self.counts, self.best), strict=False):
+            whole[self.at] = part
+        if self.raising is not None:
+            found.state.shares[self.at] = self.raising.best_shares
 
     def pick(self, keep: Tensor) -> "_Run":
         """Some of the nodes."""
         return _Run(
-            self.model, self.rows.pick(keep), self.fixed[keep], self.lower[keep], self.upper[keep],
+            self.model, self.at[keep], self.rows.pick(keep), self.fixed[keep], self.lower[keep], self.upper[keep],
             self.shifts[:, keep], self.lengths[:, keep], self.begin[keep], self.x[keep], self.counts[keep],
             self.scaled[keep], self.total[keep], None if self.charges is None else self.charges.pick(keep),
             None if self.raising is None else self.raising.pick(keep),
             self.metric if self.metric is None or self.metric.dim() == 2 else self.metric[keep], self.step[keep],
-            self.since,
+            self.bound[keep], self.best[keep], self.since,
         )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -174,6 +175,7 @@ def turning_costs(
 # are projected on the simplex of those that give out no more than b, by Newton's method on its threshold.
 
 SHARES_OFTEN = 0.25  # of a batch's counts must have a charge, or shares cost more than they save
+TINY = 1e-9  # nats, instead of nothing given out
 MOST_PLACES = 4  # times as many places as memberships: else pools differ too much in size for a table of them
 
 
@@ -234,7 +236,7 @@ class Given:
         """Some of the nodes."""
         return Given(self.shares, self.free[keep], self.ones[keep], self.charge[keep])
 
-    @property
+    @cached_property
     def open(self) -> Tensor:
         """Whether a pool's charge is not due yet: (nodes, pools)."""
         return ~self.ones.any(2)
@@ -264,7 +266,7 @@ class Given:
     def allowed(self, shares: Tensor) -> Tensor:
         """The same shares but those that cannot be given: to items that are fixed, or more than the charge."""
         shares = torch.where(self.free & self.open[:, :, None], shares, 0.0)
-        return shares * (self.charge.float() / shares.sum(2).clamp_(min=1e-9)).clamp_(max=1.0)[:, :, None]
+        return shares * (self.charge.float() / shares.sum(2).clamp_(min=TINY)).clamp_(max=1.0)[:, :, None]
 
 
 @dataclass(eq=False)
@@ -275,66 +277,79 @@ class Raising:
     start: with fresh pages for every result a step takes ten times as long.
     """
 
-    given: Given
+    pools: Shares
     step: float
     charge: Tensor  # (pools, nodes), float32: what may be given out
     shares: Tensor  # (pools times width + 1, nodes): beyond all places there is 0
     total: Tensor  # (pools times width, nodes): of the shares since the last restart
     threshold: Tensor  # (pools, nodes): of the last projection
+    best: Tensor  # (pools times width, nodes): those of the best bound
     x: Tensor = field(init=False)  # (items + 1, nodes): memory, 0 beyond all items
-    near: Tensor = field(init=False)  # (pools times width, nodes): memory
+    near: Tensor = field(init=False)  # (pools times width + 1, nodes): memory, 0 beyond all places
 
     def __post_init__(self) -> None:
-        self.near = torch.empty_like(self.total)
-        self.x = self.total.new_zeros(len(self.given.shares.places) + 1, self.total.shape[1])
+        self.near = torch.zeros_like(self.shares)
+        self.x = self.total.new_zeros(len(self.pools.places) + 1, self.total.shape[1])
 
     @classmethod
     def start(cls, given: Given, shares: Tensor, step: float) -> "Raising":
         """Begin from what is allowed of some shares: (nodes, pools, width)."""
         charge = torch.where(given.open, given.charge, -torch.inf).float().T.contiguous()  # what is due is not shared
-        rows = _nodes_last(given.allowed(shares))
-        return cls(given, step, charge, rows, torch.zeros_like(rows[:-1]), torch.zeros_like(charge))
+        rows = torch.nn.functional.pad(given.allowed(shares).flatten(1), (0, 1)).T.contiguous()
+        return cls(
+            given.shares, step, charge, rows, torch.zeros_like(rows[:-1]), torch.zeros_like(charge), rows[:-1].clone()
+        )
 
     def pick(self, keep: Tensor) -> "Raising":
         """Some of the nodes."""
-        parts = self.charge, self.shares, self.total, self.threshold
-        return Raising(self.given.pick(keep), self.step, *(part.index_select(1, keep) for part in parts))
-
-    def restart(self, shares: Tensor) -> None:
-        """Go on from other shares, (nodes, pools, width), and forget the mean."""
-        self.shares = _nodes_last(shares)
-        self.total.zero_()
+        parts = self.charge, self.shares, self.total, self.threshold, self.best
+        return Raising(self.pools, self.step, *(part.index_select(1, keep) for part in parts))
 
     def by_item(self) -> Tensor:
         """What is given to each item: (nodes, items)."""
-        return torch.nn.functional.embedding_bag(self.given.shares.places, self.shares, mode="sum").T
+        return self._by_item(self.shares)
+
+    def _by_item(self, shares: Tensor) -> Tensor:
+        return torch.nn.functional.embedding_bag(self.pools.places, shares, mode="sum").T
 
     def rise(self, x: Tensor) -> None:
         """One step up, and the projection back by one step of Newton's method from the last threshold."""
-        pools = self.given.shares.items
+        pools, near = self.pools.items, self.near[:-1]
         self.x[:-1] = x.T
-        torch.index_select(self.x, 0, pools.flatten(), out=self.near)
-        self.shares[:-1].add_(self.near, alpha=self.step)
-        shares, over = (part.view(*pools.shape, len(x)) for part in (self.shares[:-1], self.near))
+        torch.index_select(self.x, 0, pools.flatten(), out=near)
+        self.shares[:-1].add_(near, alpha=self.step)
+        shares, over = (part.view(*pools.shape, len(x)) for part in (self.shares[:-1], near))
         torch.sub(shares, self.threshold[:, None], out=over).clamp_(min=0.0)
         above = over.sum(1).sub_(self.charge)
         self.threshold.add_(above.div_(over.sign_().sum(1).clamp_(min=1.0))).clamp_(min=0.0)
         shares.sub_(self.threshold[:, None]).clamp_(min=0.0)
         self.total += self.shares[:-1]
 
+    def show(self, steps: int | None) -> Tensor:
+        """What the shares give to each item, as far as they are allowed: (nodes, items), float32.
+
+        Those of the last step, or the mean of so many since the last restart. They are in `near` until the next step.
+        Pools that give out no more than their charge cost nothing more.
+        """
+        near = (
+            self.near[:-1].copy_(self.shares[:-1])
+            if steps is None
+            else torch.div(self.total, steps, out=self.near[:-1])
+        )
+        pools = near.view(*self.pools.items.shape, -1)
+        pools.mul_((self.charge / pools.sum(1).clamp_(min=TINY)).clamp_(0.0, 1.0)[:, None])
+        return self._by_item(self.near)
+
+    def keep(self, better: Tensor) -> None:
+        """Keep those just shown as the best, in some nodes."""
+        torch.where(better, self.near[:-1], self.best, out=self.best)
+
+    def restart(self) -> None:
+        """Go on from the best shares, and forget the mean."""
+        self.shares[:-1] = self.best
+        self.total.zero_()
+
     @property
-    def last(self) -> Tensor:
-        """The shares now, as far as they are allowed: (nodes, pools, width)."""
-        return self._allowed(self.shares[:-1])
-
-    def mean(self, steps: int) -> Tensor:
-        """The mean of so many steps since the last restart, as far as it is allowed: (nodes, pools, width)."""
-        return self._allowed(self.total / steps)
-
-    def _allowed(self, shares: Tensor) -> Tensor:
-        return self.given.allowed(shares.T.contiguous().view(-1, *self.given.shares.items.shape))
-
-
-def _nodes_last(shares: Tensor) -> Tensor:
-    """Shares (nodes, pools, width) as (pools times width + 1, nodes), with zeros in the end."""
-    return torch.nn.functional.pad(shares.flatten(1), (0, 1)).T.contiguous()
+    def best_shares(self) -> Tensor:
+        """Those of the best bound: (nodes, pools, width)."""
+        return self.best.T.reshape(-1, *self.pools.items.shape)
