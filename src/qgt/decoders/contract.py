@@ -82,6 +82,7 @@ class BoundDecoder:
     takes_missing: bool = False
     without: str = NEEDS_ALL  # why it does not, and what to do then
     least_part: int | None = None  # instances that a thread decodes together at least; None: torch splits operations
+    shares_out: bool = False  # whether `decode` itself shares out its work among threads, instead of parts of the batch
 
     def __call__(self, y: Tensor, *, defectives: Tensor | int | None = None) -> Decoded:
         """Decode a batch of counts, optionally given the true number of defectives (one value, or one each)."""
@@ -108,7 +109,7 @@ class BoundDecoder:
     def _in_parts(self, y: Tensor, known: Tensor | None) -> Decoded:
         """Decode a batch, shared out among threads where it is large enough."""
         threads = available_threads() if y.device.type == "cpu" else 1
-        if self.least_part is None or threads == 1 or len(y) < 2 * self.least_part:
+        if self.least_part is None or self.shares_out or threads == 1 or len(y) < 2 * self.least_part:
             return self.decode(y, known)
         # As few parts as there are threads: in smaller ones operations take longer to begin than to do.
         size = max(self.least_part, -(-len(y) // threads))

@@ -41,6 +41,11 @@ def available_threads() -> int:
     return torch.get_num_threads() if _own.threads is None else _own.threads
 
 
+def threads_to_share() -> int:
+    """Among how many threads `shared_out` shares work here: one in a caller's own thread."""
+    return 1 if _own.threads is None else _own.threads
+
+
 def in_own_thread(work: Callable[[], Result]) -> Result:
     """Do some work where torch splits no operation, and wait for it.
 
@@ -69,8 +74,8 @@ def shared_out(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Re
         >>> shared_out(lambda part: part * 2, [1, 2, 3])
         [2, 4, 6]
     """
-    threads = 1 if _own.threads is None else min(_own.threads, len(parts))
-    if threads == 1:
+    threads = min(threads_to_share(), len(parts))
+    if threads <= 1:
         return [work(part) for part in parts]
     found: dict[int, Result] = {}
     faults: list[BaseException] = []
@@ -85,7 +90,11 @@ def shared_out(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Re
             given_up.set()
 
     helpers = [_submit(take_parts, 1, given_up) for _ in range(threads - 1)]
-    take_parts()
+    shared, _own.threads = _own.threads, 1  # what is done with a part has this thread alone
+    try:
+        take_parts()
+    finally:
+        _own.threads = shared
     wait([helper for helper in helpers if not helper.cancel()])
     for fault in sorted(faults, key=lambda one: isinstance(one, CancelledError)):  # the one that ended the others
         raise fault

@@ -195,7 +195,7 @@ def _bound(problem: Problem, options: SearchOptions, odds: float, time_limit: fl
         order = torch.cat([known.nonzero()[:, 0], (~known).nonzero()[:, 0]])
         return Decoded.joined(parts).pick(order.argsort())
 
-    return BoundDecoder(problem, decode, takes_missing=True, least_part=None if large else LEAST_PART)
+    return BoundDecoder(problem, decode, takes_missing=True, least_part=None if large else LEAST_PART, shares_out=True)
 
 
 class Cheaper(NamedTuple):
@@ -219,7 +219,7 @@ def cheaper_than(
     search = Search.start(Model.of(problem, device), Tables.of(pools), options, limits=limits)
     before = search.best.clone()
     if briefly:
-        next(search.steps(len(limits), None), None)
+        search.step(len(limits))
     else:
         search.run(batch_of(device, problem.items), deadline)
     cost = torch.where(search.best < before, search.best, torch.inf)

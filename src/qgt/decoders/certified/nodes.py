@@ -408,6 +408,7 @@ def first_of_each(owner: Tensor, cost: Tensor, best: Tensor) -> Tensor:
 # 50) 36 are proved one after another in 24 s, and without turns 9 in 40 s. Of one turn, nodes that may hold a better
 # answer come before those that only belong to a list: a good answer found early spares work.
 
+LEAST_DEALT = 64  # nodes of a block, for each hand that it is dealt out to
 CROWD = 2**26  # items of open nodes, with which new instances wait until lists are done
 TURNS = torch.tensor([64 * 4**turn for turn in range(20)])  # nodes of an instance, after which others have their turn
 
@@ -452,6 +453,35 @@ class Stacks:
         )
         self.spent += torch.bincount(nodes.owner, minlength=len(self.spent))
         return nodes
+
+    @property
+    def taken(self) -> int:
+        """How many nodes were looked at."""
+        return int(self.spent.sum())
+
+    def dealt(self, hands: int) -> list["Stacks"]:
+        """The open nodes, dealt out: as many to each hand, in the same order. Small blocks stay in one piece."""
+        dealt = [Stacks(self.spent.clone(), self.edges) for _ in range(hands)]
+        for number, turn in enumerate(self.turns):
+            for stack, of_hand in (
+                (turn.can_improve, [one.turns[number].can_improve for one in dealt]),
+                (turn.others, [one.turns[number].others for one in dealt]),
+            ):
+                for i, block in enumerate(stack):
+                    if len(block.owner) < LEAST_DEALT * hands:
+                        of_hand[i % hands].append(block)
+                    else:
+                        for first, blocks in enumerate(of_hand):
+                            blocks.append(block.pick(torch.arange(first, len(block.owner), hands)))
+        return dealt
+
+    def gathered(self, dealt: list["Stacks"]) -> "Stacks":
+        """What is open in hands to which this was dealt out, and what they looked at."""
+        together = Stacks(self.spent + sum(one.spent - self.spent for one in dealt), self.edges)
+        for number, turn in enumerate(together.turns):
+            turn.can_improve = [block for one in dealt for block in one.turns[number].can_improve]
+            turn.others = [block for one in dealt for block in one.turns[number].others]
+        return together
 
     def _all(self) -> list[Nodes]:
         """Every node, in any order."""

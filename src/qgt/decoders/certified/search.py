@@ -20,8 +20,8 @@ tighter (`steps`).
 
 import math
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import torch
@@ -59,7 +59,7 @@ from qgt.decoders.certified.relaxation import (
 )
 from qgt.decoders.certified.steps import TIED, Given, Ranges, Shares, nothing_due, turning_costs
 from qgt.decoders.results import Answers, Decoded, Evidence, Proof, Spans, Status
-from qgt.decoders.threads import stop_if_given_up
+from qgt.decoders.threads import shared_out, stop_if_given_up, threads_to_share
 from qgt.model.prior import FREE, Prior
 from qgt.model.problem import Problem
 
@@ -67,6 +67,8 @@ ROOT_ITERATIONS, ITERATIONS = 100, 40
 ITERATIONS_WITH_STEPS = 100  # their envelopes change from node to node, so multipliers have farther to go
 ROOT_ITERATIONS_WITH_SHARES = 120
 MOST_NUMBERS = 6  # of defectives, into which a node with steps may be split
+LEAST_HAND = 2**15  # numbers in the iterates of open nodes, which keep a thread busy
+STEPS_APART = 8  # that threads take before they share out again what is open
 MANY_FIXED = 0.1  # of a node's free items, fixed at once: then its bound is worth another look
 
 
@@ -114,9 +116,9 @@ class Search:
     weight: Tensor  # (instances,), float64: of the answers found, where the best one's is 1
     cut_short: Tensor  # (instances,), bool: those of which only x within `coarse_slack` are looked for
     stacks: Stacks  # open nodes
+    unbegun: Tensor  # (roots,): the instances whose roots have not been looked at
     found: list[Found] = field(default_factory=list)
     leaves: list[Leaves] = field(default_factory=list)
-    left: list[Nodes] = field(default_factory=list)  # open nodes that are not looked at any more
     kept: int = 0  # bytes of the answers found and the leaves
 
     @classmethod
@@ -139,7 +141,8 @@ class Search:
         if limits is not None:
             best = torch.minimum(best, limits)
         weight, nobody, stacks = torch.zeros_like(best), worst.isnan(), Stacks.empty(len(best), best.device)
-        return cls(model, tables, options, recordings, known, worst, best, answer, weight, nobody, stacks)
+        roots = torch.arange(len(best), device=best.device)
+        return cls(model, tables, options, recordings, known, worst, best, answer, weight, nobody, stacks, roots)
 
     def limit(self, owner: Tensor) -> Tensor:
         """Answers that cost less than this are looked for."""
@@ -200,32 +203,99 @@ class Search:
         return nodes._replace(bound=lower_bound(model, rows, nodes.fixed, state.multipliers, None))
 
     def run(self, batch: int, deadline: float | None, most: float = math.inf) -> None:
-        """Search until none is open, or time is up, or only lists are open after `most` nodes."""
-        for _ in self.steps(batch, deadline, most):
-            pass
+        """Search until none is open, or time is up, or only lists are open after `most` nodes.
 
-    def steps(self, batch: int, deadline: float | None, most: float = math.inf) -> Iterator[None]:
-        """The same step by step."""
-        roots = iter(torch.arange(len(self.best), device=self.best.device).split(batch))
-        iterations = ITERATIONS if self.ranges is None else ITERATIONS_WITH_STEPS
-        while (deadline is None or time.perf_counter() < deadline) and self.bytes < self.options.most_bytes:
-            stop_if_given_up()
-            proofs_first = deadline is not None and not self.stacks.crowded
-            waiting = self.stacks.can_improve if proofs_first else self.stacks.open
-            few = sum(len(block.owner) for block in waiting) < batch
-            owner = next(roots, None) if few else None
-            if owner is not None and len(owner):
-                nodes = self._roots(owner)
-            elif self.stacks.can_improve or (self.stacks.others and most > 0):
-                nodes = self._relax(self.stacks.take(batch), iterations)
-                most -= len(nodes.owner)
-            else:
-                return
-            self._branch(nodes)
-            # What is found later only makes the best answer less sure.
-            self.cut_short |= self.weight * self.options.stop_confidence > 1
-            yield
-        self.left.extend(self._untouched(owner) for owner in roots)
+        Where many nodes are open, the threads that the caller may use take a share of them each (`_share_out`).
+        """
+        while self._may_go_on(deadline):
+            hands = self._hands if most == math.inf else 1
+            if hands > 1:
+                self._share_out(hands, batch, deadline)
+            elif not self.step(batch, deadline, most):
+                break
+
+    def _may_go_on(self, deadline: float | None) -> bool:
+        stop_if_given_up()
+        return (deadline is None or time.perf_counter() < deadline) and self.bytes < self.options.most_bytes
+
+    def step(self, batch: int, deadline: float | None = None, most: float = math.inf) -> bool:
+        """Look at some nodes; False where none is left to look at."""
+        proofs_first = deadline is not None and not self.stacks.crowded
+        waiting = self.stacks.can_improve if proofs_first else self.stacks.open
+        if len(self.unbegun) and sum(len(block.owner) for block in waiting) < batch:
+            owner, self.unbegun = self.unbegun[:batch], self.unbegun[batch:]
+            nodes = self._roots(owner)
+        elif self.stacks.can_improve or (self.stacks.others and (most == math.inf or self.stacks.taken < most)):
+            nodes = self._relax(self.stacks.take(batch), ITERATIONS if self.ranges is None else ITERATIONS_WITH_STEPS)
+        else:
+            return False
+        self._branch(nodes)
+        # What is found later only makes the best answer less sure.
+        self.cut_short |= self.weight * self.options.stop_confidence > 1
+        return True
+
+    # Open nodes are shared out among threads, which after a few steps tell each other of the best answers. The number
+    # of steps decides when, not a clock: a batch has the same proofs whenever it is decoded with as many threads.
+
+    @property
+    def _ahead(self) -> int:
+        """How many numbers the iterates of open nodes have."""
+        rows, items = self.model.matrix.shape
+        of_node = rows + items + (0 if self.shares is None else self.shares.items.numel())
+        return of_node * (len(self.unbegun) + sum(len(block.owner) for block in self.stacks.open))
+
+    @property
+    def _hands(self) -> int:
+        """How many threads have enough to do with what is open."""
+        threads = 1 if self.best.is_cuda else threads_to_share()
+        return 1 if threads == 1 else min(threads, self._ahead // LEAST_HAND)
+
+    def _share_out(self, hands: int, batch: int, deadline: float | None) -> None:
+        """Search in several threads, with a share of what is open each, until one of them has little left."""
+        for _made_once in (self.ranges, self.shares, self.metrics, self.levels):
+            pass  # and not in every part again
+        dealt = zip(self.stacks.dealt(hands), self.unbegun.tensor_split(hands), strict=True)
+        parts = [self._part(stacks, unbegun, hands) for stacks, unbegun in dealt]
+
+        def some_steps(part: Search) -> bool:
+            steps = (part._may_go_on(deadline) and part.step(batch, deadline) for _ in range(STEPS_APART))
+            return all(steps) and part._ahead >= LEAST_HAND
+
+        while all(shared_out(some_steps, parts)):
+            self._learn(parts)
+        self._learn(parts)
+        for part in parts:
+            self.found += part.found
+            self.leaves += part.leaves
+            self.kept += part.kept
+        self.stacks = self.stacks.gathered([part.stacks for part in parts])
+        self.unbegun = torch.cat([part.unbegun for part in parts])
+
+    def _part(self, stacks: Stacks, unbegun: Tensor, hands: int) -> "Search":
+        """A search of some of what is open, which knows what is known of all instances."""
+        part = copy(self)
+        part.stacks, part.unbegun, part.found, part.leaves, part.kept = stacks, unbegun, [], [], 0
+        part.options = replace(self.options, most_bytes=(self.options.most_bytes - self.kept) / hands)
+        part._know(self)
+        return part
+
+    def _know(self, other: "Search") -> None:
+        """Take over what is known of the instances."""
+        self.best, self.answer, self.weight = other.best.clone(), other.answer.clone(), other.weight.clone()
+        self.cut_short = other.cut_short.clone()
+
+    def _learn(self, parts: list["Search"]) -> None:
+        """Tell all parts what any of them has found."""
+        best = torch.stack([part.best for part in parts]).amin(0)
+        known = self.weight * (best - self.best).exp()
+        found = torch.stack([part.weight * (best - part.best).exp() - known for part in parts])
+        self.weight = known + found.sum(0)
+        for part in parts:
+            better = part.best < self.best
+            self.answer[better], self.best[better] = part.answer[better], part.best[better]
+            self.cut_short |= part.cut_short
+        for part in parts:
+            part._know(self)
 
     def unexplored(self) -> Tensor:
         """The least bound of the open nodes of each instance, infinite where there is none: (instances,)."""
@@ -239,7 +309,7 @@ class Search:
     @property
     def open(self) -> list[Nodes]:
         """All open nodes."""
-        return self.stacks.open + self.left
+        return self.stacks.open + ([self._untouched(self.unbegun)] if len(self.unbegun) else [])
 
     def _untouched(self, owner: Tensor) -> Nodes:
         """The roots of some instances."""

@@ -1,5 +1,6 @@
 """Tables with steps: tighter envelopes over the counts that a node leaves possible, and charges shared among items."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -63,6 +64,7 @@ class Ranges:
     pieces: Tensor  # those of the tables, then one column for each range
     rest: Tensor  # (values, counts): the tables from count 0 on, less what is charged elsewhere (`Shares`)
     known: dict[int, int] = field(default_factory=dict)  # the column of each range, by a number that names it
+    adding: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def of(cls, tables: Tables, *, charged: bool = False) -> "Ranges | None":
@@ -81,9 +83,9 @@ class Ranges:
         width = self.tables.costs.shape[1]
         names = (which[some] * width + lowest[some]) * width + highest[some]
         different, inverse = names.unique(return_inverse=True)
-        new = [name for name in different.tolist() if name not in self.known]
-        if new:
-            self._add(new, width)
+        if any(name not in self.known for name in different.tolist()):
+            with self.adding:  # threads that share out nodes share their ranges
+                self._add([name for name in different.tolist() if name not in self.known], width)
         columns = torch.tensor([self.known[name] for name in different.tolist()], device=which.device)
         found = which.clone()
         found[some] = columns[inverse] if len(columns) else found[some]
@@ -91,6 +93,8 @@ class Ranges:
 
     def _add(self, names: list[int], width: int) -> None:
         """Make the envelopes of some ranges."""
+        if not names:  # another thread has made them
+            return
         name = torch.tensor(names, device=self.pieces.device)
         highest, lowest, value = name % width, name // width % width, name // width**2
         counts = torch.arange(width, device=name.device)
@@ -98,8 +102,8 @@ class Ranges:
         outside = (counts < lowest[:, None]) | (counts > highest[:, None])
         new, old = envelopes(parts.masked_fill(outside, torch.inf)), self.pieces
         most = max(len(new), len(old)) // 2 - 1
-        self.known |= {name: old.shape[1] + i for i, name in enumerate(names)}
         self.pieces = torch.cat([_widened(old, most), _widened(new, most)], 1)
+        self.known |= {name: old.shape[1] + i for i, name in enumerate(names)}  # only now: others look there first
 
     def least(self, which: Tensor, lowest: Tensor, highest: Tensor, pi: Tensor) -> Tensor:
         """The minimum over each range of the table plus pi times the count: (nodes, pools)."""
