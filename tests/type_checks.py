@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 import jaxtyping
 from beartype import beartype
 
+COMPILED = "qgt.decoders.certified.iteration"  # from its source, by torch, which finds the functions called there
+
 _config = jaxtyping.config
 _fresh_sizes = jaxtyping.jaxtyped("context")  # a size that an axis' name stands for holds for one call
 
@@ -24,6 +26,8 @@ def install() -> None:
 
 def checked(given: Any) -> Any:
     """A function, or a dataclass' constructor, that raises where an argument or the result does not fit."""
+    if given.__module__ == COMPILED:
+        return given
     if isinstance(given, classmethod | staticmethod):
         return type(given)(_checked(given.__func__))
     if isinstance(given, property):

@@ -11,7 +11,7 @@ import torch
 import qgt
 from qgt.decoders.contract import LEAST_PART, BoundDecoder
 from qgt.decoders.results import Decoded
-from qgt.decoders.threads import available_threads, in_own_thread, shared_out, stop_if_given_up
+from qgt.decoders.threads import available_threads, in_own_thread, shared_out, stop_if_given_up, threads_to_share
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +90,11 @@ def test_shared_batches_have_the_same_answers(decoder: qgt.Decoder) -> None:
         assert torch.equal(shared.evidence.alternatives.x, alone.evidence.alternatives.x)
         torch.testing.assert_close(shared.evidence.confidence, alone.evidence.confidence)
         assert bool(qgt.check_certificate(problem, y, shared).all())
+
+
+def test_what_is_done_with_a_part_has_its_thread_alone() -> None:
+    assert in_own_thread(lambda: shared_out(lambda part: threads_to_share(), [1, 2, 3])) == [1, 1, 1]
+    assert in_own_thread(threads_to_share) == 2 and threads_to_share() == 1
 
 
 def test_a_fault_in_one_part_reaches_the_caller_and_ends_the_others() -> None:

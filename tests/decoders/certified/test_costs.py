@@ -8,7 +8,8 @@ import torch
 from forged_proofs import cases, expect_only_honest_accepted
 
 import qgt
-from qgt.decoders.certified.costs import Members, group_minima, group_minimum, group_swaps
+from qgt.decoders.certified.costs import ROUNDS, Members, group_minima, group_minimum, group_swaps
+from qgt.decoders.certified.iteration import cut_
 from qgt.decoders.checker import groups_of, least_by_number, own_and_turned
 from qgt.model.prior import ALONE, FREE, Groups
 from random_problems import THOROUGH, model_case, proved_as_by_enumeration
@@ -121,7 +122,7 @@ def test_charges_are_cut_off_as_the_proximal_map_says() -> None:
     v = 1.5 * torch.rand(50, 4, generator=g) - 0.3
     fixed = torch.full(v.shape, FREE, dtype=torch.int8)
     step = 0.05 + 0.3 * torch.rand(50, 1, generator=g)
-    cut = members.charges(fixed, step).cut_(v.clone()).clamp(0.0, 1.0)
+    cut = cut_(members.charges(fixed, step), v.clone(), ROUNDS).clamp(0.0, 1.0)
 
     def cost(x: torch.Tensor) -> torch.Tensor:
         return step[:, 0] * 3.5 * x[:, :3].amax(1) + 0.5 * (x - v).square().sum(1)
@@ -130,7 +131,7 @@ def test_charges_are_cut_off_as_the_proximal_map_says() -> None:
         near = (cut + 0.05 * torch.randn(cut.shape, generator=g)).clamp(0.0, 1.0)
         assert bool((cost(cut) <= cost(near) + 1e-6).all())
     fixed[:, 0] = 1  # the charge is due: nothing is cut off
-    assert torch.equal(members.charges(fixed, step).cut_(v.clone()).clamp(max=1.0), v.clamp(max=1.0))
+    assert torch.equal(cut_(members.charges(fixed, step), v.clone(), ROUNDS).clamp(max=1.0), v.clamp(max=1.0))
 
 
 # --- forgeries ------------------------------------------------------------------------------------------------------

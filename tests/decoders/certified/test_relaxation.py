@@ -8,10 +8,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import qgt
-from qgt.decoders.certified import costs
+from qgt.decoders.certified import costs, relaxation
 from qgt.decoders.certified.costs import PIECES, Model, Tables, envelopes
+from qgt.decoders.certified.iteration import compiled, iterate
 from qgt.decoders.certified.nodes import untouched
 from qgt.decoders.certified.relaxation import Metrics, _Inputs, relax, rows_of
+from qgt.decoders.certified.steps import Shares
 from qgt.decoders.envelopes import envelope_of
 from qgt.model.factors import pool_costs
 
@@ -129,7 +131,8 @@ class Looks(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("kind", ["plain", "missing", "households"])
-def test_what_a_gpu_records_looks_at_no_value(kind: str) -> None:
+def test_what_a_gpu_records_looks_at_no_value(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relaxation, "compiled", lambda: iterate)  # as on a GPU
     problem = paper(20, qgt.Households(size=4, seed_rate=0.1, attack_rate=0.6) if kind == "households" else None)
     y = problem.simulate(5, generator=seeded(5)).y
     if kind == "missing":
@@ -142,3 +145,34 @@ def test_what_a_gpu_records_looks_at_no_value(kind: str) -> None:
     with Looks() as looks:
         inputs.relaxed(model, 40)
     assert looks.seen == set()
+
+
+@pytest.mark.parametrize("kind", ["plain", "missing", "households", "tests", "uneven tests"])
+def test_torch_takes_the_same_steps_without_python(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also again and again: torch changes what it has compiled after the first two calls."""
+    problem = paper(20, qgt.Households(size=4, seed_rate=0.1, attack_rate=0.6) if kind == "households" else None)
+    if kind.endswith("tests"):
+        ones = (torch.rand(30, 60, generator=seeded(7)) < 0.15).to(torch.uint8)
+        regular = qgt.Design.column_regular(pools=30, items=60, weight=5, generator=seeded(8))
+        design = qgt.Design.from_matrix(ones) if kind == "uneven tests" else regular
+        problem = qgt.Problem(design, qgt.Bernoulli(0.05), qgt.PositiveNegative(0.95, 0.98))
+    y = problem.simulate(9, generator=seeded(5)).y
+    if kind == "missing":
+        y[torch.rand(y.shape, generator=seeded(6)) < 0.2] = torch.nan
+    model, tables = Model.of(problem, y.device), Tables.of(pool_costs(problem.design, problem.noise, y))
+    shares = Shares.of(model.matrix[:-1], tables)
+    assert (shares is None) != kind.endswith("tests")
+    nodes = untouched(model, torch.arange(len(y)), shares)
+    rows, metric = rows_of(model, tables, None, nodes.sets), Metrics.of(model, tables).at(nodes.sets)
+    given = None if shares is None else shares.at(nodes.owner, nodes.fixed)
+
+    def found() -> list[torch.Tensor]:
+        bound, state = relax(model, rows, nodes.fixed, nodes.state, None, 80, given, metric)
+        return [bound, *state]
+
+    assert compiled() is not iterate
+    without_python = [found() for _ in range(4)]
+    monkeypatch.setattr(relaxation, "compiled", lambda: iterate)
+    for parts in without_python:
+        for part, same in zip(parts, found(), strict=True):
+            torch.testing.assert_close(part, same, rtol=1e-5, atol=1e-5)

@@ -10,6 +10,7 @@ import torch
 
 import qgt
 from qgt.decoders.certified.costs import Model, Tables
+from qgt.decoders.certified.iteration import by_item, rise
 from qgt.decoders.certified.relaxation import Multipliers, Sets, least_pools, lower_bound, reduced_costs, rows_of
 from qgt.decoders.certified.steps import Raising, Ranges, Shares, charges_of, turning_costs
 from qgt.model.factors import pool_costs
@@ -78,7 +79,7 @@ def test_a_charge_shared_out_well_reaches_what_the_envelope_does_not() -> None:
     given = shares.at(torch.zeros(1, dtype=torch.int64), model.known[None])
     raising = Raising.start(given, given.even(), 0.5)
     for _ in range(200):
-        raising.rise(torch.tensor([[0.4, 0.4] + [0.0] * 8]))
+        rise(raising, torch.tensor([[0.4, 0.4] + [0.0] * 8]))
     charge = float(given.charge[0, 0])
     assert charge == pytest.approx(-np.log(0.1) + np.log(0.9999), abs=1e-9)
     last, mean = shown(raising, None), shown(raising, 200)
@@ -91,12 +92,12 @@ def test_a_charge_shared_out_well_reaches_what_the_envelope_does_not() -> None:
 
 def shown(raising: Raising, steps: int | None) -> torch.Tensor:
     """The shares that a look is taken at, which give to each item what it says."""
-    by_item = raising.show(steps)
-    raising.keep(torch.ones(len(by_item), dtype=torch.bool))
+    given = by_item(raising.places, raising.allowed_(steps))
+    raising.keep(torch.ones(len(given), dtype=torch.bool))
     best = raising.best_shares.clone()
-    pools, items = raising.pools.items, torch.zeros(len(by_item), by_item.shape[1] + 1)
-    items.index_add_(1, pools.flatten(), best.flatten(1))  # what is beyond all items is given to nobody
-    torch.testing.assert_close(by_item, items[:, :-1])
+    items = torch.zeros(len(given), given.shape[1] + 1)
+    items.index_add_(1, raising.items.flatten(), best.flatten(1))  # what is beyond all items is given to nobody
+    torch.testing.assert_close(given, items[:, :-1])
     return best
 
 

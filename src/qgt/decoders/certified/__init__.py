@@ -6,6 +6,7 @@ those before it:
 
     costs        what all instances share, the tables of the counts with their envelopes, groups of items
     steps        only where tables have steps: envelopes of a node's own, and charges that pools share out
+    iteration    the steps of their method, which torch runs without Python
     relaxation   many linear programs at once: the lower bounds of nodes
     nodes        nodes, how they split, which come next, and what whole answers cost
     search       branch and bound on all trees together, and its outcome as a result

@@ -151,8 +151,7 @@ class Members:
         return Charges(inside, step * charge, uncut, due, torch.zeros_like(due), uncut.clone())
 
 
-@dataclass(eq=False)
-class Charges:
+class Charges(NamedTuple):
     """What the largest relaxed x of each group is charged, in some nodes of an iteration."""
 
     inside: Tensor  # (items, groups), float32
@@ -161,34 +160,10 @@ class Charges:
     due: Tensor  # (nodes, groups), float32: 1 where nothing is cut off, as the charge is due in any case
     top: Tensor  # (nodes, groups): at which the last x were cut off
     tops: Tensor  # (nodes, items): the same by item
-    rounds: int = ROUNDS  # of Newton's method in the next iteration
-
-    @cached_property
-    def scratch(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Memory for an iteration: fresh pages for each would take longer than the sums do."""
-        return torch.empty_like(self.tops), torch.empty_like(self.top), torch.empty_like(self.top)
 
     def pick(self, keep: Tensor) -> "Charges":
         """Some of the nodes."""
-        charge, uncut, due = self.charge[keep], self.uncut[keep], self.due[keep]
-        return Charges(self.inside, charge, uncut, due, self.top[keep], self.tops[keep], self.rounds)
-
-    def cut_(self, x: Tensor) -> Tensor:
-        """The proximal map, in place: the largest free x of each group are cut off, by step times the charge in all.
-
-        It is a projection on a simplex. Its threshold is found by Newton's method: in a few rounds at first, and then,
-        because x changes little from one iteration to the next, in one round from the last threshold.
-        """
-        over, left, number = self.scratch
-        for _ in range(self.rounds):
-            torch.sub(x, self.tops, out=over).clamp_(min=0.0)
-            torch.mm(over, self.inside, out=left).sub_(self.charge)
-            torch.mm(over.sign_(), self.inside, out=number).clamp_(min=1.0)
-            self.top.add_(left.div_(number)).clamp_(0.0, 1.0)
-            torch.maximum(self.top, self.due, out=self.top)
-            torch.addmm(self.uncut, self.top, self.inside.T, out=self.tops)
-        self.rounds = 1
-        return torch.minimum(x, self.tops, out=x)
+        return Charges(self.inside, *(part[keep] for part in self[1:]))
 
 
 class _GroupWays(NamedTuple):

@@ -27,13 +27,14 @@ own, by the sizes of its x and pi (`steps_of`).
 """
 
 import threading
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from qgt.decoders.certified.costs import Charges, Model, Tables, group_minima, group_minimum, group_swaps
+from qgt.decoders.certified.costs import ROUNDS, Model, Tables, group_minima, group_minimum, group_swaps
+from qgt.decoders.certified.iteration import Terms, by_item, compiled, iterate
 from qgt.decoders.certified.steps import Given, Raising, Ranges, Shares, counts_between
 from qgt.model.prior import FREE
 
@@ -296,76 +297,53 @@ class _Run:
     at: Tensor  # (nodes,): their places among all
     rows: Rows
     fixed: Tensor
-    lower: Tensor
-    upper: Tensor
-    shifts: Tensor  # (pieces, nodes, rows): where each piece of the envelope's proximal map begins
-    lengths: Tensor
-    begin: Tensor  # (nodes, rows)
+    terms: Terms
     x: Tensor
     counts: Tensor
-    scaled: Tensor  # (nodes, rows): the step times the multipliers, which no step then is a factor of
+    scaled: Tensor  # (nodes, rows): the step times the multipliers
     total: Tensor  # of that since the last restart
-    charges: Charges | None  # of the prior's groups
-    raising: Raising | None  # the charges of pools, shared out
-    metric: Tensor | None  # (nodes, rows, rows) or (rows, rows): the preconditioner where it is not the model's
     step: Tensor  # (nodes, 1): of x and counts
     bound: Tensor  # (nodes,), float64: the best one seen; rough where pools share out charges
-    best: Tensor  # (nodes, rows): its multipliers; `raising` has its shares
+    best: Tensor  # (nodes, rows): its multipliers; `terms.raising` has its shares
     since: int = 0  # iterations since the last restart
+    fresh: bool = True
 
     @classmethod
     def start(
         cls, model: Model, rows: Rows, fixed: Tensor, state: Iterates, given: Given | None, metric: Tensor | None
     ) -> "_Run":
-        step, raising = steps_of(model, state), None
+        step, raising, members = steps_of(model, state), None, model.members
         if given is not None:
             step = torch.full_like(step, STEP_WITH_SHARES)
             raising = Raising.start(given, state.shares, SHARES_PART / STEP_WITH_SHARES / given.shares.places.shape[1])
-        at, never = torch.arange(len(fixed), device=fixed.device), torch.full_like(rows.cost, -torch.inf)
-        lower, upper = (fixed == 1).float(), (fixed != 0).float()
-        before = torch.cumsum(rows.lengths, 0) - rows.lengths
-        shifts = (rows.start + before + step * rows.slopes).float()
-        x = torch.clamp(state.x, lower, upper)
-        scaled = step * state.pi
-        members = model.members
         charges = members.charges(fixed, step) if members is not None and members.charged else None
-        return cls(
-            model, at, rows, fixed, lower, upper, shifts, rows.lengths.float(), rows.start.float(), x,
-            state.counts.clone(), scaled, torch.zeros_like(scaled), charges, raising, metric, step, never, state.pi,
-        )  # fmt: skip
+        before = torch.cumsum(rows.lengths, 0) - rows.lengths
+        terms = Terms(
+            weights=(step * (model.weights if members is None else model.weights + members.slope)).float(),
+            lower=(fixed == 1).float(),
+            upper=(fixed != 0).float(),
+            shifts=(rows.start + before + step * rows.slopes).float(),
+            lengths=rows.lengths.float(),
+            begin=rows.start.float(),
+            matrix=model.matrix,
+            pull=model.pull,
+            inverse=model.inverse,
+            metric=metric,
+            charges=charges,
+            raising=raising,
+            step_of_shares=STEP_WITH_SHARES,
+            up=1.0 if raising is None else 1.0 - SHARES_PART,
+        )
+        at, never = torch.arange(len(fixed), device=fixed.device), torch.full_like(rows.cost, -torch.inf)
+        x, counts, scaled = torch.clamp(state.x, terms.lower, terms.upper), state.counts.clone(), step * state.pi
+        return cls(model, at, rows, fixed, terms, x, counts, scaled, torch.zeros_like(scaled), step, never, state.pi)
 
     def advance(self, iterations: int) -> None:
-        """The method itself: x and c step down the Lagrangian, pi and shares step up at their extrapolation."""
-        model, members, raising, step = self.model, self.model.members, self.raising, self.step
-        up = 1.0 if raising is None else 1 - SHARES_PART
-        weights = (step * (model.weights if members is None else model.weights + members.slope)).float()
-        zeros = torch.zeros_like(self.lengths)
-        # The loop works in memory of its own: fresh pages for every result would take longer than the sums do.
-        x, counts, near, moved = (torch.empty_like(part) for part in (self.x, self.counts, self.counts, self.shifts))
-        for _ in range(iterations):
-            torch.sub(self.x, weights, out=x).addmm_(self.scaled, model.matrix)
-            if raising is not None:
-                x.sub_(raising.by_item(), alpha=STEP_WITH_SHARES)
-            if self.charges is not None:
-                self.charges.cut_(x)
-            x.clamp_(self.lower, self.upper)
-            # The proximal map of an envelope: along each of its pieces in turn.
-            torch.sub(torch.sub(self.counts, self.scaled, out=near), self.shifts, out=moved)
-            torch.sum(moved.clamp_(zeros, self.lengths), 0, out=counts).add_(self.begin)
-            # What is behind is not looked at again: its memory takes what lies ahead, and then the next x.
-            ahead_x, ahead_counts = self.x.lerp_(x, 2.0), self.counts.lerp_(counts, 2.0)
-            if self.metric is None:
-                self.scaled.addmm_(ahead_x, model.pull, alpha=-up).addmm_(ahead_counts, model.inverse, alpha=up)
-            else:
-                apart = torch.addmm(ahead_counts, ahead_x, model.matrix.T, alpha=-1)
-                own = self.metric.dim() == 3
-                towards = torch.bmm(apart[:, None], self.metric)[:, 0] if own else apart @ self.metric
-                self.scaled.add_(towards, alpha=up)
-            if raising is not None:
-                raising.rise(ahead_x)
-            self.x, x, self.counts, counts = x, ahead_x, counts, ahead_counts
-            self.total += self.scaled
-        self.since += iterations
+        """Take some steps."""
+        steps = iterate if self.x.is_cuda else compiled()
+        rounds = ROUNDS if self.fresh else 1
+        self.x, self.counts = steps(self.terms, self.x, self.counts, self.scaled, self.total, iterations, rounds)
+        self.since, self.fresh = self.since + iterations, False
 
     def look(self) -> None:
         """Keep the better of the last multipliers and the mean of those since the last restart, where it is the best.
@@ -378,41 +356,38 @@ class _Run:
             better = bound > self.bound
             self.bound = torch.where(better, bound, self.bound)
             self.best = torch.where(better[:, None], pi, self.best)
-            if self.raising is not None:
-                self.raising.keep(better)
+            if self.terms.raising is not None:
+                self.terms.raising.keep(better)
 
     def _bound(self, pi: Tensor, *, mean: bool) -> Tensor:
         """What multipliers show, with the last shares or their mean."""
         multipliers = Multipliers(pi, pi[:, :0])
-        if self.raising is None:
+        if self.terms.raising is None:
             return lower_bound(self.model, self.rows, self.fixed, multipliers, None)
-        reduced = reduced_costs(self.model, multipliers, None) + self.raising.show(self.since if mean else None)
+        reduced = reduced_costs(self.model, multipliers, None)
+        shares = self.terms.raising.allowed_(self.since if mean else None)
+        reduced += by_item(self.terms.raising.places, shares)
         return least_items(self.model, self.fixed, reduced) + least_pools(self.model, self.rows, multipliers, None)
 
     def restart(self) -> None:
         """Go on from the best multipliers, and forget the mean."""
         self.scaled, self.total, self.since = self.step * self.best, torch.zeros_like(self.total), 0
-        if self.raising is not None:
-            self.raising.restart()
+        if self.terms.raising is not None:
+            self.terms.raising.restart()
 
     def write(self, found: Relaxed) -> None:
         """Put what was found where it belongs among all nodes."""
         found.bound[self.at] = self.bound
         for whole, part in zip(found.state, (self.x, self.counts, self.best), strict=False):
             whole[self.at] = part
-        if self.raising is not None:
-            found.state.shares[self.at] = self.raising.best_shares
+        if self.terms.raising is not None:
+            found.state.shares[self.at] = self.terms.raising.best_shares
 
     def pick(self, keep: Tensor) -> "_Run":
         """Some of the nodes."""
-        return _Run(
-            self.model, self.at[keep], self.rows.pick(keep), self.fixed[keep], self.lower[keep], self.upper[keep],
-            self.shifts[:, keep], self.lengths[:, keep], self.begin[keep], self.x[keep], self.counts[keep],
-            self.scaled[keep], self.total[keep], None if self.charges is None else self.charges.pick(keep),
-            None if self.raising is None else self.raising.pick(keep),
-            self.metric if self.metric is None or self.metric.dim() == 2 else self.metric[keep], self.step[keep],
-            self.bound[keep], self.best[keep], self.since,
-        )  # fmt: skip
+        tensors = ("at", "fixed", "x", "counts", "scaled", "total", "step", "bound", "best")
+        some: dict[str, Any] = {name: getattr(self, name)[keep] for name in tensors}
+        return replace(self, rows=self.rows.pick(keep), terms=self.terms.pick(keep), **some)
 
 
 # Relaxations of few nodes on a GPU, recorded once and replayed: starting a thousand kernels takes longer than they do.

@@ -68,7 +68,7 @@ ITERATIONS_WITH_STEPS = 100  # their envelopes change from node to node, so mult
 ROOT_ITERATIONS_WITH_SHARES = 120
 MOST_NUMBERS = 6  # of defectives, into which a node with steps may be split
 LEAST_HAND = 2**15  # numbers in the iterates of open nodes, which keep a thread busy
-STEPS_APART = 8  # that threads take before they share out again what is open
+STEPS_APART, STEPS_TOGETHER = 8, 1  # of threads, after which they tell each other of the best answers
 MANY_FIXED = 0.1  # of a node's free items, fixed at once: then its bound is worth another look
 
 
@@ -254,12 +254,13 @@ class Search:
         """Search in several threads, with a share of what is open each, until one of them has little left."""
         for _made_once in (self.ranges, self.shares, self.metrics, self.levels):
             pass  # and not in every part again
+        steps = STEPS_TOGETHER if self.stacks.open else STEPS_APART  # at first every instance is in one hand
         dealt = zip(self.stacks.dealt(hands), self.unbegun.tensor_split(hands), strict=True)
         parts = [self._part(stacks, unbegun, hands) for stacks, unbegun in dealt]
 
         def some_steps(part: Search) -> bool:
-            steps = (part._may_go_on(deadline) and part.step(batch, deadline) for _ in range(STEPS_APART))
-            return all(steps) and part._ahead >= LEAST_HAND
+            done = (part._may_go_on(deadline) and part.step(batch, deadline) for _ in range(steps))
+            return all(done) and part._ahead >= LEAST_HAND
 
         while all(shared_out(some_steps, parts)):
             self._learn(parts)

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -273,79 +274,56 @@ class Given:
         return shares * (self.charge.float() / shares.sum(2).clamp_(min=TINY)).clamp_(max=1.0)[:, :, None]
 
 
-@dataclass(eq=False)
-class Raising:
+class Raising(NamedTuple):
     """Shares that rise with the relaxed x of their items, in an iteration; those of fixed items stay at 0.
 
     Nodes are the last axis here, so that what is gathered are rows. All that a step needs has its memory from the
     start: with fresh pages for every result a step takes ten times as long.
     """
 
-    pools: Shares
+    items: Tensor  # (pools, width): as `Shares` has them
+    places: Tensor  # (items, degree)
     step: float
     charge: Tensor  # (pools, nodes), float32: what may be given out
     shares: Tensor  # (pools times width + 1, nodes): beyond all places there is 0
     total: Tensor  # (pools times width, nodes): of the shares since the last restart
     threshold: Tensor  # (pools, nodes): of the last projection
     best: Tensor  # (pools times width, nodes): those of the best bound
-    x: Tensor = field(init=False)  # (items + 1, nodes): memory, 0 beyond all items
-    near: Tensor = field(init=False)  # (pools times width + 1, nodes): memory, 0 beyond all places
-
-    def __post_init__(self) -> None:
-        self.near = torch.zeros_like(self.shares)
-        self.x = self.total.new_zeros(len(self.pools.places) + 1, self.total.shape[1])
+    x: Tensor  # (items + 1, nodes): memory, 0 beyond all items
+    near: Tensor  # (pools times width + 1, nodes): memory, 0 beyond all places
 
     @classmethod
     def start(cls, given: Given, shares: Tensor, step: float) -> "Raising":
         """Begin from what is allowed of some shares: (nodes, pools, width)."""
         charge = torch.where(given.open, given.charge, -torch.inf).float().T.contiguous()  # what is due is not shared
         rows = torch.nn.functional.pad(given.allowed(shares).flatten(1), (0, 1)).T.contiguous()
-        return cls(
-            given.shares, step, charge, rows, torch.zeros_like(rows[:-1]), torch.zeros_like(charge), rows[:-1].clone()
-        )
+        items, places = given.shares.items, given.shares.places
+        total, threshold = torch.zeros_like(rows[:-1]), torch.zeros_like(charge)
+        x = rows.new_zeros(len(places) + 1, rows.shape[1])
+        best, near = rows[:-1].clone(), torch.zeros_like(rows)
+        return cls(items, places, step, charge, rows, total, threshold, best, x, near)
 
     def pick(self, keep: Tensor) -> "Raising":
         """Some of the nodes."""
-        parts = self.charge, self.shares, self.total, self.threshold, self.best
-        return Raising(self.pools, self.step, *(part.index_select(1, keep) for part in parts))
+        return Raising(*self[:3], *(part.index_select(1, keep) for part in self[3:]))
 
-    def by_item(self) -> Tensor:
-        """What is given to each item: (nodes, items)."""
-        return self._by_item(self.shares)
+    def allowed_(self, steps: int | None) -> Tensor:
+        """Put the shares, as far as they are allowed, into `near`, until the next step: those now, or a mean.
 
-    def _by_item(self, shares: Tensor) -> Tensor:
-        return torch.nn.functional.embedding_bag(self.pools.places, shares, mode="sum").T
-
-    def rise(self, x: Tensor) -> None:
-        """One step up, and the projection back by one step of Newton's method from the last threshold."""
-        pools, near = self.pools.items, self.near[:-1]
-        self.x[:-1] = x.T
-        torch.index_select(self.x, 0, pools.flatten(), out=near)
-        self.shares[:-1].add_(near, alpha=self.step)
-        shares, over = (part.view(*pools.shape, len(x)) for part in (self.shares[:-1], near))
-        torch.sub(shares, self.threshold[:, None], out=over).clamp_(min=0.0)
-        above = over.sum(1).sub_(self.charge)
-        self.threshold.add_(above.div_(over.sign_().sum(1).clamp_(min=1.0))).clamp_(min=0.0)
-        shares.sub_(self.threshold[:, None]).clamp_(min=0.0)
-        self.total += self.shares[:-1]
-
-    def show(self, steps: int | None) -> Tensor:
-        """What the shares give to each item, as far as they are allowed: (nodes, items), float32.
-
-        Those of the last step, or the mean of so many since the last restart. They are in `near` until the next step.
-        Pools that give out no more than their charge cost nothing more.
+        The mean is that of so many steps since the last restart. Pools that give out no more than their charge cost
+        nothing more.
         """
-        near = (
-            self.near[:-1].copy_(self.shares[:-1])
-            if steps is None
-            else torch.div(self.total, steps, out=self.near[:-1])
-        )
-        pools = near.view(*self.pools.items.shape, -1)
+        near = self.near[:-1]
+        if steps is None:
+            near.copy_(self.shares[:-1])
+        else:
+            torch.div(self.total, steps, out=near)
+        pools = near.view(*self.items.shape, -1)
         pools.mul_((self.charge / pools.sum(1).clamp_(min=TINY)).clamp_(0.0, 1.0)[:, None])
-        return self._by_item(self.near)
+        return self.near
 
     def keep(self, better: Tensor) -> None:
-        """Keep those just shown as the best, in some nodes."""
+        """Keep those in `near` as the best, in some nodes."""
         torch.where(better, self.near[:-1], self.best, out=self.best)
 
     def restart(self) -> None:
@@ -356,4 +334,4 @@ class Raising:
     @property
     def best_shares(self) -> Tensor:
         """Those of the best bound: (nodes, pools, width)."""
-        return self.best.T.reshape(-1, *self.pools.items.shape)
+        return self.best.T.reshape(-1, *self.items.shape)
