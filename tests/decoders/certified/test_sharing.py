@@ -10,6 +10,7 @@ import qgt
 from qgt.decoders.certified import search as search_module
 from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.decoder import CertifiedUntilDoubtful
+from qgt.decoders.certified.nodes import Stacks
 from qgt.decoders.certified.search import Search, SearchOptions
 from qgt.decoders.threads import in_own_thread
 from qgt.model.factors import pool_costs
@@ -33,9 +34,9 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
     share_out = Search._share_out
 
-    def spy(self: Search, hands: int, batch: int, deadline: float | None) -> None:
+    def spy(self: Search, hands: int, batch: int, deadline: float | None) -> bool:
         seen.append(hands)
-        share_out(self, hands, batch, deadline)
+        return share_out(self, hands, batch, deadline)
 
     monkeypatch.setattr(Search, "_share_out", spy)
     return seen
@@ -116,6 +117,40 @@ def test_a_search_that_ends_early_says_what_is_open(limit: str, shared: list[int
     assert shared and not bool(proved.all())
     assert torch.equal(qgt.check_certificate(problem, y, result), proved)
     assert bool((result.evidence.bound >= result.evidence.log_joint - 1e-6).all())
+
+
+def test_instances_that_no_hand_begins_stay_open(shared: list[int]) -> None:
+    """A search that forgets them would call their counts impossible."""
+    problem = problems()["counts"]
+    y = problem.simulate(60, generator=torch.Generator().manual_seed(7)).y
+    model, tables = Model.of(problem, y.device), Tables.of(pool_costs(problem.design, problem.noise, y))
+    whole = Search.start(model, tables, SearchOptions())
+    whole.run(100, None)
+    search = Search.start(model, tables, SearchOptions(most_bytes=20_000.0))
+    with threads(2):
+        in_own_thread(lambda: search.run(2, None))
+    done = search.unexplored() == torch.inf
+    assert shared and 0 < len(search.unbegun) < len(y) and not bool(done[search.unbegun].any())
+    torch.testing.assert_close(search.best[done], whole.best[done])
+
+
+def test_hands_without_memory_do_not_wait_for_each_other(shared: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One has no node, and the other no memory: the search goes on in one thread."""
+
+    def all_in_one_hand(stacks: Stacks, hands: int) -> list[Stacks]:
+        return [stacks, *(Stacks(stacks.spent.clone(), stacks.edges) for _ in range(hands - 1))]
+
+    monkeypatch.setattr(Stacks, "dealt", all_in_one_hand)
+    problem = problems()["counts"]
+    y = problem.simulate(30, generator=torch.Generator().manual_seed(8)).y
+    tables = Tables.of(pool_costs(problem.design, problem.noise, y))
+    search = Search.start(Model.of(problem, y.device), tables, SearchOptions())
+    while not search.stacks.open:
+        search.step(100)
+    search.options = SearchOptions(most_bytes=1.5 * search.bytes)
+    with threads(2):
+        in_own_thread(lambda: search.run(1, None))
+    assert shared and (search.bytes >= search.options.most_bytes or not len(search.stacks.open))
 
 
 def test_lists_that_are_cut_short_are_so_in_every_hand(shared: list[int]) -> None:

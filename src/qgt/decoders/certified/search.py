@@ -209,9 +209,8 @@ class Search:
         """
         while self._may_go_on(deadline):
             hands = self._hands if most == math.inf else 1
-            if hands > 1:
-                self._share_out(hands, batch, deadline)
-            elif not self.step(batch, deadline, most):
+            done = hands > 1 and self._share_out(hands, batch, deadline)
+            if not (done or self.step(batch, deadline, most)):
                 break
 
     def _may_go_on(self, deadline: float | None) -> bool:
@@ -250,8 +249,11 @@ class Search:
         threads = 1 if self.best.is_cuda else threads_to_share()
         return 1 if threads == 1 else min(threads, self._ahead // LEAST_HAND)
 
-    def _share_out(self, hands: int, batch: int, deadline: float | None) -> None:
-        """Search in several threads, with a share of what is open each, until one of them has little left."""
+    def _share_out(self, hands: int, batch: int, deadline: float | None) -> bool:
+        """Search in several threads, with a share of what is open each, until one of them has little left.
+
+        False where no thread could take a step: some had no node, and the others no memory.
+        """
         for _made_once in (self.ranges, self.shares, self.metrics, self.levels):
             pass  # and not in every part again
         steps = STEPS_TOGETHER if self.stacks.open else STEPS_APART  # at first every instance is in one hand
@@ -265,12 +267,14 @@ class Search:
         while all(shared_out(some_steps, parts)):
             self._learn(parts)
         self._learn(parts)
+        before = self.stacks.taken, -len(self.unbegun)
         for part in parts:
             self.found += part.found
             self.leaves += part.leaves
             self.kept += part.kept
         self.stacks = self.stacks.gathered([part.stacks for part in parts])
         self.unbegun = torch.cat([part.unbegun for part in parts])
+        return (self.stacks.taken, -len(self.unbegun)) > before
 
     def _part(self, stacks: Stacks, unbegun: Tensor, hands: int) -> "Search":
         """A search of some of what is open, which knows what is known of all instances."""
