@@ -8,7 +8,7 @@
 All solve the same instances with the same time in all: `budget` seconds per instance on every core. Certified decodes
 a batch on all cores and shares the batch's time; the others take one instance per core. Proved answers are compared.
 CP-SAT takes part where ortools is installed.
-Rows are added to the results as they come; a row that is measured again replaces the old one.
+Rows are added to the results as they come; what is measured again replaces what is old.
 """
 
 import argparse
@@ -189,6 +189,12 @@ def as_many_as(proved: int, problem: qgt.Problem, y: Tensor, budget: float, core
     return {}
 
 
+def not_measured(old: dict[str, Any], date: str | None) -> dict[str, Any]:
+    """The solvers' figures of an earlier run, with their dates: those measured now take their place."""
+    kept = {solver: old[solver] for solver in SOLVERS if solver in old}
+    return {solver: {"instances": old["instances"], "date": date} | figures for solver, figures in kept.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rows", nargs="*", default=[""], help="only settings whose names hold one of these words")
@@ -199,11 +205,13 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("results/map.json"))
     arguments = parser.parse_args()
     stored = json.loads(arguments.output.read_text()) if arguments.output.exists() else {"rows": []}
+    stored_on = stored.get("measured on", {}).get("date")
     stored["measured on"] = provenance("cpu")
     for name in SETTINGS:
         if any(words in name for words in arguments.rows):
             row = measured(name, arguments)
-            rest = {old["setting"]: old for old in stored["rows"] if old["setting"] != name}
+            rest = {old["setting"]: old for old in stored["rows"]}
+            row = not_measured(rest.pop(name, {}), stored_on) | row
             stored["rows"] = [row if one == name else rest[one] for one in SETTINGS if one == name or one in rest]
             print(json.dumps(row), flush=True)
             write(arguments.output, stored)

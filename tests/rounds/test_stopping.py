@@ -25,7 +25,7 @@ def lacks(answers: Answers, others: Answers) -> Tensor:
     return torch.tensor(found)
 
 
-@pytest.mark.parametrize("prior, most_bytes", [(Bernoulli(0.05), 1e5), (Categories((0.04, 0.04)), 3e4)])
+@pytest.mark.parametrize("prior, most_bytes", [(Bernoulli(0.05), 5e4), (Categories((0.04, 0.04)), 3e4)])
 def test_a_list_that_was_stopped_clears_nobody(
     prior: Bernoulli | Categories, most_bytes: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,7 +64,8 @@ class BoundDecoder:
     that its answer is PROVED: its tables have shown then that the counts are possible.
 
     Where the instances do not depend on each other, `least_part` may say how many of them keep one thread busy: larger
-    batches are shared out among as many threads as `torch.get_num_threads()` allows (see docs/scale.md).
+    batches are shared out among as many threads as `torch.get_num_threads()` allows (see docs/scale.md). A function
+    that `shares_out` its work itself gets the whole batch.
 
     Example:
         >>> import torch, qgt

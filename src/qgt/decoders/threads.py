@@ -3,7 +3,7 @@
 torch splits an operation over its threads, which wait for each other at the end of it. Tensors of a few thousand
 numbers gain nothing by that, and where another process has one of the cores for a moment, each wait costs milliseconds.
 So decoders do their work in threads of our own. In each of them torch uses one thread, and where a batch is large
-several of them decode parts of it. They wait for each other only at the end of the batch.
+several of them decode parts of it, or take a share of what is open in a search.
 
 The caller's `torch.get_num_threads()` is how many threads a decoder may use, and it stays as it is. With one, which is
 what `torch.set_num_threads(1)` or OMP_NUM_THREADS=1 give, all work is done in the caller's own thread.

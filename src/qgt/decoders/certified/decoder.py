@@ -51,7 +51,7 @@ class Certified:
     `odds=1` stops at the proof, and gives no probabilities. `time_limit` is in seconds per instance, shared: a
     batch may take that times its length, and what easy instances leave goes to hard ones. `certificates=False` keeps no
     proofs, for batches of many hard instances. A search that would need more than `memory` GB ends as if its time were
-    up; a batch that is shared out among threads has one search in each.
+    up. Threads share out what is open in it (see docs/scale.md).
 
     `scores` are the items' probabilities, the evidence is complete (see `qgt.Evidence`), and the proof is one that
     `qgt.check_certificate` checks. The `confidence` in an answer is its weight among those listed.
@@ -64,9 +64,9 @@ class Certified:
         >>> result = qgt.Certified().bind(problem)(y)
         >>> [qgt.Status(status).name for status in result.status.tolist()]
         ['PROVED', 'INFEASIBLE']
-        >>> result.evidence.alternatives.of_instance(0).x[:2]  # an item beside the sure one, or a wrong count
-        tensor([[0, 1, 0, 1],
-                [0, 1, 0, 0]], dtype=torch.uint8)
+        >>> answers = result.evidence.alternatives.of_instance(0)
+        >>> answers.x[0], [round(p, 2) for p in answers.probability.tolist()]  # three others need one wrong count
+        (tensor([0, 1, 0, 1], dtype=torch.uint8), [0.65, 0.09, 0.09, 0.09, 0.02, 0.02, 0.02])
         >>> round(float(result.evidence.confidence[0]), 2), qgt.check_certificate(problem, y.double(), result).tolist()
         (0.65, [True, True])
     """

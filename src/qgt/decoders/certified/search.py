@@ -254,8 +254,7 @@ class Search:
 
         False where no thread could take a step: some had no node, and the others no memory.
         """
-        for _made_once in (self.ranges, self.shares, self.metrics, self.levels):
-            pass  # and not in every part again
+        _ = self.ranges, self.shares, self.metrics, self.levels  # made here, and not in every part again
         steps = STEPS_TOGETHER if self.stacks.open else STEPS_APART  # at first every instance is in one hand
         dealt = zip(self.stacks.dealt(hands), self.unbegun.tensor_split(hands), strict=True)
         parts = [self._part(stacks, unbegun, hands) for stacks, unbegun in dealt]
@@ -281,13 +280,15 @@ class Search:
         part = copy(self)
         part.stacks, part.unbegun, part.found, part.leaves, part.kept = stacks, unbegun, [], [], 0
         part.options = replace(self.options, most_bytes=(self.options.most_bytes - self.kept) / hands)
+        part.answer = self.answer.clone()
         part._know(self)
         return part
 
     def _know(self, other: "Search") -> None:
         """Take over what is known of the instances."""
-        self.best, self.answer, self.weight = other.best.clone(), other.answer.clone(), other.weight.clone()
-        self.cut_short = other.cut_short.clone()
+        worse = self.best > other.best
+        self.answer[worse] = other.answer[worse]
+        self.best, self.weight, self.cut_short = other.best.clone(), other.weight.clone(), other.cut_short.clone()
 
     def _learn(self, parts: list["Search"]) -> None:
         """Tell all parts what any of them has found."""
