@@ -12,6 +12,8 @@ to be faster.
 import argparse
 import contextlib
 import functools
+import itertools
+import json
 import multiprocessing
 import os
 import statistics
@@ -29,6 +31,7 @@ from setting import paper_problem, provenance, write
 
 BATCHES, POOLS, NEIGHBOURS, NOISE = (1, 40, 1000), (35, 25), (0, 1, 2), 0.1
 SMALL, MORE_TURNS = 40, 10  # instances up to which a batch takes milliseconds, which scatter
+ROW = ("pools", "batch", "neighbours")  # a row that is measured again replaces the old one
 EASY = 0.25  # seconds for each instance of the problem with fewer pools: a few of them take minutes
 
 
@@ -121,7 +124,7 @@ def row(pools: int, batch: int, busy: int, given: argparse.Namespace) -> dict[st
         for name in ("split", "shared", "processes")
     }
     medians = {name: statistics.median(times) for name, times in found.items()}
-    return {"pools": pools, "batch": batch, "neighbours": busy, "load": load, **medians, **ratios}
+    return {"pools": pools, "batch": batch, "neighbours": busy, "turns": given.turns, "load": load, **medians, **ratios}
 
 
 def main() -> None:
@@ -134,14 +137,14 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)
     parser.add_argument("--neighbours", type=int, nargs="+", default=NEIGHBOURS)
     given = parser.parse_args()
-    rows = []
-    for pools in given.pools:
-        for batch in given.batches:
-            for busy in given.neighbours:
-                rows.append(row(pools, batch, busy, given))
-                print(rows[-1], flush=True)
-    about = {**provenance("cpu"), "threads": given.threads, "turns": given.turns, "cores": os.cpu_count()}
-    write(given.output, {"about": about, "rows": rows})
+    about = {**provenance("cpu"), "threads": given.threads, "cores": os.cpu_count()}
+    rows = json.loads(given.output.read_text())["rows"] if given.output.exists() else []
+    for pools, batch, busy in itertools.product(given.pools, given.batches, given.neighbours):
+        new = row(pools, batch, busy, given)
+        print(new, flush=True)
+        rows = [old for old in rows if any(old[key] != new[key] for key in ROW)] + [new]
+        rows.sort(key=lambda one: (-one["pools"], one["batch"], one["neighbours"]))
+        write(given.output, {"about": about, "rows": rows})
 
 
 if __name__ == "__main__":

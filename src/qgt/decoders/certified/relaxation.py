@@ -268,11 +268,11 @@ def relax(
             continue
         open_ = run.bound < enough[run.at] + (0.0 if given is None else ROUGH)
         if float(open_.float().mean()) < 0.75:  # shrinking costs a copy
-            run.pick((~open_).nonzero()[:, 0]).write(found)
+            run.write(found, (~open_).nonzero()[:, 0])
             run = run.pick(open_.nonzero()[:, 0])
             if not len(run.at):
                 break
-    run.write(found)
+    run.write(found, torch.arange(len(run.at), device=run.at.device))
     if given is None:
         return found
     return found._replace(bound=lower_bound(model, rows, fixed, found.state.multipliers, given))
@@ -350,22 +350,22 @@ class _Run:
 
         Shares are looked at in float32, because there are far more of them than of anything else.
         """
-        for scaled, steps in ((self.scaled, 1), (self.total, self.since)):
-            pi = scaled / (steps * self.step)
-            bound = self._bound(pi, mean=scaled is self.total)
+        for scaled, steps in ((self.scaled, None), (self.total, self.since)):
+            pi = scaled / (self.step if steps is None else steps * self.step)
+            bound = self._bound(pi, steps)
             better = bound > self.bound
             self.bound = torch.where(better, bound, self.bound)
             self.best = torch.where(better[:, None], pi, self.best)
             if self.terms.raising is not None:
                 self.terms.raising.keep(better)
 
-    def _bound(self, pi: Tensor, *, mean: bool) -> Tensor:
-        """What multipliers show, with the last shares or their mean."""
+    def _bound(self, pi: Tensor, steps: int | None) -> Tensor:
+        """What multipliers show, with the last shares or the mean of those of so many steps."""
         multipliers = Multipliers(pi, pi[:, :0])
         if self.terms.raising is None:
             return lower_bound(self.model, self.rows, self.fixed, multipliers, None)
         reduced = reduced_costs(self.model, multipliers, None)
-        shares = self.terms.raising.allowed_(self.since if mean else None)
+        shares = self.terms.raising.allowed_(steps)
         reduced += by_item(self.terms.raising.places, shares)
         return least_items(self.model, self.fixed, reduced) + least_pools(self.model, self.rows, multipliers, None)
 
@@ -375,13 +375,14 @@ class _Run:
         if self.terms.raising is not None:
             self.terms.raising.restart()
 
-    def write(self, found: Relaxed) -> None:
-        """Put what was found where it belongs among all nodes."""
-        found.bound[self.at] = self.bound
+    def write(self, found: Relaxed, some: Tensor) -> None:
+        """Put what was found of some nodes where it belongs among all of them."""
+        at = self.at[some]
+        found.bound[at] = self.bound[some]
         for whole, part in zip(found.state, (self.x, self.counts, self.best), strict=False):
-            whole[self.at] = part
+            whole[at] = part[some]
         if self.terms.raising is not None:
-            found.state.shares[self.at] = self.terms.raising.best_shares
+            found.state.shares[at] = self.terms.raising.best_of(some)
 
     def pick(self, keep: Tensor) -> "_Run":
         """Some of the nodes."""

@@ -331,7 +331,6 @@ class Raising(NamedTuple):
         self.shares[:-1] = self.best
         self.total.zero_()
 
-    @property
-    def best_shares(self) -> Tensor:
-        """Those of the best bound: (nodes, pools, width)."""
-        return self.best.T.reshape(-1, *self.items.shape)
+    def best_of(self, some: Tensor) -> Tensor:
+        """The shares of the best bound of some nodes: (nodes, pools, width)."""
+        return self.best.index_select(1, some).T.reshape(-1, *self.items.shape)
