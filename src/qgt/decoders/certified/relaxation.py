@@ -107,7 +107,8 @@ def places(order: Tensor) -> Tensor:
 # The relaxation of many nodes.
 
 FIRST_STEP = 0.05  # of x and c, while all multipliers are 0
-STEP_BY_SIZE = 3.0  # the step of a node, over the size of its x beside that of its multipliers
+STEP_BY_SIZE = 1.0  # the step of a node, over the size of its x beside that of its multipliers
+STEP_BY_SIZE_WITH_STEPS = 3.0  # where tables have steps
 LEAST_STEP, MOST_STEP = 0.02, 0.3
 STEP_WITH_SHARES = 0.6
 SHARES_PART = 0.3  # of the dual step is for shares, the rest for the other multipliers
@@ -251,13 +252,17 @@ def relax(
     iterations: int,
     given: Given | None = None,
     metric: Tensor | None = None,
+    *,
+    stepped: bool = False,
 ) -> Relaxed:
     """Improve the bound of each node until it is `enough`, for some iterations at most; `Metrics` has the `metric`.
 
+    `stepped` says whether tables have steps.
     Without `enough` every node takes all iterations, and the kernels that run depend on no value: they can be recorded.
     """
     found = Relaxed(torch.full_like(rows.cost, -torch.inf), Iterates(*(part.clone() for part in state)))
-    run = _Run.start(model, rows, fixed, state, given, metric)
+    step = steps_of(model, state, STEP_BY_SIZE_WITH_STEPS if stepped else STEP_BY_SIZE)
+    run = _Run.start(model, rows, fixed, state, step, given, metric)
     check = CHECK if enough is None or model.matrix.numel() < LARGE_MATRIX else CHECK_LARGE
     for done in range(check, iterations + 1, check):
         run.advance(check)
@@ -278,14 +283,14 @@ def relax(
     return found._replace(bound=lower_bound(model, rows, fixed, found.state.multipliers, given))
 
 
-def steps_of(model: Model, state: Iterates) -> Tensor:
+def steps_of(model: Model, state: Iterates, by_size: float) -> Tensor:
     """The step of each node's x and counts: (nodes, 1).
 
     Nobody knows how far x and pi have to go. Roots set out from 0 with both, so what they need is the ratio of the
     sizes, that of pi in the metric of the method; for most nodes further down the same ratio is good.
     """
     size = ((state.pi @ model.matrix).square().sum(1) + state.pi.square().sum(1)).sqrt()
-    step = STEP_BY_SIZE * state.x.norm(dim=1) / size
+    step = by_size * state.x.norm(dim=1) / size
     return torch.where(size > 0, step.clamp(LEAST_STEP, MOST_STEP), FIRST_STEP)[:, None]
 
 
@@ -310,9 +315,16 @@ class _Run:
 
     @classmethod
     def start(
-        cls, model: Model, rows: Rows, fixed: Tensor, state: Iterates, given: Given | None, metric: Tensor | None
+        cls,
+        model: Model,
+        rows: Rows,
+        fixed: Tensor,
+        state: Iterates,
+        step: Tensor,
+        given: Given | None,
+        metric: Tensor | None,
     ) -> "_Run":
-        step, raising, members = steps_of(model, state), None, model.members
+        raising, members = None, model.members
         if given is not None:
             step = torch.full_like(step, STEP_WITH_SHARES)
             raising = Raising.start(given, state.shares, SHARES_PART / STEP_WITH_SHARES / given.shares.places.shape[1])
@@ -406,6 +418,7 @@ class _Inputs(NamedTuple):
     fixed: Tensor
     state: Iterates
     metric: Tensor | None
+    stepped: bool = False
 
     @property
     def parts(self) -> list[tuple[Tensor, int]]:
@@ -417,9 +430,9 @@ class _Inputs(NamedTuple):
         return [*((part, 0) for part in first), (slopes, 1), (lengths, 1)]
 
     @property
-    def kind(self) -> tuple[int, int]:
-        """What a recording must have been made for: the number of pieces, and of the preconditioner's axes."""
-        return len(self.rows.slopes), 0 if self.metric is None else self.metric.dim()
+    def kind(self) -> tuple[int, int, bool]:
+        """What a recording must have been made for: numbers of pieces and of the preconditioner's axes, steps."""
+        return len(self.rows.slopes), 0 if self.metric is None else self.metric.dim(), self.stepped
 
     def padded(self, nodes: int) -> "_Inputs":
         """The same for more nodes, all zero."""
@@ -430,11 +443,13 @@ class _Inputs(NamedTuple):
         start, cost, slopes, lengths = self.rows
         rows = Rows(of(start), of(cost), of(slopes, 1), of(lengths, 1))
         metric = self.metric if self.metric is None or self.metric.dim() == 2 else of(self.metric)
-        return _Inputs(rows, of(self.fixed), Iterates(*(of(part) for part in self.state)), metric)
+        return _Inputs(rows, of(self.fixed), Iterates(*(of(part) for part in self.state)), metric, self.stepped)
 
     def relaxed(self, model: Model, iterations: int) -> Relaxed:
         """After some iterations, without a look at values."""
-        return relax(model, self.rows, self.fixed, self.state, None, iterations, metric=self.metric)
+        return relax(
+            model, self.rows, self.fixed, self.state, None, iterations, metric=self.metric, stepped=self.stepped
+        )
 
 
 class _Recording(NamedTuple):
@@ -472,16 +487,25 @@ class Recordings:
     """Those of a model, by number of nodes, kind of inputs and iterations; one thread at a time uses them."""
 
     model: Model
-    made: dict[tuple[int, tuple[int, int], int], _Recording] = field(default_factory=dict)
+    made: dict[tuple[int, tuple[int, int, bool], int], _Recording] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def suit(self, fixed: Tensor, shares: Shares | None) -> bool:
         """Whether a replay is what these nodes need, and nothing in their relaxation depends on values."""
         return fixed.is_cuda and len(fixed) <= MOST_NODES and shares is None
 
-    def relax(self, rows: Rows, fixed: Tensor, state: Iterates, iterations: int, metric: Tensor | None) -> Relaxed:
+    def relax(
+        self,
+        rows: Rows,
+        fixed: Tensor,
+        state: Iterates,
+        iterations: int,
+        metric: Tensor | None,
+        *,
+        stepped: bool = False,
+    ) -> Relaxed:
         """The best bounds after so many iterations, with their multipliers."""
-        given = _Inputs(rows, fixed, state, metric)
+        given = _Inputs(rows, fixed, state, metric, stepped)
         nodes = max(LEAST_NODES, 1 << (len(fixed) - 1).bit_length())
         key = nodes, given.kind, iterations
         with self.lock, torch.cuda.device(fixed.device):

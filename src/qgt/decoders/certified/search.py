@@ -344,11 +344,15 @@ class Search:
             return nodes
         some = nodes.pick(open_)
         rows, metric = rows_of(self.model, self.tables, self.ranges, some.sets), self.metrics.at(some.sets)
+        stepped = self.ranges is not None
         if self.recordings is not None and self.recordings.suit(some.fixed, self.shares):
-            bound, state = self.recordings.relax(rows, some.fixed, some.state, iterations, metric)
+            bound, state = self.recordings.relax(rows, some.fixed, some.state, iterations, metric, stepped=stepped)
         else:
             given = self.given(some)
-            bound, state = relax(self.model, rows, some.fixed, some.state, enough[open_], iterations, given, metric)
+            least = enough[open_]
+            bound, state = relax(
+                self.model, rows, some.fixed, some.state, least, iterations, given, metric, stepped=stepped
+            )
         # What was shown of the parent holds for the child; but its leaf needs multipliers that show it.
         worse = bound < some.bound
         state = state._replace(pi=torch.where(worse[:, None], some.state.pi, state.pi))
