@@ -349,9 +349,9 @@ class Search:
             bound, state = self.recordings.relax(rows, some.fixed, some.state, iterations, metric, stepped=stepped)
         else:
             given = self.given(some)
-            least = enough[open_]
+            target = enough[open_]
             bound, state = relax(
-                self.model, rows, some.fixed, some.state, least, iterations, given, metric, stepped=stepped
+                self.model, rows, some.fixed, some.state, target, iterations, given, metric, stepped=stepped
             )
         # What was shown of the parent holds for the child; but its leaf needs multipliers that show it.
         worse = bound < some.bound

@@ -237,10 +237,6 @@ class Given:
     ones: Tensor  # (nodes, pools, width), bool: where items are fixed to 1
     charge: Tensor  # (nodes, pools), float64
 
-    def pick(self, keep: Tensor) -> "Given":
-        """Some of the nodes."""
-        return Given(self.shares, self.free[keep], self.ones[keep], self.charge[keep])
-
     @cached_property
     def open(self) -> Tensor:
         """Whether a pool's charge is not due yet: (nodes, pools)."""
