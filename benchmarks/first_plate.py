@@ -26,9 +26,10 @@ from qgt.trust import confidence
 from setting import paper_problem, provenance, write
 
 OURS = Path(__file__).parents[1]
-# What the command imports to decode one plate, as it imports it.
+# What the command imports to decode one plate, as it imports it, and how it ends.
 IMPORTS = "import gc; from qgt import cli; gc.set_threshold(getattr(cli, 'FEW_COLLECTIONS', gc.get_threshold()[0])); "
-IMPORTS += "import torch, qgt.cli.verbs, qgt.lab.answers.decoding, qgt.lab.answers.outputs, qgt.lab.sheets.counts"
+IMPORTS += "import torch, qgt.cli.verbs, qgt.lab.answers.decoding, qgt.lab.answers.outputs, qgt.lab.sheets.counts; "
+IMPORTS += "getattr(cli, 'leave', lambda codes: None)([0])"
 DECODE = ("-m", "qgt", "decode", "counts.csv", "--problem", "problem.toml", "-o", "calls.csv")
 PLATES = 1000  # of the sheet whose second look is timed
 DESIGNS = 3  # for each setting of the promises

@@ -131,6 +131,48 @@ def test_an_interrupt_during_imports_is_silent(tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+# ---------------------------------------------------------------- how a command ends
+
+
+def ending(body: str) -> "subprocess.CompletedProcess[str]":
+    """Run the command with another `main`, and a function of somebody else's to run when the process ends."""
+    script = f"""
+import atexit, sys
+from qgt import cli
+class Freed:
+    def __del__(self): print("freed")
+kept = Freed()
+def main():
+    atexit.register(print, "in order")
+    print("said", end="")
+    {body}
+cli.main = main
+sys.exit(cli.command())
+"""
+    env = {**os.environ, "PYTHONPATH": str(Path(qgt.__file__).parents[1])}
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=env)
+
+
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_a_command_puts_all_in_order_and_frees_nothing(code):
+    done = ending(f"return {code}")
+    assert (done.returncode, done.stdout, done.stderr) == (code, "saidin order\n", "")
+
+
+def test_a_bug_still_ends_with_its_traceback():
+    done = ending("raise ZeroDivisionError")
+    assert done.returncode == 1 and done.stderr.startswith("Traceback")
+    assert done.stderr.endswith("ZeroDivisionError\nfreed\n") and done.stdout == "saidin order\n"
+
+
+def test_a_command_without_a_standard_output_does_its_work(folder):
+    command = f"{sys.executable} -m qgt decode counts.csv --problem problem.toml {GREEDY} -o calls.csv >&-"
+    env = {**os.environ, "PYTHONPATH": str(Path(qgt.__file__).parents[1])}
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, env=env)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert Path("calls.csv").exists()
+
+
 @pytest.mark.parametrize("name", ["problem.toml", "problem.json"])
 def test_files_that_nest_deeply_do_no_harm_to_the_check_of_outputs(name, folder):
     from qgt.cli.shell import check_outputs
