@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import qgt
 from qgt.decoders.certified import nodes as sets
 from qgt.decoders.certified.costs import Model, Tables
-from qgt.decoders.certified.nodes import SEARCH_TOLERANCE, TURNS, Nodes, Stacks
+from qgt.decoders.certified.nodes import FIRST_TURN_IN_TIME, SEARCH_TOLERANCE, Nodes, Stacks, edges_of_turns
 from qgt.decoders.certified.relaxation import Iterates
 from qgt.decoders.certified.search import Search, SearchOptions
 from qgt.decoders.checker import CHECKER_TOLERANCE, STEP_MARGIN, InstanceCosts, Shared
@@ -26,7 +26,7 @@ def nodes(owner: list[int], first: int = 0) -> Nodes:
 
 def test_those_on_whom_little_was_spent_come_first() -> None:
     open_ = Stacks.empty(2, torch.device("cpu"))
-    open_.spent[0] = int(TURNS[2])
+    open_.spent[0] = int(open_.edges[2])
     open_.push(nodes([1] * 5), torch.zeros(5, dtype=torch.bool))
     open_.push(nodes([0] * 50, first=5), torch.ones(50, dtype=torch.bool))  # on top, and they can improve the answer
     assert open_.take(5).owner.tolist() == [1] * 5
@@ -75,21 +75,21 @@ def test_what_is_dealt_out_comes_back() -> None:
     assert torch.equal(together.spent, open_.spent + sum(torch.bincount(one.owner, minlength=50) for one in taken))
 
 
-def test_hard_instances_do_not_keep_easy_ones_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hard_instances_do_not_keep_easy_ones_waiting() -> None:
     # With heavy noise trees are of very different sizes. Work is counted in nodes: time would depend on the machine.
     g = torch.Generator().manual_seed(3)
     design = qgt.Design.bernoulli(pools=20, items=40, generator=g)
     problem = qgt.Problem(design, qgt.Bernoulli(0.1), qgt.SparseInteger(rate=0.3, bound=3))
     _, y = problem.simulate(24, generator=g)
-    in_turns = _done(problem, y, steps=60)
-    monkeypatch.setattr(sets, "TURNS", torch.tensor([2**60]))
-    assert in_turns >= 2 * _done(problem, y, steps=60)
+    without_turns = _done(problem, y, 2**20, steps=60)
+    assert _done(problem, y, FIRST_TURN_IN_TIME, steps=60) >= 2 * without_turns
 
 
-def _done(problem: qgt.Problem, y: torch.Tensor, steps: int) -> int:
+def _done(problem: qgt.Problem, y: torch.Tensor, first_turn: int, steps: int) -> int:
     """How many instances are proved after some steps."""
     tables = Tables.of(pool_costs(problem.design, problem.noise, y))
     search = Search.start(Model.of(problem, y.device), tables, SearchOptions(slack=0.0, keep_leaves=False))
+    search.stacks.edges = edges_of_turns(first_turn, y.device)
     for _ in range(steps):
         search.step(128)
     return int((search.unexplored() == torch.inf).sum())

@@ -126,7 +126,7 @@ def test_instances_that_no_hand_begins_stay_open(shared: list[int]) -> None:
     model, tables = Model.of(problem, y.device), Tables.of(pool_costs(problem.design, problem.noise, y))
     whole = Search.start(model, tables, SearchOptions())
     whole.run(100, None)
-    search = Search.start(model, tables, SearchOptions(most_bytes=20_000.0))
+    search = Search.start(model, tables, SearchOptions(most_bytes=10_000.0))
     with threads(2):
         in_own_thread(lambda: search.run(2, None))
     done = search.unexplored() == torch.inf

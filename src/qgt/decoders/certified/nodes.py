@@ -410,7 +410,14 @@ def first_of_each(owner: Tensor, cost: Tensor, best: Tensor) -> Tensor:
 
 LEAST_DEALT = 64  # nodes of a block, for each hand that it is dealt out to
 CROWD = 2**26  # items of open nodes, with which new instances wait until lists are done
-TURNS = torch.tensor([64 * 4**turn for turn in range(20)])  # nodes of an instance, after which others have their turn
+# Nodes of an instance, after which others have their turn: four times as many in each. Where time is limited the turns
+# begin short. Where it is not, all instances are to be done, and hard ones left for the end would not fill a batch.
+FIRST_TURN, FIRST_TURN_IN_TIME, TURNS = 2**12, 2**6, 20
+
+
+def edges_of_turns(first: int, device: torch.device) -> Tensor:
+    """How many nodes of an instance were looked at when each of its turns ends."""
+    return first * 4 ** torch.arange(TURNS, device=device)
 
 
 @dataclass(eq=False)
@@ -422,7 +429,7 @@ class Turn:
 
 
 def _no_turns() -> list[Turn]:
-    return [Turn() for _ in range(len(TURNS) + 1)]
+    return [Turn() for _ in range(TURNS + 1)]
 
 
 @dataclass(eq=False)
@@ -436,7 +443,7 @@ class Stacks:
     @classmethod
     def empty(cls, instances: int, device: torch.device) -> "Stacks":
         """No open nodes."""
-        return cls(torch.zeros(instances, dtype=torch.int64, device=device), TURNS.to(device))
+        return cls(torch.zeros(instances, dtype=torch.int64, device=device), edges_of_turns(FIRST_TURN_IN_TIME, device))
 
     def push(self, nodes: Nodes, can_improve: Tensor) -> None:
         """Put nodes on their stacks, the least bounds on top."""

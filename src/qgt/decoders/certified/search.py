@@ -30,6 +30,7 @@ from torch import Tensor
 from qgt.decoders.certified import nodes as sets
 from qgt.decoders.certified.costs import Model, Tables
 from qgt.decoders.certified.nodes import (
+    FIRST_TURN,
     NODE_POLISH_STEPS,
     SEARCH_TOLERANCE,
     Found,
@@ -40,6 +41,7 @@ from qgt.decoders.certified.nodes import (
     as_leaves,
     coarse,
     cost_of,
+    edges_of_turns,
     first_of_each,
     joined_nodes,
     polished,
@@ -69,6 +71,7 @@ ROOT_ITERATIONS_WITH_SHARES = 120
 MOST_NUMBERS = 6  # of defectives, into which a node with steps may be split
 LEAST_HAND = 2**15  # numbers in the iterates of open nodes, which keep a thread busy
 STEPS_APART, STEPS_TOGETHER = 8, 1  # of threads, after which they tell each other of the best answers
+UNEVEN = 2.0  # times as much to do in one thread as in another: then open nodes are dealt again
 MANY_FIXED = 0.1  # of a node's free items, fixed at once: then its bound is worth another look
 
 
@@ -207,6 +210,8 @@ class Search:
 
         Where many nodes are open, the threads that the caller may use take a share of them each (`_share_out`).
         """
+        if deadline is None:
+            self.stacks.edges = edges_of_turns(FIRST_TURN, self.best.device)
         while self._may_go_on(deadline):
             hands = self._hands if most == math.inf else 1
             done = hands > 1 and self._share_out(hands, batch, deadline)
@@ -250,7 +255,7 @@ class Search:
         return 1 if threads == 1 else min(threads, self._ahead // LEAST_HAND)
 
     def _share_out(self, hands: int, batch: int, deadline: float | None) -> bool:
-        """Search in several threads, with a share of what is open each, until one of them has little left.
+        """Search in several threads, with a share of what is open each, until one of them has far less left.
 
         False where no thread could take a step: some had no node, and the others no memory.
         """
@@ -263,8 +268,11 @@ class Search:
             done = (part._may_go_on(deadline) and part.step(batch, deadline) for _ in range(steps))
             return all(done) and part._ahead >= LEAST_HAND
 
-        while all(shared_out(some_steps, parts)):
+        even = True
+        while even and all(shared_out(some_steps, parts)):
             self._learn(parts)
+            ahead = [part._ahead for part in parts]
+            even = max(ahead) <= UNEVEN * min(ahead)
         self._learn(parts)
         before = self.stacks.taken, -len(self.unbegun)
         for part in parts:
@@ -364,10 +372,9 @@ class Search:
     def _branch(self, nodes: Nodes) -> None:
         """Close the nodes that are done, and push the children of the others."""
         rounded = (nodes.state.x > 0.5).to(torch.uint8)
-        nodes_open = nodes.bound < self.enough(nodes.owner, nodes.total)
-        owner = nodes.owner[nodes_open]
-        self._propose(owner, polished(self.model, self.tables, owner, rounded[nodes_open], NODE_POLISH_STEPS))
-        self._propose(nodes.owner[~nodes_open], rounded[~nodes_open])
+        can_improve = nodes.bound < self.best[nodes.owner] - SEARCH_TOLERANCE
+        owner = nodes.owner[can_improve]
+        self._propose(owner, polished(self.model, self.tables, owner, rounded[can_improve], NODE_POLISH_STEPS))
         nodes = self._close(nodes, nodes.bound >= self.enough(nodes.owner, nodes.total))
         any_total = nodes.total == FREE
         self._split(joined_nodes([nodes.pick(~any_total), self._split_by_total(nodes.pick(any_total))]))
