@@ -69,7 +69,7 @@ ROOT_ITERATIONS, ITERATIONS = 100, 40
 ITERATIONS_WITH_STEPS = 100  # their envelopes change from node to node, so multipliers have farther to go
 ROOT_ITERATIONS_WITH_SHARES = 120
 MOST_NUMBERS = 6  # of defectives, into which a node with steps may be split
-LEAST_HAND = 2**15  # numbers in the iterates of open nodes, which keep a thread busy
+LEAST_HAND = 2**16  # numbers in the iterates of open nodes, which keep a thread busy
 STEPS_APART, STEPS_TOGETHER = 8, 1  # of threads, after which they tell each other of the best answers
 UNEVEN = 2.0  # times as much to do in one thread as in another: then open nodes are dealt again
 MANY_FIXED = 0.1  # of a node's free items, fixed at once: then its bound is worth another look
@@ -265,8 +265,10 @@ class Search:
         parts = [self._part(stacks, unbegun, hands) for stacks, unbegun in dealt]
 
         def some_steps(part: Search) -> bool:
-            done = (part._may_go_on(deadline) and part.step(batch, deadline) for _ in range(steps))
-            return all(done) and part._ahead >= LEAST_HAND
+            return all(
+                part._may_go_on(deadline) and part.step(batch, deadline) and part._ahead >= LEAST_HAND
+                for _ in range(steps)
+            )
 
         even = True
         while even and all(shared_out(some_steps, parts)):
