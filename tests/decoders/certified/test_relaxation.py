@@ -1,5 +1,6 @@
 """Relaxations of many nodes: what every instance shares, what missing counts change, and what a GPU may record."""
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -8,9 +9,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import qgt
-from qgt.decoders.certified import costs, relaxation
+from qgt.decoders.certified import costs, iteration, relaxation
 from qgt.decoders.certified.costs import PIECES, Model, Tables, envelopes
-from qgt.decoders.certified.iteration import compiled, iterate
+from qgt.decoders.certified.iteration import compiled, iterate, steps_for
 from qgt.decoders.certified.nodes import untouched
 from qgt.decoders.certified.relaxation import Metrics, _Inputs, relax, rows_of
 from qgt.decoders.certified.steps import Shares
@@ -132,7 +133,7 @@ class Looks(TorchDispatchMode):
 
 @pytest.mark.parametrize("kind", ["plain", "missing", "households"])
 def test_what_a_gpu_records_looks_at_no_value(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relaxation, "compiled", lambda: iterate)  # as on a GPU
+    monkeypatch.setattr(relaxation, "steps_for", lambda nodes: iterate)  # as on a GPU
     problem = paper(20, qgt.Households(size=4, seed_rate=0.1, attack_rate=0.6) if kind == "households" else None)
     y = problem.simulate(5, generator=seeded(5)).y
     if kind == "missing":
@@ -171,8 +172,16 @@ def test_torch_takes_the_same_steps_without_python(kind: str, monkeypatch: pytes
         return [bound, *state]
 
     assert compiled() is not iterate
+    monkeypatch.setattr(relaxation, "steps_for", lambda nodes: compiled())
     without_python = [found() for _ in range(4)]
-    monkeypatch.setattr(relaxation, "compiled", lambda: iterate)
+    monkeypatch.setattr(relaxation, "steps_for", lambda nodes: iterate)
     for parts in without_python:
         for part, same in zip(parts, found(), strict=True):
-            torch.testing.assert_close(part, same, rtol=1e-5, atol=1e-5)
+            assert torch.equal(part, same)
+
+
+def test_steps_are_compiled_for_many_nodes_and_once_they_are_taken_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(iteration, "_calls", itertools.count())
+    assert steps_for(iteration.MANY_NODES) is compiled()
+    few = [steps_for(1) for _ in range(iteration.FEW_CALLS + 1)]
+    assert few == [iterate] * iteration.FEW_CALLS + [compiled()]

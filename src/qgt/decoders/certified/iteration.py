@@ -4,10 +4,12 @@ A search takes a million small operations. From Python each of them takes the in
 tensors of a few thousand numbers wait for each other, and take twice as long as they would alone. TorchScript runs a
 whole loop without the interpreter, and with less time between operations. torch calls TorchScript deprecated, but has
 nothing else yet that needs no C++ compiler. So `iterate` is a plain function, and is called as such where torch cannot
-compile it, and on a GPU, where recordings take its place (`relaxation.Recordings`).
+compile it, where compiling takes longer than it saves (`steps_for`), and on a GPU, where recordings take its place
+(`relaxation.Recordings`).
 """
 
 import inspect
+import itertools
 import threading
 import warnings
 from collections.abc import Callable
@@ -134,11 +136,20 @@ def by_item(places: Tensor, shares: Tensor) -> Tensor:
     return torch.embedding_bag(shares, places.flatten(), starts)[0].t()
 
 
-_compiling = threading.Lock()
+MANY_NODES, FEW_CALLS = 256, 250  # torch takes 50 ms to compile, which 40 single plates save
+_calls, _compiling = itertools.count(), threading.Lock()
+
+
+def steps_for(nodes: int) -> Callable[..., tuple[Tensor, Tensor]]:
+    """`iterate`, without Python where that pays: for many nodes, or once this process has called it often.
+
+    Both take the same steps, to the last bit.
+    """
+    return compiled() if nodes >= MANY_NODES or next(_calls) >= FEW_CALLS else iterate
 
 
 def compiled() -> Callable[..., tuple[Tensor, Tensor]]:
-    """`iterate`, without Python where torch can compile it."""
+    """`iterate`, without Python if torch can compile it."""
     with _compiling:
         return _compiled()
 

@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 
 from qgt.decoders.certified.costs import ROUNDS, Model, Tables, group_minima, group_minimum, group_swaps
-from qgt.decoders.certified.iteration import Terms, by_item, compiled, iterate
+from qgt.decoders.certified.iteration import Terms, by_item, iterate, steps_for
 from qgt.decoders.certified.steps import Given, Raising, Ranges, Shares, counts_between
 from qgt.model.prior import FREE
 
@@ -352,7 +352,7 @@ class _Run:
 
     def advance(self, iterations: int) -> None:
         """Take some steps."""
-        steps = iterate if self.x.is_cuda else compiled()
+        steps = iterate if self.x.is_cuda else steps_for(len(self.x))
         rounds = ROUNDS if self.fresh else 1
         self.x, self.counts = steps(self.terms, self.x, self.counts, self.scaled, self.total, iterations, rounds)
         self.since, self.fresh = self.since + iterations, False
