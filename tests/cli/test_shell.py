@@ -134,10 +134,11 @@ def test_an_interrupt_during_imports_is_silent(tmp_path):
 # ---------------------------------------------------------------- how a command ends
 
 
-def ending(body: str) -> "subprocess.CompletedProcess[str]":
+def ending(body: str, before: str = "") -> "subprocess.CompletedProcess[str]":
     """Run the command with another `main`, and a function of somebody else's to run when the process ends."""
     script = f"""
 import atexit, sys
+{before}
 from qgt import cli
 class Freed:
     def __del__(self): print("freed")
@@ -157,6 +158,12 @@ sys.exit(cli.command())
 def test_a_command_puts_all_in_order_and_frees_nothing(code):
     done = ending(f"return {code}")
     assert (done.returncode, done.stdout, done.stderr) == (code, "saidin order\n", "")
+
+
+def test_what_others_registered_before_the_command_is_run_too():
+    """As a tool does that measures which lines were run."""
+    done = ending("return 2", before="atexit.register(print, 'measured', file=sys.stderr)")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "saidin order\n", "measured\nfreed\n")
 
 
 def test_a_bug_still_ends_with_its_traceback():

@@ -24,7 +24,8 @@ def command() -> int:
     """
     gc.set_threshold(FEW_COLLECTIONS)
     codes: list[int] = []
-    atexit.register(leave, codes)  # what is registered first runs last, after all that others have to put in order
+    if not atexit._ncallbacks():  # what is registered first runs last: after all that others have to put in order
+        atexit.register(leave, codes)
     try:
         with contextlib.suppress(OSError):  # a standard output that is closed has nothing to protect
             ours = os.dup(1)
