@@ -172,6 +172,15 @@ def test_a_bug_still_ends_with_its_traceback():
     assert done.stderr.endswith("ZeroDivisionError\nfreed\n") and done.stdout == "saidin order\n"
 
 
+def test_files_of_plugins_are_closed(folder):
+    mine = (
+        "import dataclasses\n@dataclasses.dataclass\nclass Mine: pass\nlog = open('log.txt', 'w')\nlog.write('seen')\n"
+    )
+    (folder / "mine.py").write_text(mine)
+    done = in_process(f"decode counts.csv --problem problem.toml {GREEDY} --plugin mine.py")
+    assert done.returncode == 0 and (folder / "log.txt").read_text() == "seen"
+
+
 def test_a_command_without_a_standard_output_does_its_work(folder):
     command = f"{sys.executable} -m qgt decode counts.csv --problem problem.toml {GREEDY} -o calls.csv >&-"
     env = {**os.environ, "PYTHONPATH": str(Path(qgt.__file__).parents[1])}

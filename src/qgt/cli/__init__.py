@@ -11,13 +11,14 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 BAD, INTERRUPTED = 2, 130  # exit codes
 FEW_COLLECTIONS = 200_000  # objects between looks for garbage: what is imported stays, and looking costs a tenth of it
 
 
 def command() -> int:
-    """The console script: one verb, with what C libraries print moved to standard error.
+    """The console script: one verb, with what C libraries print moved to standard error, and the end of the process.
 
     HiGHS now and then prints a line that no option turns off (jump-dev/HiGHS.jl issue 312); it would come between the
     lines of a command's JSON. This process is the command's own, so its standard output may be.
@@ -27,11 +28,7 @@ def command() -> int:
     if not atexit._ncallbacks():  # what is registered first runs last: after all that others have to put in order
         atexit.register(leave, codes)
     try:
-        with contextlib.suppress(OSError):  # a standard output that is closed has nothing to protect
-            ours = os.dup(1)
-            os.dup2(2, 1)
-            # What an encoding lacks is escaped: a name must not make a finished command fail.
-            sys.stdout = os.fdopen(ours, "w", encoding=sys.stdout.encoding, errors="backslashreplace", buffering=1)
+        sys.stdout = _own_output()
         codes.append(_flushed(main()))
     except KeyboardInterrupt:  # while modules are imported, before there is a verb
         codes.append(INTERRUPTED)
@@ -65,10 +62,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     return BAD
 
 
+def _own_output() -> TextIO:
+    """Standard output for this process alone: whatever else writes to it writes to standard error from now on."""
+    encoding = getattr(sys.stdout, "encoding", "utf-8")  # there is none where whoever started the command closed it
+    try:
+        ours = os.dup(1)
+    except OSError:
+        ours = os.dup(os.open(os.devnull, os.O_WRONLY))  # the first copy takes the place that was free
+    with contextlib.suppress(OSError):  # no standard error either
+        os.dup2(2, 1)
+    # What an encoding lacks is escaped: a name must not make a finished command fail.
+    return os.fdopen(ours, "w", encoding=encoding, errors="backslashreplace", buffering=1)
+
+
 def _flushed(code: int) -> int:
     """The exit code, once everything is written; what cannot be written is dropped, for leaving would try again."""
-    if sys.stdout is None:  # closed by whoever started the command
-        return code
     try:
         sys.stdout.flush()
     except OSError:
@@ -80,11 +88,13 @@ def _flushed(code: int) -> int:
 def leave(codes: Sequence[int]) -> None:
     """End the process of a command that has ended, without freeing torch's objects one by one.
 
-    That takes a quarter of a second, and the system frees them anyway. An exception leaves no code, and Python ends the
-    process as usual.
+    That takes a quarter of a second, and the system frees them anyway. Python ends the process as usual after an
+    exception, which leaves no code, and with plugins, whose files may wait for Python to close them.
     """
-    if codes:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(AttributeError, OSError, ValueError):  # there is none, or nobody reads it any more
-                stream.flush()
-        os._exit(codes[0])
+    plugins = sys.modules.get("qgt.files.plugins")
+    if not codes or (plugins is not None and plugins.loaded_plugins()):
+        return
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # there is none, or nobody reads it any more
+            stream.flush()
+    os._exit(codes[-1])

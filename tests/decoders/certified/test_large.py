@@ -41,6 +41,16 @@ def test_it_equals_enumeration_on_random_problems(forced: None) -> None:
     assert shrunk > PROBLEMS / 2 and proved > PROBLEMS / 2
 
 
+def test_the_search_of_one_instance_ends_where_its_memory_is_used_up(forced: None) -> None:
+    design = qgt.Design.bernoulli(pools=20, items=60, generator=torch.Generator().manual_seed(1))
+    problem = qgt.Problem(design, qgt.Bernoulli(0.1), qgt.SparseInteger(0.1, 1))
+    y = drawn(problem, 3).y
+    whole, less = (qgt.Certified(memory=memory).bind(problem)(y) for memory in (2.0, 1e-5))
+    assert bool((whole.status == qgt.Status.PROVED).all()) and bool((less.status == qgt.Status.TIME_LIMIT).any())
+    assert less.proof is not None and whole.proof is not None
+    assert len(less.proof.fixed) < 0.5 * len(whole.proof.fixed)
+
+
 @pytest.mark.parametrize(
     ("prior", "noise"),
     [

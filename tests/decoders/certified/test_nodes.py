@@ -75,6 +75,15 @@ def test_what_is_dealt_out_comes_back() -> None:
     assert torch.equal(together.spent, open_.spent + sum(torch.bincount(one.owner, minlength=50) for one in taken))
 
 
+def test_small_blocks_of_many_turns_are_dealt_out_alike() -> None:
+    open_, pushed = Stacks.empty(1, torch.device("cpu")), 0
+    for turn in open_.turns:
+        for stack in (turn.can_improve, turn.others):
+            stack.append(nodes([0] * 5, first=pushed))
+            pushed += 5
+    assert [sum(len(block.owner) for block in one.open) for one in open_.dealt(2)] == [pushed / 2] * 2
+
+
 def test_hard_instances_do_not_keep_easy_ones_waiting() -> None:
     # With heavy noise trees are of very different sizes. Work is counted in nodes: time would depend on the machine.
     g = torch.Generator().manual_seed(3)

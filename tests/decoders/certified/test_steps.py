@@ -184,3 +184,13 @@ def test_a_leaf_may_keep_the_items_of_any_of_several_x_that_are_equally_cheap() 
     result = qgt.Certified().bind(problem)(y)
     assert result.evidence.complete.all() and bool((result.proof.fixed >= LeafItem.BOX_0).any())
     assert qgt.check_certificate(problem, y, result).all()
+
+
+def test_saturating_counts_take_few_nodes() -> None:
+    """Their tables level off: with the steps of the method that suit other counts these three took 340,000 leaves."""
+    g = torch.Generator().manual_seed(143)
+    design = qgt.Design.column_regular(pools=35, items=100, weight=8, generator=g)
+    problem = qgt.Problem(design, qgt.Bernoulli(0.06), qgt.Saturating(3, qgt.SparseInteger(0.1, 1)))
+    y = problem.simulate(100, generator=torch.Generator().manual_seed(1)).y[[5, 61, 50]]
+    result = qgt.Certified(odds=1.0, time_limit=10.0).bind(problem)(y)
+    assert bool((result.status == qgt.Status.PROVED).all()) and len(result.proof.fixed) < 30_000

@@ -289,6 +289,7 @@ class Instance:
     x: Tensor  # (items,), uint8
     cost: float
     keep_leaves: bool
+    most_bytes: float
 
     def searched(self, slack: float, deadline: float | None, work: float) -> Settled:
         """Find the x that cost less than the best one's cost plus the slack, with as much work as LISTING measures."""
@@ -310,7 +311,7 @@ class Instance:
         small = Small.of(self.large, fixed)
         left = small.free
         known = KnownStart(self.x[left], self.cost, self.relaxed[left], self.large.pi[small.inside])
-        options = SearchOptions(slack=slack, keep_leaves=self.keep_leaves)
+        options = SearchOptions(slack=slack, keep_leaves=self.keep_leaves, most_bytes=self.most_bytes)
         search = Search.start(small.model, small.tables, options, known=known)
         search.run(max(64, NODES_TIMES_ITEMS // items), deadline, nodes)
         unexplored = min([math.inf, *(float(block.bound.min()) for block in search.open)])
@@ -346,7 +347,7 @@ def settle_large(problem: Problem, y: Tensor, options: SearchOptions, deadline: 
         elif not dual.solved:
             found.append(Settled(float(cost[i]), x[i], -math.inf, [], []))
         else:
-            instance = Instance(large, dual.x, x[i], float(cost[i]), options.keep_leaves)
+            instance = Instance(large, dual.x, x[i], float(cost[i]), options.keep_leaves, options.most_bytes)
             settled = _settled(instance, options.slack, _share(deadline, len(y) - i))
             found.append(settled._replace(coarse=too_large[i]))
     return found

@@ -3,6 +3,7 @@
 A node is a set of x: some items fixed, the number of defectives k fixed (but at the root).
 """
 
+import itertools
 import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -408,10 +409,10 @@ def first_of_each(owner: Tensor, cost: Tensor, best: Tensor) -> Tensor:
 # 50) 36 are proved one after another in 24 s, and without turns 9 in 40 s. Of one turn, nodes that may hold a better
 # answer come before those that only belong to a list: a good answer found early spares work.
 
-LEAST_DEALT = 64  # nodes of a block, for each hand that it is dealt out to
+LEAST_DEALT = 16  # nodes of a block, for each hand that it is dealt out to
 CROWD = 2**26  # items of open nodes, with which new instances wait until lists are done
 # Nodes of an instance, after which others have their turn: four times as many in each. Where time is limited the turns
-# begin short. Where it is not, all instances are to be done, and hard ones left for the end would not fill a batch.
+# begin short. Otherwise all instances should be done, and hard ones that are left for the end would not fill a batch.
 FIRST_TURN, FIRST_TURN_IN_TIME, TURNS = 2**12, 2**6, 20
 
 
@@ -467,16 +468,16 @@ class Stacks:
         return int(self.spent.sum())
 
     def dealt(self, hands: int) -> list["Stacks"]:
-        """The open nodes, dealt out: as many to each hand, in the same order. Small blocks stay in one piece."""
-        dealt = [Stacks(self.spent.clone(), self.edges) for _ in range(hands)]
+        """The open nodes, dealt out: about as many to each hand, in the same order. Small blocks stay in one piece."""
+        dealt, whole = [Stacks(self.spent.clone(), self.edges) for _ in range(hands)], itertools.count()
         for number, turn in enumerate(self.turns):
             for stack, of_hand in (
                 (turn.can_improve, [one.turns[number].can_improve for one in dealt]),
                 (turn.others, [one.turns[number].others for one in dealt]),
             ):
-                for i, block in enumerate(stack):
+                for block in stack:
                     if len(block.owner) < LEAST_DEALT * hands:
-                        of_hand[i % hands].append(block)
+                        of_hand[next(whole) % hands].append(block)
                     else:
                         for first, blocks in enumerate(of_hand):
                             blocks.append(block.pick(torch.arange(first, len(block.owner), hands)))

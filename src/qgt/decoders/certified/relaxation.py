@@ -108,7 +108,7 @@ def places(order: Tensor) -> Tensor:
 
 FIRST_STEP = 0.05  # of x and c, while all multipliers are 0
 STEP_BY_SIZE = 1.0  # the step of a node, over the size of its x beside that of its multipliers
-STEP_BY_SIZE_WITH_STEPS = 3.0  # where tables have steps
+STEP_BY_SIZE_WITH_STEPS = 3.0  # where tables have steps or level off
 LEAST_STEP, MOST_STEP = 0.02, 0.3
 STEP_WITH_SHARES = 0.6
 SHARES_PART = 0.3  # of the dual step is for shares, the rest for the other multipliers
@@ -257,7 +257,7 @@ def relax(
 ) -> Relaxed:
     """Improve the bound of each node until it is `enough`, for some iterations at most; `Metrics` has the `metric`.
 
-    `stepped` says whether tables have steps.
+    `stepped` says whether tables have steps or level off.
     Without `enough` every node takes all iterations, and the kernels that run depend on no value: they can be recorded.
     """
     found = Relaxed(torch.full_like(rows.cost, -torch.inf), Iterates(*(part.clone() for part in state)))

@@ -59,7 +59,16 @@ from qgt.decoders.certified.relaxation import (
     relax,
     rows_of,
 )
-from qgt.decoders.certified.steps import TIED, Given, Ranges, Shares, nothing_due, turning_costs
+from qgt.decoders.certified.steps import (
+    STEPS_OFTEN,
+    TIED,
+    Given,
+    Ranges,
+    Shares,
+    level_off,
+    nothing_due,
+    turning_costs,
+)
 from qgt.decoders.results import Answers, Decoded, Evidence, Proof, Spans, Status
 from qgt.decoders.threads import shared_out, stop_if_given_up, threads_to_share
 from qgt.model.prior import FREE, Prior
@@ -177,6 +186,12 @@ class Search:
         return plain and self.ranges is not None
 
     @cached_property
+    def stepped(self) -> bool:
+        """Whether enough tables have steps, or level off, for the longer steps of the method that suit these."""
+        level = level_off(self.tables.costs)[self.tables.which].float()
+        return self.ranges is not None or float(level.mean()) >= STEPS_OFTEN
+
+    @cached_property
     def by_group(self) -> bool:
         """Whether nodes are split by groups: those with a charge, where no items are fixed by ranges of counts."""
         members = self.model.members
@@ -234,7 +249,7 @@ class Search:
         else:
             return False
         self._branch(nodes)
-        # What is found later only makes the best answer less sure.
+        # What is found later makes the best answer less sure, unless it is far better: then its list stays short.
         self.cut_short |= self.weight * self.options.stop_confidence > 1
         return True
 
@@ -255,14 +270,16 @@ class Search:
         return 1 if threads == 1 else min(threads, self._ahead // LEAST_HAND)
 
     def _share_out(self, hands: int, batch: int, deadline: float | None) -> bool:
-        """Search in several threads, with a share of what is open each, until one of them has far less left.
+        """Search in several threads, with a share of what is open each, until one of them has too little left to do.
 
-        False where no thread could take a step: some had no node, and the others no memory.
+        That is far less than another has, or nothing, or no time or memory. False where no thread could take a step:
+        some had no node, and the others no memory.
         """
-        _ = self.ranges, self.shares, self.metrics, self.levels  # made here, and not in every part again
+        _ = self.ranges, self.shares, self.metrics, self.levels, self.stepped  # made here, and not in every part again
         steps = STEPS_TOGETHER if self.stacks.open else STEPS_APART  # at first every instance is in one hand
         dealt = zip(self.stacks.dealt(hands), self.unbegun.tensor_split(hands), strict=True)
         parts = [self._part(stacks, unbegun, hands) for stacks, unbegun in dealt]
+        self.stacks = Stacks(self.stacks.spent, self.stacks.edges)  # what was dealt out is not kept twice
 
         def some_steps(part: Search) -> bool:
             return all(
@@ -354,14 +371,13 @@ class Search:
             return nodes
         some = nodes.pick(open_)
         rows, metric = rows_of(self.model, self.tables, self.ranges, some.sets), self.metrics.at(some.sets)
-        stepped = self.ranges is not None
         if self.recordings is not None and self.recordings.suit(some.fixed, self.shares):
-            bound, state = self.recordings.relax(rows, some.fixed, some.state, iterations, metric, stepped=stepped)
+            bound, state = self.recordings.relax(rows, some.fixed, some.state, iterations, metric, stepped=self.stepped)
         else:
             given = self.given(some)
             target = enough[open_]
             bound, state = relax(
-                self.model, rows, some.fixed, some.state, target, iterations, given, metric, stepped=stepped
+                self.model, rows, some.fixed, some.state, target, iterations, given, metric, stepped=self.stepped
             )
         # What was shown of the parent holds for the child; but its leaf needs multipliers that show it.
         worse = bound < some.bound
@@ -374,7 +390,8 @@ class Search:
     def _branch(self, nodes: Nodes) -> None:
         """Close the nodes that are done, and push the children of the others."""
         rounded = (nodes.state.x > 0.5).to(torch.uint8)
-        can_improve = nodes.bound < self.best[nodes.owner] - SEARCH_TOLERANCE
+        enough = self.enough(nodes.owner, nodes.total)  # which is less than the best cost where costs are on a grid
+        can_improve = nodes.bound < torch.minimum(enough, self.best[nodes.owner] - SEARCH_TOLERANCE)
         owner = nodes.owner[can_improve]
         self._propose(owner, polished(self.model, self.tables, owner, rounded[can_improve], NODE_POLISH_STEPS))
         nodes = self._close(nodes, nodes.bound >= self.enough(nodes.owner, nodes.total))

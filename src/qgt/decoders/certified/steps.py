@@ -38,6 +38,17 @@ def have_steps(tables: Tensor) -> Tensor:
     return ~convex_and_bent(tables)[0] | (possible[:, 0] & (possible.sum(1) == 1))
 
 
+def level_off(tables: Tensor) -> Tensor:
+    """Whether tables cost the same from some count on, but not at all counts: (values,), bool.
+
+    Example:
+        >>> level_off(torch.tensor([[3.0, 0.0, 0.0], [3.0, 0.0, 3.0], [0.0, 0.0, 0.0]], dtype=torch.float64))
+        tensor([ True, False, False])
+    """
+    last = tables[:, -1:]
+    return last[:, 0].isfinite() & (tables[:, -2:] == last).all(1) & ~(tables == last).all(1)
+
+
 def charges_of(tables: Tensor) -> Tensor:
     """How much more the first defective costs than the slope after it says, where none at all is the cheapest.
 
