@@ -57,6 +57,11 @@ def test_a_bound_is_said_as_one():
     )
 
 
+def test_a_bound_below_one_per_cent_is_said_in_plain_words():
+    said = wording.standing(Status.TIME_LIMIT, Verdict.UNSURE, None, 0.004, alone=False)
+    assert said.endswith("and its probability is not known, but it is under 1 %.")
+
+
 def test_real_valued_counts_are_told_by_how_far_they_are_off():
     off = [Residual("P1", 1.1, 1.0), Residual("P2", 2.5, 3.0)]
     said = wording.explained_words(off, 4, whole=False)

@@ -118,7 +118,7 @@ def standing(status: Status, word: Verdict, confidence: float | None, at_most: f
         return f"The probability of this answer is {percent(confidence)}{near}."
     known = "its probability is not known"
     if at_most is not None and at_most < 0.995:  # else the bound says nothing
-        known += f", but it is at most {percent(at_most)}"
+        known += f", but it is {'at most ' if at_most >= 0.01 else ''}{percent(at_most)}"
     if status == Status.TIME_LIMIT:
         return f"Time ran out: this is the best answer found so far, and {known}."
     if status == Status.PROVED:
