@@ -1,7 +1,7 @@
 """Relaxations of many nodes: what every instance shares, what missing counts change, and what a GPU may record."""
 
 import itertools
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import pytest
@@ -146,6 +146,43 @@ def test_what_a_gpu_records_looks_at_no_value(kind: str, monkeypatch: pytest.Mon
     with Looks() as looks:
         inputs.relaxed(model, 40)
     assert looks.seen == set()
+
+
+def elsewhere(value: Any) -> Any:
+    """The same on a device of no values, where an operation with a tensor of the CPU fails, as it would on a GPU."""
+    if isinstance(value, torch.Tensor):
+        return value.to("meta")
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(elsewhere, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        moved = replace(value, **{field.name: elsewhere(getattr(value, field.name)) for field in fields(value)})
+        moved.__dict__.update({name: elsewhere(part) for name, part in value.__dict__.items()})  # what is cached too
+        return moved
+    return tuple(map(elsewhere, value)) if isinstance(value, tuple) else value
+
+
+@pytest.mark.parametrize("kind", ["plain", "missing", "households", "tests"])
+def test_a_relaxation_is_all_on_one_device(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relaxation, "steps_for", lambda nodes: iterate)  # as on a GPU
+    problem = paper(20, qgt.Households(size=4, seed_rate=0.1, attack_rate=0.6) if kind == "households" else None)
+    if kind == "tests":
+        design = qgt.Design.column_regular(pools=30, items=60, weight=5, generator=seeded(8))
+        problem = qgt.Problem(design, qgt.Bernoulli(0.05), qgt.PositiveNegative(0.95, 0.98))
+    y = problem.simulate(9, generator=seeded(5)).y
+    if kind == "missing":
+        y[torch.rand(y.shape, generator=seeded(6)) < 0.2] = torch.nan
+    model, tables = Model.of(problem, y.device), Tables.of(pool_costs(problem.design, problem.noise, y))
+    shares = Shares.of(model.matrix[:-1], tables)
+    nodes = untouched(model, torch.arange(len(y)), shares)
+    rows, metric = rows_of(model, tables, None, nodes.sets), Metrics.of(model, tables).at(nodes.sets)
+    given = None if shares is None else shares.at(nodes.owner, nodes.fixed)
+    relax(model, rows, nodes.fixed, nodes.state, None, 20, given, metric)  # what is computed once is computed now
+    parts = [elsewhere(part) for part in (model, rows, nodes.fixed, nodes.state, given, metric)]
+    model, rows, fixed, state, given, metric = parts
+    bound, found = relax(model, rows, fixed, state, None, 80, given, metric)
+    assert {part.device.type for part in (bound, *found)} == {"meta"}
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        relax(model, rows, fixed, nodes.state, None, 80, given, metric)
 
 
 @pytest.mark.parametrize("kind", ["plain", "missing", "households", "tests", "uneven tests"])
