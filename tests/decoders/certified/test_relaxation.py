@@ -2,7 +2,7 @@
 
 import itertools
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -13,8 +13,8 @@ from qgt.decoders.certified import costs, iteration, relaxation
 from qgt.decoders.certified.costs import PIECES, Model, Tables, envelopes
 from qgt.decoders.certified.iteration import compiled, iterate, steps_for
 from qgt.decoders.certified.nodes import untouched
-from qgt.decoders.certified.relaxation import Metrics, _Inputs, relax, rows_of
-from qgt.decoders.certified.steps import Shares
+from qgt.decoders.certified.relaxation import Iterates, Metrics, Rows, _Inputs, relax, rows_of
+from qgt.decoders.certified.steps import Given, Shares
 from qgt.decoders.envelopes import envelope_of
 from qgt.model.factors import pool_costs
 
@@ -148,46 +148,28 @@ def test_what_a_gpu_records_looks_at_no_value(kind: str, monkeypatch: pytest.Mon
     assert looks.seen == set()
 
 
-def elsewhere(value: Any) -> Any:
-    """The same on a device of no values, where an operation with a tensor of the CPU fails, as it would on a GPU."""
-    if isinstance(value, torch.Tensor):
-        return value.to("meta")
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(elsewhere, value))
-    if is_dataclass(value) and not isinstance(value, type):
-        moved = replace(value, **{field.name: elsewhere(getattr(value, field.name)) for field in fields(value)})
-        moved.__dict__.update({name: elsewhere(part) for name, part in value.__dict__.items()})  # what is cached too
-        return moved
-    return tuple(map(elsewhere, value)) if isinstance(value, tuple) else value
+class Relaxation(NamedTuple):
+    """What `relax` is called with."""
+
+    model: Model
+    rows: Rows
+    fixed: torch.Tensor
+    state: Iterates
+    given: Given | None
+    metric: torch.Tensor | None
+
+    def after(self, iterations: int) -> list[torch.Tensor]:
+        """The bound and the state after some iterations."""
+        model, rows, fixed, state, given, metric = self
+        bound, found = relax(model, rows, fixed, state, None, iterations, given, metric)
+        return [bound, *found]
 
 
-@pytest.mark.parametrize("kind", ["plain", "missing", "households", "tests"])
-def test_a_relaxation_is_all_on_one_device(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relaxation, "steps_for", lambda nodes: iterate)  # as on a GPU
-    problem = paper(20, qgt.Households(size=4, seed_rate=0.1, attack_rate=0.6) if kind == "households" else None)
-    if kind == "tests":
-        design = qgt.Design.column_regular(pools=30, items=60, weight=5, generator=seeded(8))
-        problem = qgt.Problem(design, qgt.Bernoulli(0.05), qgt.PositiveNegative(0.95, 0.98))
-    y = problem.simulate(9, generator=seeded(5)).y
-    if kind == "missing":
-        y[torch.rand(y.shape, generator=seeded(6)) < 0.2] = torch.nan
-    model, tables = Model.of(problem, y.device), Tables.of(pool_costs(problem.design, problem.noise, y))
-    shares = Shares.of(model.matrix[:-1], tables)
-    nodes = untouched(model, torch.arange(len(y)), shares)
-    rows, metric = rows_of(model, tables, None, nodes.sets), Metrics.of(model, tables).at(nodes.sets)
-    given = None if shares is None else shares.at(nodes.owner, nodes.fixed)
-    relax(model, rows, nodes.fixed, nodes.state, None, 20, given, metric)  # what is computed once is computed now
-    parts = [elsewhere(part) for part in (model, rows, nodes.fixed, nodes.state, given, metric)]
-    model, rows, fixed, state, given, metric = parts
-    bound, found = relax(model, rows, fixed, state, None, 80, given, metric)
-    assert {part.device.type for part in (bound, *found)} == {"meta"}
-    with pytest.raises((RuntimeError, NotImplementedError)):
-        relax(model, rows, fixed, nodes.state, None, 80, given, metric)
+KINDS = ["plain", "missing", "households", "tests", "uneven tests"]
 
 
-@pytest.mark.parametrize("kind", ["plain", "missing", "households", "tests", "uneven tests"])
-def test_torch_takes_the_same_steps_without_python(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also again and again: torch changes what it has compiled after the first two calls."""
+def roots(kind: str) -> Relaxation:
+    """The roots of nine instances."""
     problem = paper(20, qgt.Households(size=4, seed_rate=0.1, attack_rate=0.6) if kind == "households" else None)
     if kind.endswith("tests"):
         ones = (torch.rand(30, 60, generator=seeded(7)) < 0.15).to(torch.uint8)
@@ -203,17 +185,44 @@ def test_torch_takes_the_same_steps_without_python(kind: str, monkeypatch: pytes
     nodes = untouched(model, torch.arange(len(y)), shares)
     rows, metric = rows_of(model, tables, None, nodes.sets), Metrics.of(model, tables).at(nodes.sets)
     given = None if shares is None else shares.at(nodes.owner, nodes.fixed)
+    return Relaxation(model, rows, nodes.fixed, nodes.state, given, metric)
 
-    def found() -> list[torch.Tensor]:
-        bound, state = relax(model, rows, nodes.fixed, nodes.state, None, 80, given, metric)
-        return [bound, *state]
 
+def elsewhere(value: Any) -> Any:
+    """The same on a device of no values, where an operation with a tensor of the CPU fails, as it would on a GPU."""
+    if isinstance(value, torch.Tensor):
+        return value.to("meta")
+    if isinstance(value, tuple):
+        parts = map(elsewhere, value)
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if is_dataclass(value) and not isinstance(value, type):
+        moved = replace(value, **{field.name: elsewhere(getattr(value, field.name)) for field in fields(value)})
+        moved.__dict__.update({name: elsewhere(part) for name, part in value.__dict__.items()})  # what is cached too
+        return moved
+    return value
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_relaxation_is_all_on_one_device(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relaxation, "steps_for", lambda nodes: iterate)  # as on a GPU
+    here = roots(kind)
+    here.after(20)  # what is computed once is computed now
+    there = elsewhere(here)
+    assert {part.device.type for part in there.after(80)} == {"meta"}
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        there._replace(state=here.state).after(80)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_torch_takes_the_same_steps_without_python(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also again and again: torch changes what it has compiled after the first two calls."""
+    begun = roots(kind)
     assert compiled() is not iterate
     monkeypatch.setattr(relaxation, "steps_for", lambda nodes: compiled())
-    without_python = [found() for _ in range(4)]
+    without_python = [begun.after(80) for _ in range(4)]
     monkeypatch.setattr(relaxation, "steps_for", lambda nodes: iterate)
     for parts in without_python:
-        for part, same in zip(parts, found(), strict=True):
+        for part, same in zip(parts, begun.after(80), strict=True):
             assert torch.equal(part, same)
 
 
